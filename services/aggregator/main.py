@@ -1,0 +1,174 @@
+"""`tacit aggregator`: one run's single writer, with its REST interface."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from services.aggregator import report
+from services.aggregator.api import Operator, create_app
+from services.aggregator.evaluator import Evaluator
+from services.aggregator.observer import Observer
+from services.edge.main import schema_hash
+from services.runtime.driver import ServerDriver
+from services.runtime.mqtt import Connection
+from services.runtime.settings import AggregatorSettings, split_host_port
+from services.runtime.store import Store, open_store
+from tacit import datasets, topics
+from tacit.algorithms.mapa import Server
+from tacit.config import RunFile
+from tacit.errors import ConfigError, ServiceError
+from tacit.models import Model
+
+log = logging.getLogger("tacit.aggregator")
+ALL_RETIRED_GRACE = 10.0  # seconds with only retired edges online before the run ends
+
+
+def main(settings: AggregatorSettings) -> None:
+    """Serve one run to its end, write its results, and, with `linger`, go on answering REST. Raises TacitError."""
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    torch.set_num_threads(settings.threads)
+    run = settings.load_run()
+    model = run.build_model()
+    test = datasets.load(run.data.dataset, "test", settings.data)
+    listener = _listen(settings.http)
+    _prepare(settings.out)
+    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
+    driver = _driver(settings, run, model, store)
+    observer = Observer(run, driver, settings.out / "metrics.jsonl")
+    operator = Operator(_token(settings.token_file, settings.http))
+    web = _web(create_app(observer, operator, model), listener)
+    evaluator = Evaluator(run, model, test, observer)
+    try:
+        _recover(driver, observer, settings, stop)
+        _train(settings, driver, observer, operator, evaluator, stop)
+        evaluator.close()  # the last evaluation, on the whole test set
+        if driver.role.halted:
+            report.write(settings.out, observer, model)
+        if settings.linger and driver.role.halted:
+            log.info("run %s; still serving http://%s", driver.state, settings.http)
+            stop.wait()
+    finally:
+        # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
+        evaluator.close()
+        store.close()
+        web.should_exit = True
+
+
+def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
+    return ServerDriver(
+        settings.run_id, Server(run, model), schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
+        snapshot_every=run.run.snapshot_every, max_message=settings.max_message, chunk=settings.chunk,
+    )  # fmt: skip
+
+
+def _recover(driver: ServerDriver, observer: Observer, settings: AggregatorSettings, stop: threading.Event) -> None:
+    deadline = time.monotonic() + settings.connect_timeout
+    while True:
+        try:
+            driver.recover()
+            break
+        except ServiceError as error:
+            if time.monotonic() > deadline or stop.is_set():
+                raise
+            log.warning("%s; trying again", error)
+            stop.wait(1.0)
+    observer.resumed()
+    if driver.cursor:
+        replayed = driver.counts["replayed"]
+        log.info("resumed at version %d (%d journal entries replayed)", driver.role.version, replayed)
+
+
+def _train(
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer, operator: Operator, evaluator: Evaluator,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    ups = threading.Event()
+    connection = Connection(
+        settings.broker, f"{settings.run_id}-aggregator",
+        [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.inbox.put,
+        on_up=lambda: (ups.set(), driver.inbox.put(None))[0],
+    )  # fmt: skip
+    connection.start(settings.connect_timeout)
+    observer.ready = True
+    lonely_since: float | None = None
+
+    def idle() -> None:
+        nonlocal lonely_since
+        if ups.is_set():  # (re)connected: a new epoch makes the edges send again what has no receipt
+            ups.clear()
+            driver.announce()
+        evaluator.offer(driver.role)
+        reason = operator.wanted()
+        if reason is None and observer.only_retired():
+            lonely_since = lonely_since or time.monotonic()
+            if time.monotonic() - lonely_since > ALL_RETIRED_GRACE:
+                reason = "the budget of every edge online is spent"
+        else:
+            lonely_since = None
+        if reason is not None:
+            driver.halt(reason)
+
+    try:
+        driver.run(connection, stop, idle)
+        observer.end()
+        log.info("run %s at version %d: %s", driver.state, driver.role.version, driver.role.halted or "stopped")
+        if driver.role.halted:
+            driver.farewell()
+    finally:
+        connection.stop()
+
+
+def _listen(http: str) -> socket.socket:
+    host, port = split_host_port(http)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ServiceError(f"http {http}: {error.strerror or error}") from error
+    return listener
+
+
+def _web(app: object, listener: socket.socket) -> uvicorn.Server:
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)  # type: ignore[arg-type]
+    server = uvicorn.Server(config)
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True).start()
+    return server
+
+
+def _prepare(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
+
+
+def _token(path: Path | None, http: str) -> str | None:
+    """The operator's token; made with mode 0600 if the file does not exist. None: writes are refused."""
+    if path is None:
+        return None
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: {error}") from error
+    if len(token) < 16:
+        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: the token has fewer than 16 characters")
+    return token

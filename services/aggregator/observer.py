@@ -1,0 +1,168 @@
+"""What the outside sees of a run: one consistent view, made on demand, never by the driver thread."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from services.runtime.driver import ServerDriver
+from tacit.algorithms.mapa import EdgeRecord
+from tacit.config import RunFile
+from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
+
+_ONLINE = ("online", "retired")
+
+
+class Observer:
+    """Reads the fold under the driver's lock; keeps the series of evaluations."""
+
+    def __init__(self, run: RunFile, driver: ServerDriver, metrics: Path) -> None:
+        """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is kept."""
+        self.run, self.driver, self.ready = run, driver, False
+        self._metrics = metrics
+        self.series: list[dict[str, Any]] = []
+        self._accounting = threading.Lock()  # one PLD composition at a time; results are cached
+        self._before = self._version_at_start = 0.0
+        self._started = self._ended = 0.0
+
+    def resumed(self) -> None:
+        """The driver has recovered: read the series of the earlier process, and count on from there."""
+        self._version_at_start = self.driver.role.version
+        if self._version_at_start and self._metrics.exists():
+            lines = self._metrics.read_text(encoding="utf-8").splitlines()
+            points = [json.loads(line) for line in lines if line.endswith("}")]
+            self.series = [point for point in points if point["version"] <= self._version_at_start]
+            self._before = self.series[-1]["seconds"] if self.series else 0.0
+        else:
+            self._metrics.write_text("", encoding="utf-8")
+
+    def end(self) -> None:
+        """Training is over: the duration stands still."""
+        self._ended = time.monotonic()
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first update that this run accepted, over restarts (those between points are lost)."""
+        if not self._started:
+            if self.driver.role.version == self._version_at_start:
+                return self._before
+            self._started = time.monotonic()
+        return self._before + (self._ended or time.monotonic()) - self._started
+
+    def point(self, version: int, accuracy: float, loss: float, samples: int) -> None:
+        """Add one evaluation to the series and to metrics.jsonl."""
+        role = self.driver.role
+        with self.driver.lock:
+            staleness, clip, stage, rate = list(role.recent), role.clip, role.stage, role.learning_rate()
+        point = {
+            "version": version, "seconds": round(self.duration, 3), "accuracy": round(accuracy, 6),
+            "loss": round(loss, 6), "samples": samples, "clip": clip, "stage": stage, "learning_rate": rate,
+            "staleness": round(sum(staleness) / len(staleness), 3) if staleness else 0.0,
+            "epsilon": _json_number(self.epsilon()), "edges_online": self.online(),
+        }  # fmt: skip
+        self.series.append(point)
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(point) + "\n")
+
+    def only_retired(self) -> bool:
+        """Every edge online has spent its budget, and there is at least one."""
+        online = [name for name, state in list(self.driver.presence.items()) if state in _ONLINE]
+        with self.driver.lock:
+            edges = self.driver.role.edges
+            return bool(online) and all(name in edges and edges[name].retired for name in online)
+
+    def epsilon(self) -> float:
+        """The largest ε (PLD) of any edge."""
+        edges = self._privacy_edges()
+        return max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
+
+    def status(self) -> dict[str, Any]:
+        """summary.json's keys, plus `state` and `edges_online` (see docs/architecture.md)."""
+        role, driver, last = self.driver.role, self.driver, self.series[-1] if self.series else {}
+        with driver.lock:
+            staleness, version, clip, gamma = dict(role.staleness), role.version, role.clip, role.learning_rate()
+            stage, stage_step, stale, tau_max = role.stage, role.stage_step, role.stale, role.tau_max
+        seconds = self.duration
+        return {
+            "state": driver.state, "run": driver.run_id, "algorithm": self.run.algorithm.name,
+            "dataset": self.run.data.dataset, "model": self.run.model.name,
+            "parameters": driver.size, "seed": self.run.run.seed,
+            "edges": len(role.edges), "edges_online": self.online(), "target": role.horizon, "applied": version,
+            "duplicates": driver.counts["duplicate"], "stale": driver.counts["stale"] + stale,
+            "rejected": sum(n for reason, n in driver.counts.items() if reason.startswith("rejected:")),
+            "duration_s": round(seconds, 3), "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
+            "test_accuracy": last.get("accuracy"), "test_loss": last.get("loss"), "model_version": version,
+            "staleness": {**_staleness(staleness), "tau_max": tau_max}, "stages": stage,
+            "schedule": {
+                "clip": clip, "delta_s": 2 * clip / role.batch, "learning_rate": gamma, "stage_step": stage_step,
+            },
+            "privacy": self.privacy(),
+        }  # fmt: skip
+
+    def online(self) -> int:
+        """Edges connected now."""
+        return sum(state in _ONLINE for state in list(self.driver.presence.values()))
+
+    def edges(self) -> list[dict[str, Any]]:
+        """One row per edge that ever said Hello."""
+        with self.driver.lock:
+            records = list(self.driver.role.edges.items())
+        return [self._edge(name, record) for name, record in records]
+
+    def _edge(self, name: str, record: EdgeRecord) -> dict[str, Any]:
+        presence = self.driver.presence.get(name, "unknown")
+        state = "retired" if record.retired else presence
+        return {"id": name, "state": state, "updates": record.updates, "retired": record.retired, **self._spent(record)}
+
+    def _spent(self, record: EdgeRecord) -> dict[str, Any]:
+        hello, spent = record.hello, record.spent
+        with self._accounting:
+            pld, rdp = epsilon_pld(spent, hello.delta), epsilon_rdp(spent, hello.delta)
+        last = spent[-1] if spent else None
+        return {
+            "epsilon_pld": pld, "epsilon_rdp": rdp, "delta": hello.delta,
+            "pushes": sum(row.count for row in spent),
+            "noise_multiplier": last.noise_multiplier if last else None,
+            "sampling_rate": last.sampling_rate if last else None,
+            "clip": [hello.clip_min, hello.clip_max], "mechanism": hello.mechanism,
+            "adjacency": "add-or-remove-one", "budget": hello.epsilon,
+            "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in spent],
+        }  # fmt: skip
+
+    def _privacy_edges(self) -> dict[str, dict[str, Any]]:
+        with self.driver.lock:
+            records = list(self.driver.role.edges.items())
+        return {name: self._spent(record) for name, record in records}
+
+    def privacy(self) -> dict[str, Any]:
+        """The run's guarantee: per edge, and the largest (the edges hold different people's records)."""
+        edges = self._privacy_edges()
+        private = self.run.privacy.mechanism == "gaussian"
+        epsilon = max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
+        return {
+            "guarantee": "(epsilon, delta)-DP per record, at each edge, against everyone else" if private else "none",
+            "unit": "record", "adjacency": "add-or-remove-one", "noise_at": "edge", "delta": self.run.privacy.delta,
+            "epsilon": epsilon, "edges": edges,
+        }  # fmt: skip
+
+
+def _json_number(value: float) -> float | None:
+    return value if math.isfinite(value) else None  # JSON has no infinity: null means "no guarantee"
+
+
+def _staleness(histogram: dict[int, int]) -> dict[str, float | int]:
+    total = sum(histogram.values())
+    if not total:
+        return {"mean": 0.0, "p95": 0, "max": 0}
+    seen, p95 = 0, 0
+    for tau in sorted(histogram):
+        seen += histogram[tau]
+        p95 = tau
+        if seen >= 0.95 * total:
+            break
+    mean = sum(tau * count for tau, count in histogram.items()) / total
+    return {"mean": round(mean, 3), "p95": p95, "max": max(histogram)}

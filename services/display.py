@@ -1,0 +1,109 @@
+"""What `tacit run` shows: one opening line, a live bar, a closing table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from tacit_client import Status
+
+from tacit.config import RunFile
+
+PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
+
+
+def opening(run: RunFile, broker: str, store: str, http: str) -> str:
+    """One line: what runs on what."""
+    return (
+        f"{run.algorithm.name} on {run.data.dataset} ({run.model.name}), {run.edges.count} edges, "
+        f"{run.run.updates} updates; broker {broker}, store {store}, REST http://{http}"
+    )
+
+
+class Progress:
+    """The live bar: applied/T, accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
+
+    def __init__(self, console: Console, run: RunFile) -> None:
+        self._console, self._target, self._said = console, run.run.updates, 0.0
+        self._bar = Bar(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[facts]}"), console=console, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("starting", total=self._target, facts="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, status: Status) -> None:
+        """Draw one status; without a terminal, print it now and then."""
+        line = facts(status)
+        self._bar.update(self._task, completed=status.applied, description=status.state, facts=line)
+        if not self._console.is_terminal and status.applied and time.monotonic() - self._said > PLAIN_SECONDS:
+            self._said = time.monotonic()
+            self._console.print(f"{status.applied}/{self._target} {line}", highlight=False)
+
+
+def facts(status: Status) -> str:
+    """The changing facts of a status in one line."""
+    edges = status.privacy.edges
+    slowest = min(edges.items(), key=lambda item: item[1].pushes, default=None)
+    accuracy = f"accuracy {100 * status.test_accuracy:.1f} %" if status.test_accuracy is not None else "accuracy -"
+    parts = [
+        accuracy,
+        f"stage {status.stages}",
+        f"ΔS {status.schedule.delta_s:.3g}",
+        f"staleness {status.staleness.mean:.1f}",
+        f"ε {epsilon(status.privacy.epsilon)}",
+    ]
+    if slowest is not None:
+        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes})")
+    return " · ".join(parts)
+
+
+def epsilon(value: float | None) -> str:
+    """ε for a reader; None is no guarantee."""
+    return "∞ (not private)" if value is None else f"{value:.3f}"
+
+
+def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
+    """The result table, the edges' table, and where the files are."""
+    privacy, staleness = summary["privacy"], summary["staleness"]
+    table = Table(title=f"{summary['algorithm']} on {summary['dataset']}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    accuracy = summary["test_accuracy"]
+    rows = [
+        ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
+        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per record, at each edge"),
+        ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),
+        ("duplicates / stale / rejected", f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}"),
+        ("staleness mean / p95 / max", f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}"),
+        ("stages", f"{summary['stages']}, final clip norm {summary['schedule']['clip']:.3g}"),
+        ("model SHA-256", summary["model_sha256"]),
+        ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return Group(table, _edges(privacy), f"results in {out}/ (summary.json, plot.png, model.safetensors, ledger.json)")
+
+
+def _edges(privacy: dict[str, Any]) -> Table:
+    table = Table()
+    for name in ("edge", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
+        table.add_column(name, justify="left" if name == "edge" else "right")
+    for name, edge in sorted(privacy["edges"].items()):
+        rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
+        table.add_row(
+            name, str(edge["pushes"]), f"{rate:.4f}" if rate else "-", f"{noise:.3f}" if noise else "none",
+            epsilon(edge["epsilon_pld"]), epsilon(edge["epsilon_rdp"]), f"{edge['budget']:g}",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,171 @@
+"""The edge side of a run over MQTT: outbox in front of the network, one unreceipted message at a time."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from services.runtime.mqtt import Connection, Inbound
+from services.runtime.outbox import Outbox
+from tacit import topics, wire
+from tacit._pb import wire_pb2 as pb
+from tacit.algorithms.mapa import Edge
+from tacit.errors import PrivacyError, WireError
+from tacit.messages import GlobalModel, Halt, Outgoing, Retired
+
+log = logging.getLogger("tacit.edge")
+_FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
+_UP = "up"  # put into the inbox when the connection comes (back) up
+MAX_MODEL = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the loop needs besides its role: run, model schema, largest payload, patience in seconds."""
+
+    run_id: str
+    schema: bytes
+    size: int
+    chunk: int
+    patience: float
+
+
+class EdgeLoop:
+    """Drives one edge role until Halt, `stop`, or a refusal."""
+
+    def __init__(self, role: Edge, outbox: Outbox, terms: Terms) -> None:
+        self.role, self.outbox, self.terms = role, outbox, terms
+        self.inbox: queue.SimpleQueue[Inbound | str] = queue.SimpleQueue()
+        self.retired = False
+        self._model: GlobalModel | None = None
+        self._assembler: wire.Assembler | None = None
+        self._epoch = 0
+        self._resend_at = 0.0  # when the oldest message goes out (again); 0: at once
+        self._asked_at = 0.0  # when a model was last asked for
+        self._connection: Connection | None = None
+
+    def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
+        """Serve; returns why it ended. `present` publishes this edge's state. Raises PrivacyError."""
+        self._connection = connection
+        self.inbox.put(_UP)
+        while not stop.is_set() and not self.role.halted:
+            self._take()
+            if self.outbox.oldest() is not None:
+                self._send_when_due()
+            elif self.retired:
+                pass  # nothing more to say; wait for Halt
+            elif self._model is not None:
+                self._step(present)
+            elif time.monotonic() - self._asked_at > self.terms.patience:
+                self._post(self.role.start())  # Hello: the answer is the newest model
+        return self.role.halted or "stopped"
+
+    # -- inbound ------------------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Handle everything that has come; wait shortly if nothing has and nothing is to be done."""
+        idle = self._model is None or self.outbox.oldest() is not None
+        try:
+            item = self.inbox.get(timeout=0.1) if idle else self.inbox.get_nowait()
+            while True:
+                self._handle(item)
+                item = self.inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _handle(self, item: Inbound | str) -> None:
+        if isinstance(item, str):
+            self._resend_at = 0.0  # reconnected: what has no receipt goes out again
+            return
+        try:
+            envelope = self._whole(item)
+            if envelope is not None:
+                self._dispatch(wire.decode(envelope))
+        except WireError as error:
+            log.warning("refused a message on %s: %s", item.topic, error)
+        item.done()
+
+    def _whole(self, item: Inbound) -> bytes | bytearray | None:
+        if "/model/" not in item.topic.split("/down/")[-1]:
+            if "/down/" in item.topic and "/control/" in item.topic:
+                return wire.Assembler(1 << 20).add(item.payload)
+            return item.payload
+        if self._assembler is None or item.topic.endswith("/0"):
+            self._assembler = wire.Assembler(MAX_MODEL)  # parts come in order; a new first part is a new model
+        envelope = self._assembler.add(item.payload)
+        if envelope is not None:
+            self._assembler = None
+        return envelope
+
+    def _dispatch(self, received: wire.Received) -> None:
+        meta, kind = received.meta, received.meta.WhichOneof("kind")
+        if meta.run != self.terms.run_id or meta.edge not in (self.role.edge, "*"):
+            raise WireError("identity", f"for {meta.run}/{meta.edge}")
+        if kind == "receipt":
+            self._receipt(meta.seq, meta.receipt)
+        elif kind == "announcement":
+            self._announcement(meta.announcement)
+        else:
+            message = wire.read_down(received, self.terms.schema, self.terms.size)
+            if isinstance(message, Halt):
+                self.role.on_message(message)
+            elif self._model is None or message.version >= self._model.version:
+                self._model = message
+
+    def _announcement(self, announcement: pb.Announcement) -> None:
+        if announcement.state in ("finished", "halted"):
+            self.role.on_message(Halt(announcement.version, announcement.state))
+        if announcement.epoch != self._epoch:
+            self._epoch, self._resend_at, self._asked_at = announcement.epoch, 0.0, 0.0
+
+    def _receipt(self, seq: int, receipt: pb.Receipt) -> None:
+        pending = self.outbox.oldest()
+        if receipt.status == pb.Receipt.DUPLICATE and receipt.last_seq > self.outbox.next_seq() - 1:
+            raise PrivacyError(
+                f"outbox of {self.role.edge}: the aggregator has message {receipt.last_seq}, this outbox ends at "
+                f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to train"
+            )
+        if receipt.status in _FINAL:
+            if self.outbox.done(seq) and receipt.status == pb.Receipt.REJECTED:
+                log.warning("update %d was refused: %s", seq, receipt.reason)
+                self._asked_at = 0.0  # it may not know us: say Hello
+            self._resend_at = 0.0  # the next one, if any
+        elif pending is not None and seq == pending[0]:
+            self._resend_at = time.monotonic() + receipt.retry_after_s * random.uniform(0.5, 1.5)
+
+    # -- outbound -----------------------------------------------------------------------------------------------
+
+    def _step(self, present: Callable[[str], None]) -> None:
+        assert self._model is not None
+        model, self._model = self._model, None
+        self._asked_at = time.monotonic()
+        outgoing = self.role.on_message(model)
+        if any(isinstance(out.message, Retired) for out in outgoing):
+            self.retired = True
+            log.info("%s retires: its budget is spent", self.role.edge)
+            present("retired")
+        self._post(outgoing)
+
+    def _post(self, outgoing: list[Outgoing]) -> None:
+        for out in outgoing:
+            assert not isinstance(out.message, GlobalModel | Halt)
+            seq = self.outbox.next_seq()
+            self.outbox.put(seq, wire.up(self.terms.run_id, seq, out.message, self.terms.schema))
+        self._asked_at = time.monotonic()
+        self._resend_at = 0.0
+        self._send_when_due()
+
+    def _send_when_due(self) -> None:
+        oldest, now = self.outbox.oldest(), time.monotonic()
+        if oldest is None or now < self._resend_at:
+            return
+        seq, envelope = oldest
+        assert self._connection is not None
+        for part, payload in enumerate(wire.split(envelope, self.terms.chunk)):
+            self._connection.publish(topics.up(self.terms.run_id, self.role.edge, seq, part), payload)
+        self._resend_at = self._asked_at = now + self.terms.patience * random.uniform(0.8, 1.2)

@@ -1,0 +1,104 @@
+"""`tacit edge`: take an identity, load its rows, and work until Halt."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+import threading
+from collections.abc import Callable
+
+import torch
+
+from services.edge.loop import EdgeLoop, Terms
+from services.runtime import identity as identities
+from services.runtime.identity import Identity
+from services.runtime.mqtt import Connection, Will
+from services.runtime.outbox import Outbox
+from services.runtime.settings import EdgeSettings
+from tacit import datasets, topics
+from tacit.algorithms.mapa import Edge
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+from tacit.models import Model
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import Random
+
+log = logging.getLogger("tacit.edge")
+
+
+def main(settings: EdgeSettings) -> None:
+    """Run one edge to its end. Raises TacitError."""
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    torch.set_num_threads(settings.threads)
+    run = settings.load_run()
+    model = run.build_model()
+    identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
+    if identity is None:
+        return
+    ledger = Ledger(identity.path / "ledger.db", run.data.dataset)
+    outbox = Outbox(identity.path / "outbox.db", settings.run_id)
+    try:
+        role = build_role(settings, run, model, identity, ledger)
+        left = role.releaser.left
+        log.info("%s: %s", identity.edge, "no guarantee" if left is None else f"{left} pushes left")
+        _serve(settings, model, role, outbox, stop)
+    finally:
+        # Order: the connection is down (in _serve), then outbox, ledger, and last the identity they belong to.
+        outbox.close()
+        ledger.close()
+        identity.release()
+
+
+def parts(run: RunFile) -> int:
+    """How many identities the run deals its data to: the edges, and the spare ones that may join."""
+    return run.edges.count + run.data.spare
+
+
+def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Identity, ledger: Ledger) -> Edge:
+    """The edge role of this identity with its own rows. Raises ConfigError, DataError, PrivacyError."""
+    try:
+        device = torch.device(settings.device)
+        torch.zeros(1, device=device)
+    except RuntimeError as error:
+        raise ConfigError(f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}") from error
+    data = run.data
+    rows = datasets.shard(
+        datasets.load_labels(data.dataset, "train", settings.data), identity.number, shards=run.edges.count,
+        method=data.partition, seed=run.run.seed, alpha=data.alpha, spare=data.spare, spare_weight=data.spare_weight,
+    )  # fmt: skip
+    part = datasets.load(data.dataset, "train", settings.data, rows)
+    releaser = Releaser(run.plan(identity.number), ledger, Random())
+    return Edge(identity.edge, part, model, releaser, settings.device)
+
+
+def schema_hash(model: Model) -> bytes:
+    """What a message must carry to be for this model: SHA-256 of its layer names and shapes."""
+    return hashlib.sha256(model.schema().encode()).digest()
+
+
+def _serve(settings: EdgeSettings, model: Model, role: Edge, outbox: Outbox, stop: threading.Event) -> None:
+    terms = Terms(settings.run_id, schema_hash(model), model.size, settings.chunk, settings.patience)
+    loop = EdgeLoop(role, outbox, terms)
+    topic = topics.presence(settings.run_id, role.edge)
+    present: Callable[[str], None] = lambda state: connection.publish(topic, state.encode(), retain=True)  # noqa: E731
+
+    def up() -> None:
+        present("retired" if loop.retired else "online")
+        loop.inbox.put("up")
+
+    connection = Connection(
+        settings.broker, f"{settings.run_id}-{role.edge}",
+        [topics.down_all(settings.run_id, role.edge), topics.model(settings.run_id)],
+        loop.inbox.put, on_up=up, will=Will(topic, b"offline"),
+    )  # fmt: skip
+    connection.start(settings.connect_timeout)
+    reason = "error"
+    try:
+        reason = loop.run(connection, stop, present)
+        log.info("%s ends: %s", role.edge, reason)
+    finally:
+        connection.stop(Will(topic, b"retired" if loop.retired else b"left"))

@@ -1,0 +1,72 @@
+"""Who an edge is: a numbered directory, taken by an exclusive lock.
+
+A replica takes the first free one, so that a replaced container inherits its predecessor's identity, data part,
+ε_k and *spent* budget. The kernel drops the lock when the process dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tacit.errors import ConfigError, PrivacyError
+
+log = logging.getLogger("tacit.identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Number, directory, and the lock that is held as long as this object lives."""
+
+    number: int
+    path: Path
+    lock: IO[bytes]
+
+    @property
+    def edge(self) -> str:
+        """The edge's id on every topic."""
+        return f"edge-{self.number}"
+
+    def release(self) -> None:
+        """Give the identity back."""
+        self.lock.close()
+
+
+def acquire(root: Path, count: int, only: int | None, stop: threading.Event) -> Identity | None:
+    """The first free identity below `count` (or number `only`); waits, as a standby, while all are taken.
+
+    Returns None when `stop` is set first. Raises ConfigError for `only` out of range, PrivacyError when the
+    directory cannot be written (an edge without a durable ledger must not train).
+    """
+    if only is not None and only >= count:
+        raise ConfigError(f"TACIT_IDENTITY={only}: the run deals its data to {count} identities (0 to {count - 1})")
+    numbers = range(count) if only is None else [only]
+    waiting = False
+    while True:
+        for number in numbers:
+            identity = _try(root / str(number), number)
+            if identity is not None:
+                return identity
+        if not waiting:
+            log.info("all %d identities are taken; standing by for one", len(numbers))
+            waiting = True
+        if stop.wait(0.5):
+            return None
+
+
+def _try(path: Path, number: int) -> Identity | None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / "lock").open("ab")
+    except OSError as error:
+        raise PrivacyError(f"identity {path}: {error}; an edge needs a durable place for its ledger") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return Identity(number, path, lock)

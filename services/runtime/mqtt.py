@@ -1,0 +1,172 @@
+"""One MQTT connection, with every rule that paho and mosquitto taught (shared/reference/infrastructure.md §1).
+
+TCP_NODELAY (without it a round trip costs 44 to 88 ms), QoS 1 only, subscribe in on_connect, full-jitter reconnect,
+payloads no larger than the broker allows, protocol 5 with a step down to 3.1.1 for brokers that know no better.
+Delivery is at least once while connected; everything else is the receipts' business (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from services.runtime.settings import split_host_port
+from tacit.errors import ServiceError
+
+log = logging.getLogger("tacit.mqtt")
+KEEPALIVE = 30
+WINDOW = 16  # QoS 1 messages in flight
+RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
+UNSUPPORTED_PROTOCOL = 132
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A received message; `done` acknowledges it to the broker (call it once, after it is safe)."""
+
+    topic: str
+    payload: bytes
+    done: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What the broker says for us, retained, when the connection dies."""
+
+    topic: str
+    payload: bytes
+
+
+class Connection:
+    """A paho client that reconnects for ever and hands every message to `on_message` (network thread)."""
+
+    def __init__(
+        self,
+        broker: str,
+        client_id: str,
+        subscriptions: Sequence[str],
+        on_message: Callable[[Inbound], None],
+        *,
+        on_up: Callable[[], None] = lambda: None,
+        will: Will | None = None,
+    ) -> None:
+        self._host, self._port = split_host_port(broker)
+        self._id, self._subscriptions, self._will = client_id, list(subscriptions), will
+        self._on_message, self._on_up = on_message, on_up
+        self._up = threading.Event()
+        self._failure = "no answer"
+        self._tries = 0
+        self.max_packet: int | None = None
+        self.connects = 0
+        self._client = self._make(MQTTProtocolVersion.MQTTv5)
+
+    def start(self, timeout: float) -> None:
+        """Connect, and wait until the broker has said yes. Raises ServiceError after `timeout` seconds."""
+        self._begin()
+        if not self._up.wait(timeout):
+            self.stop()
+            raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Hand one QoS 1 message to the network thread; queued while disconnected.
+
+        Raises ValueError for a topic with a wildcard, ServiceError for more bytes than the broker takes.
+        """
+        if "+" in topic or "#" in topic:
+            raise ValueError(f"topic {topic!r}: wildcards cannot be published to")
+        if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
+            limit = self.max_packet
+            raise ServiceError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
+        # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
+        self._client.publish(topic, payload, qos=1, retain=retain)
+
+    def stop(self, last: Will | None = None) -> None:
+        """Say `last` (retained), wait shortly until it is out, disconnect. Idempotent."""
+        if last is not None and self._up.is_set():
+            info = self._client.publish(last.topic, last.payload, qos=1, retain=True)
+            try:
+                info.wait_for_publish(2.0)
+            except (RuntimeError, ValueError):
+                log.debug("the farewell was not sent: connection lost")
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _make(self, protocol: MQTTProtocolVersion) -> paho.Client:
+        clean = None if protocol == MQTTProtocolVersion.MQTTv5 else True
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id=self._id, protocol=protocol, clean_session=clean, manual_ack=True
+        )
+        client.on_socket_open = _no_delay
+        client.on_connect = self._connected
+        client.on_connect_fail = lambda *_: self._backoff()
+        client.on_disconnect = self._disconnected
+        client.on_message = self._received
+        client.max_inflight_messages_set(WINDOW)
+        if self._will is not None:
+            client.will_set(self._will.topic, self._will.payload, qos=1, retain=True)
+        return client
+
+    def _begin(self) -> None:
+        arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == MQTTProtocolVersion.MQTTv5 else {}
+        if arguments:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.ReceiveMaximum = WINDOW
+            arguments["properties"] = properties
+        self._client.connect_async(self._host, self._port, keepalive=KEEPALIVE, **arguments)
+        self._backoff()
+        self._client.loop_start()
+
+    def _connected(
+        self, client: paho.Client, _user: Any, _flags: Any, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._failure = f"refused: {reason}"
+            if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == MQTTProtocolVersion.MQTTv5:
+                threading.Thread(target=self._step_down, daemon=True).start()  # not from inside its own loop
+            return
+        self.max_packet = getattr(properties, "MaximumPacketSize", None)
+        self._tries, self.connects = 0, self.connects + 1
+        for topic in self._subscriptions:
+            client.subscribe(topic, qos=1)
+        self._up.set()
+        self._on_up()
+
+    def _step_down(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+        log.info("the broker knows MQTT 3.1.1 only")
+        self._client = self._make(MQTTProtocolVersion.MQTTv311)
+        self._begin()
+
+    def _disconnected(self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
+        self._up.clear()
+        if reason.is_failure:
+            log.warning("broker connection lost (%s); reconnecting", reason)
+        self._backoff()
+
+    def _backoff(self) -> None:
+        # Full jitter: after an outage a fleet must not come back in step.
+        self._tries += 1
+        delay = random.uniform(0.05, min(RECONNECT_CAP, 0.2 * 2**self._tries))
+        self._client.reconnect_delay_set(delay, delay)  # type: ignore[arg-type]  # it waits for floats as well
+
+    def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
+        mid, qos = message.mid, message.qos
+        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos)))
+
+
+def _no_delay(_client: Any, _user: Any, sock: Any) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "SO_SNDBUF"):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)

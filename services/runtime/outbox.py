@@ -1,0 +1,78 @@
+"""What an edge has paid for and not yet seen accepted: on disk before it is on the wire.
+
+A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the next is sent only
+when the last has its receipt. That, with the store's "seq must rise" rule, is exactly once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tacit.errors import PrivacyError
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS message (run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+"""
+
+
+class Outbox:
+    """One identity's unreceipted messages of one run."""
+
+    def __init__(self, path: Path | str, run: str) -> None:
+        """Open or create; raises PrivacyError when the file is damaged or cannot be written."""
+        self._path, self._run = path, run
+        self._finished: list[int] = []
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(_SCHEMA)
+            rows = self._db.execute("SELECT seq, envelope FROM message WHERE run = ? ORDER BY seq", (run,))
+            self._pending: dict[int, bytes] = dict(rows.fetchall())
+            last = self._db.execute("SELECT seq FROM counter WHERE run = ?", (run,)).fetchone()
+        except sqlite3.Error as error:
+            raise PrivacyError(f"outbox {path}: {error}") from error
+        self._last = int(last[0]) if last else 0
+
+    def next_seq(self) -> int:
+        """The number that the next message must carry."""
+        return self._last + 1
+
+    def put(self, seq: int, envelope: bytes) -> None:
+        """Make the message durable. Raises PrivacyError when that fails; then it must not be sent."""
+        assert seq == self._last + 1
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            # Deleting the receipted ones here, not in done(), saves a fsync; a crash between costs one duplicate.
+            self._db.executemany(
+                "DELETE FROM message WHERE run = ? AND seq = ?", [(self._run, n) for n in self._finished]
+            )
+            self._db.execute("INSERT INTO message VALUES (?, ?, ?)", (self._run, seq, envelope))
+            self._db.execute(
+                "INSERT INTO counter VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET seq = excluded.seq", (self._run, seq)
+            )
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise PrivacyError(f"outbox {self._path}: {error}; the update was not sent") from error
+        self._finished.clear()
+        self._last = seq
+        self._pending[seq] = envelope
+
+    def oldest(self) -> tuple[int, bytes] | None:
+        """The message to send (again), if any."""
+        for seq, envelope in self._pending.items():
+            return seq, envelope
+        return None
+
+    def done(self, seq: int) -> bool:
+        """It has a final receipt. False if it was not pending (a second receipt)."""
+        if self._pending.pop(seq, None) is None:
+            return False
+        self._finished.append(seq)
+        return True
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        self._db.close()

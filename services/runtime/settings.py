@@ -1,0 +1,96 @@
+"""Settings of the services: `TACIT_*` in the environment. Passed as arguments; nothing is read at import."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tacit import config, datasets
+from tacit.config import RunFile
+from tacit.errors import ConfigError, DataError
+
+S = TypeVar("S", bound="ServiceSettings")
+
+
+def _host_port(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ValueError("expected HOST:PORT")
+    return value
+
+
+HostPort = Annotated[str, AfterValidator(_host_port)]
+
+
+def split_host_port(value: str) -> tuple[str, int]:
+    """("127.0.0.1", 1883) of "127.0.0.1:1883"."""
+    host, _, port = value.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class ServiceSettings(BaseSettings):
+    """What every service needs."""
+
+    model_config = SettingsConfigDict(env_prefix="TACIT_", extra="ignore", frozen=True)
+
+    run_file: str = Field(description="run file; several, separated by ':', mean the first whose data is there")
+    run_id: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="names the topics")
+    broker: HostPort = "127.0.0.1:1883"
+    data: Path | None = Field(None, description="folder with the datasets; not needed for digits")
+    edges: int | None = Field(None, gt=0, description="edges.count instead of the run file's")
+    seed: int | None = Field(None, ge=0, description="run.seed instead of the run file's")
+    chunk: int = Field(256 * 1024, ge=1024, le=1 << 26, description="largest MQTT payload, bytes")
+    connect_timeout: float = Field(60.0, gt=0, description="seconds to wait for the broker and store at start")
+    threads: int = Field(1, ge=1, description="torch threads of this process")
+    log: Literal["debug", "info", "warning"] = "info"
+
+    def load_run(self) -> RunFile:
+        """The run file, checked; the first of several whose data is there. Raises ConfigError or DataError."""
+        files = [Path(name) for name in self.run_file.split(":")]
+        for path in files:
+            run = config.load(path, edges=self.edges, seed=self.seed)
+            if datasets.available(run.data.dataset, self.data):
+                return run
+        if len(files) > 1:
+            raise DataError(f"run_file={self.run_file}: the data of none of them is in data={self.data}")
+        return run  # loading the data will say which file is missing
+
+
+class AggregatorSettings(ServiceSettings):
+    """`tacit aggregator`."""
+
+    store: str = "sqlite:///state/store.db"
+    out: Path = Path("out/run")
+    http: HostPort = "127.0.0.1:8000"
+    token_file: Path | None = Field(None, description="operator token for writes; made if it does not exist")
+    linger: bool = Field(False, description="go on serving REST after the run has ended")
+    max_journal: int = Field(4096, gt=0, description="journal entries before edges are told to wait")
+    max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
+
+
+class EdgeSettings(ServiceSettings):
+    """`tacit edge`."""
+
+    identities: Path = Path("state/identities")
+    identity: int | None = Field(None, ge=0, description="take this identity only; default: the first free one")
+    device: str = "cpu"
+    patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
+
+
+def read(kind: type[S], **overrides: Any) -> S:
+    """Settings of `kind` from the environment and `overrides` (None: not given). Raises ConfigError, one line."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        lines = []
+        for item in error.errors(include_url=False):
+            name = str(item["loc"][0])
+            variable = f"TACIT_{name.upper()}"
+            value = given.get(name, os.environ.get(variable))
+            lines.append(f"{variable}={value!r}: {item['msg'].removeprefix('Value error, ')}")
+        raise ConfigError("; ".join(lines)) from error

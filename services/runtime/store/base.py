@@ -1,0 +1,106 @@
+"""The store contract: a journal (FIFO of accepted messages), a snapshot, and the fence between aggregators.
+
+The gradient buffer of the papers is this journal. Accept order is apply order; the model is a fold of it.
+Three backends keep the same promises and pass the same test class (tests/integration/test_store.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Verdict(StrEnum):
+    """What `append` did with one message."""
+
+    ACCEPTED = "accepted"  # durable, at `position`
+    DUPLICATE = "duplicate"  # seq <= the edge's last accepted seq; nothing written
+    BUSY = "busy"  # the journal is full (count or bytes); nothing written
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message to append: `payload` is the whole envelope as received."""
+
+    edge: str
+    seq: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The answer for one Entry.
+
+    `position`: 1-based place in the run's accept order (0 unless accepted).
+    `last_seq`: the edge's last accepted seq after this call (0: none yet).
+    """
+
+    verdict: Verdict
+    position: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One journal entry read back."""
+
+    position: int
+    edge: str
+    seq: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A consistent cut: `state` is the fold of journal entries 1..cursor."""
+
+    cursor: int
+    state: bytes
+
+
+class Store(Protocol):
+    """One run's journal and snapshot. Single writer, fenced by epoch; not thread-safe.
+
+    Every method raises `errors.ServiceError` when the backend cannot be reached or refuses (disk full), and
+    every write raises `errors.Fenced` when a newer `open` has happened; then nothing was written.
+    """
+
+    def open(self, fingerprint: str) -> int:
+        """Take the run over and return the new fencing epoch (1 for the first).
+
+        `fingerprint` is the SHA-256 of the run's parameters. Raises `errors.ConfigError` when the store holds
+        this run with another fingerprint (nothing is changed then).
+        """
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """Append in order, all durable when this returns; one answer per entry.
+
+        For each entry, with `last` the edge's last accepted seq (0: none): seq <= last is DUPLICATE; a journal that
+        holds its limit of entries or bytes, or more, gives BUSY; else ACCEPTED. Numbers may skip (a refused message
+        leaves a hole): an edge has one unreceipted message in flight, so a later one cannot overtake.
+        Verdicts inside one call see the effects of the entries before them.
+        Raises ValueError for a seq outside 0..MAX_SEQ (rules.py), before anything is written.
+        """
+
+    def read(self, after: int, limit: int) -> list[Record]:
+        """Journal entries with position > `after`, oldest first, at most `limit`."""
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store the snapshot and drop journal entries up to its cursor, in one atomic step.
+
+        A snapshot older than the stored one (smaller cursor) is refused with ValueError.
+        """
+
+    def snapshot(self) -> Snapshot | None:
+        """The last saved snapshot, or None for a fresh run."""
+
+    def depth(self) -> tuple[int, int]:
+        """(entries, bytes) now in the journal."""
+
+    def last_seqs(self) -> dict[str, int]:
+        """Last accepted seq of every edge ever accepted in this run."""
+
+    def close(self) -> None:
+        """Release the connection; idempotent."""

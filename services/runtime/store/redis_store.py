@@ -1,0 +1,235 @@
+"""The store contract in Redis >= 7.0 or Valkey. The journal is a stream; entry ids are `{position}-0`.
+
+Every write is one atomic unit on the server. Nothing is ever retried here: a retried append that had been
+applied the first time would answer DUPLICATE, which its caller could not tell from a real one. So a lost
+connection raises ServiceError and the caller opens the run again and reads back what was accepted. The new
+epoch also fences the lost command, should it still sit in the server's socket.
+
+How much an accepted message survives is the server's setting: `appendonly yes` for a killed process,
+`appendfsync always` for a power cut. `max_bytes` of all runs must fit well below `maxmemory`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from services.runtime.store import rules
+from services.runtime.store.base import Appended, Entry, Record, Snapshot, Verdict
+from tacit import errors
+
+_CONNECT_S = 5.0
+_REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
+
+# KEYS meta; ARGV fingerprint. Answers {epoch or 0, fingerprint held}.
+_OPEN = """
+local held = redis.call('HGET', KEYS[1], 'fingerprint')
+if held and held ~= ARGV[1] then return {0, held} end
+redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1])
+return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), ARGV[1]}
+"""
+
+# KEYS journal meta seq; ARGV epoch edge seq max_entries max_bytes payload. Answers {verdict, position, last}.
+# `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows what it
+# drops without reading the payloads. XADD comes first: if memory is refused, nothing has been written.
+_APPEND = """
+local epoch, position, appended, dropped =
+    unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
+if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
+local last, seq = tonumber(redis.call('HGET', KEYS[3], ARGV[2]) or 0), tonumber(ARGV[3])
+if seq <= last then return {'duplicate', 0, last} end
+local bytes = tonumber(appended or 0) - tonumber(dropped or 0)
+if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[4]) or bytes >= tonumber(ARGV[5]) then
+    return {'busy', 0, last}
+end
+position = tonumber(position or 0) + 1
+local id = string.format('%.0f-0', position)
+appended = string.format('%.0f', tonumber(appended or 0) + #ARGV[6])
+redis.call('XADD', KEYS[1], id, 'appended', appended, 'edge', ARGV[2], 'seq', ARGV[3], 'payload', ARGV[6])
+redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', appended)
+redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
+return {'accepted', position, seq}
+"""
+_APPEND_SHA = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
+
+# KEYS journal meta snapshot; ARGV epoch cursor state. Answers {saved|refused|fenced, cursor held, position}.
+_SAVE = """
+local epoch, position = unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position'))
+if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
+local held, cursor = tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0), tonumber(ARGV[2])
+position = tonumber(position or 0)
+if cursor < held or cursor > position then return {'refused', held, position} end
+redis.call('HSET', KEYS[3], 'cursor', ARGV[2], 'state', ARGV[3])
+local cut = redis.call('XREVRANGE', KEYS[1], ARGV[2], '-', 'COUNT', 1)
+if cut[1] then
+    redis.call('HSET', KEYS[2], 'dropped', cut[1][2][2])
+    redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f', cursor + 1))
+end
+return {'saved', held, position}
+"""
+
+# KEYS journal meta. A script and not MULTI, which Redis refuses when its memory is full, even for reading.
+_DEPTH = """
+local appended, dropped = unpack(redis.call('HMGET', KEYS[2], 'appended', 'dropped'))
+return {redis.call('XLEN', KEYS[1]), tonumber(appended or 0) - tonumber(dropped or 0)}
+"""
+
+
+class RedisStore:
+    """One run on the server at `url` (redis://, rediss:// or unix://). Connects at the first use.
+
+    A server that is silent for `reply_s` seconds counts as lost.
+    """
+
+    def __init__(self, url: str, run: str, limits: rules.Limits, reply_s: float = _REPLY_S) -> None:
+        self._shown = without_password(url)
+        self._run = run
+        self._limits = limits
+        self._epoch = 0
+        keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
+        self._journal, self._meta, self._seq, self._snapshot = keys
+        self._client: Any = _client(url, self._shown, reply_s)  # Any: redis-py leaves execute_command untyped
+
+    def open(self, fingerprint: str) -> int:
+        """See base.Store.open."""
+        epoch, held = self._call("EVAL", _OPEN, 1, self._meta, fingerprint)
+        if epoch == 0:
+            raise rules.other_parameters(self._run, held.decode(), fingerprint)
+        self._epoch = int(epoch)
+        return self._epoch
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """See base.Store.append."""
+        rules.check_entries(entries)
+        if not entries:
+            return []
+        limits = (self._limits.entries, self._limits.bytes)
+        # SCRIPT LOAD inside the transaction: no restart or SCRIPT FLUSH can come between, so no NOSCRIPT.
+        commands: list[tuple[Any, ...]] = [("SCRIPT LOAD", _APPEND)]
+        for entry in entries:
+            head = ("EVALSHA", _APPEND_SHA, 3, self._journal, self._meta, self._seq, self._epoch)
+            commands.append((*head, entry.edge, entry.seq, *limits, entry.payload))
+        _, *rows = self._transaction(commands)
+        # The transaction is atomic, so either every entry was fenced or none.
+        if rows[0][0] == b"fenced":
+            raise rules.fenced(self._run, self._epoch)
+        return [Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows]
+
+    def read(self, after: int, limit: int) -> list[Record]:
+        """See base.Store.read."""
+        rows = self._call("XRANGE", self._journal, max(after, 0) + 1, "+", "COUNT", max(limit, 0))
+        return [
+            Record(
+                int(entry_id.partition(b"-")[0]),
+                fields[b"edge"].decode(),
+                int(fields[b"seq"]),
+                fields[b"payload"],
+            )
+            for entry_id, fields in rows or ()  # None answers COUNT 0
+        ]
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save."""
+        keys = (self._journal, self._meta, self._snapshot)
+        status, held, position = self._call("EVAL", _SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state)
+        if status == b"fenced":
+            raise rules.fenced(self._run, self._epoch)
+        rules.check_cursor(snapshot.cursor, held, position)
+
+    def snapshot(self) -> Snapshot | None:
+        """See base.Store.snapshot."""
+        cursor, state = self._call("HMGET", self._snapshot, "cursor", "state")
+        return None if cursor is None else Snapshot(int(cursor), state)
+
+    def depth(self) -> tuple[int, int]:
+        """See base.Store.depth."""
+        entries, size = self._call("EVAL", _DEPTH, 2, self._journal, self._meta)
+        return entries, size
+
+    def last_seqs(self) -> dict[str, int]:
+        """See base.Store.last_seqs."""
+        return {edge.decode(): int(seq) for edge, seq in self._call("HGETALL", self._seq).items()}
+
+    def close(self) -> None:
+        """See base.Store.close."""
+        self._client.close()
+
+    def _call(self, *command: Any) -> Any:
+        with self._service():
+            return self._client.execute_command(*command)
+
+    def _transaction(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run `commands` in one MULTI/EXEC, one round trip; the first error among the answers is raised."""
+        with self._service(), self._client.pipeline(transaction=True) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            # Not raise_on_error: redis-py would put the command, payload and all, into the message.
+            answers = pipe.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, redis.RedisError):
+                    raise answer
+            return list(answers)
+
+    @contextmanager
+    def _service(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.RedisError, OSError) as error:
+            raise errors.ServiceError(f"store: {self._shown}: {_reason(error)}") from error
+
+
+def without_password(url: str) -> str:
+    """`url` with the password, if any, replaced by `***`: fit for messages and logs."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # for example an unfinished [IPv6] address
+        return re.sub(r"//.*@", "//***@", url)
+    user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
+    if not colon:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{user}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _reason(error: Exception) -> str:
+    """One line saying what happened, without the command that met the error."""
+    known = {
+        redis.exceptions.OutOfMemoryError: "out of memory: raise maxmemory or lower the journal's max_bytes",
+        redis.exceptions.BusyLoadingError: "still loading its data; try again",
+        redis.exceptions.ReadOnlyError: "is a read-only replica; give the address of the primary",
+    }
+    for kind, line in known.items():
+        if isinstance(error, kind):
+            return line
+    text = str(error).rpartition(" of pipeline caused error: ")[2]
+    return (text.splitlines() or [type(error).__name__])[0]
+
+
+def _client(url: str, shown: str, reply_s: float) -> redis.Redis:
+    """A client that connects later. Raises ConfigError for an address that cannot be meant."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)
+        # redis-py falls back to database 0 for a path that is not a number.
+        if not usable or (parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path)):
+            raise ValueError("expected redis://host:port/db, rediss://host:port/db or unix:///path?db=0")
+        client = redis.Redis.from_url(
+            url,
+            decode_responses=False,
+            protocol=2,  # the same answers from every server, and no HELLO
+            retry=Retry(NoBackoff(), 0),
+            socket_connect_timeout=_CONNECT_S,
+            socket_timeout=reply_s,
+        )
+        # Made and thrown away unconnected: an unknown ?option is a TypeError only here.
+        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
+    except (ValueError, TypeError) as error:
+        raise errors.ConfigError(f"store: {shown!r}: {error}") from error
+    return client

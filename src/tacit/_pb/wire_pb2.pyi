@@ -1,0 +1,144 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Spend(_message.Message):
+    __slots__ = ("sampling_rate", "noise_multiplier", "count")
+    SAMPLING_RATE_FIELD_NUMBER: _ClassVar[int]
+    NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    sampling_rate: float
+    noise_multiplier: float
+    count: int
+    def __init__(self, sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent")
+    EPSILON_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    NOISE_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+    CLIP_MIN_FIELD_NUMBER: _ClassVar[int]
+    CLIP_MAX_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
+    epsilon: float
+    delta: float
+    mechanism: str
+    noise_variance: float
+    clip_min: float
+    clip_max: float
+    spent: _containers.RepeatedCompositeFieldContainer[Spend]
+    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ...) -> None: ...
+
+class Update(_message.Message):
+    __slots__ = ("base_version", "clip", "spent")
+    BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
+    base_version: int
+    clip: float
+    spent: _containers.RepeatedCompositeFieldContainer[Spend]
+    def __init__(self, base_version: _Optional[int] = ..., clip: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ...) -> None: ...
+
+class Retired(_message.Message):
+    __slots__ = ("reason", "spent")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    spent: _containers.RepeatedCompositeFieldContainer[Spend]
+    def __init__(self, reason: _Optional[str] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ...) -> None: ...
+
+class GlobalModel(_message.Message):
+    __slots__ = ("version", "clip")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    clip: float
+    def __init__(self, version: _Optional[int] = ..., clip: _Optional[float] = ...) -> None: ...
+
+class Halt(_message.Message):
+    __slots__ = ("version", "reason")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    reason: str
+    def __init__(self, version: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("status", "reason", "retry_after_s", "last_seq")
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNKNOWN: _ClassVar[Receipt.Status]
+        ACCEPTED: _ClassVar[Receipt.Status]
+        DUPLICATE: _ClassVar[Receipt.Status]
+        STALE: _ClassVar[Receipt.Status]
+        REJECTED: _ClassVar[Receipt.Status]
+        BUSY: _ClassVar[Receipt.Status]
+    UNKNOWN: Receipt.Status
+    ACCEPTED: Receipt.Status
+    DUPLICATE: Receipt.Status
+    STALE: Receipt.Status
+    REJECTED: Receipt.Status
+    BUSY: Receipt.Status
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    status: Receipt.Status
+    reason: str
+    retry_after_s: float
+    last_seq: int
+    def __init__(self, status: _Optional[_Union[Receipt.Status, str]] = ..., reason: _Optional[str] = ..., retry_after_s: _Optional[float] = ..., last_seq: _Optional[int] = ...) -> None: ...
+
+class Announcement(_message.Message):
+    __slots__ = ("epoch", "state", "version", "model_sha256", "model_bytes", "url")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MODEL_SHA256_FIELD_NUMBER: _ClassVar[int]
+    MODEL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    state: str
+    version: int
+    model_sha256: str
+    model_bytes: int
+    url: str
+    def __init__(self, epoch: _Optional[int] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., model_sha256: _Optional[str] = ..., model_bytes: _Optional[int] = ..., url: _Optional[str] = ...) -> None: ...
+
+class Meta(_message.Message):
+    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "hello", "update", "retired", "model", "halt", "receipt", "announcement")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    NUMEL_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_HASH_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    HALT_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    edge: str
+    seq: int
+    dtype: str
+    numel: int
+    sha256: bytes
+    schema_hash: bytes
+    hello: Hello
+    update: Update
+    retired: Retired
+    model: GlobalModel
+    halt: Halt
+    receipt: Receipt
+    announcement: Announcement
+    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ...) -> None: ...

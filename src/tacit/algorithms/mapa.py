@@ -1,0 +1,300 @@
+"""MAPA: multi-stage adjustable private asynchronous SGD, with its relatives AUDP, ASGD and CSGD.
+
+Paper: "Privacy-preserving asynchronous federated learning ... MAPA" (../shared/papers 000), Algorithm 1, Table II.
+Server and Edge below are its two sides, top to bottom.
+
+| here              | paper   | meaning                                                                       |
+|-------------------|---------|-------------------------------------------------------------------------------|
+| params            | x_t     | global model after t updates, float32 (d,)                                     |
+| version           | t       | updates applied                                                               |
+| staleness         | τ(t)    | version now - version the update was computed from: measured, never assumed   |
+| clip              | C, bΔS/2| bound on one example's gradient; ΔS = 2C/b                                     |
+| batch             | b       | expected batch size, and the fixed denominator L of privacy.md                 |
+| noise_variance    | Δ_0/C²  | E||η||² of one push, at C = 1                                                  |
+| smoothness        | L       | Lipschitz constant of the gradient                                            |
+| deviation         | σ       | standard deviation of one example's gradient                                  |
+| reduction         | θ       | reduction ratio of C per stage                                                |
+
+Differs from the paper (why: docs/algorithms.md): every example is clipped, not the batch mean; Poisson batches;
+Gaussian noise on all d parameters, calibrated for the total (ε, δ) of the run; Δ_b uses that noise's true variance;
+C never falls below clip_min; τ_max is the largest staleness measured lately. `mechanism = "paper"` keeps the
+paper's own clipping and noise, which is not private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.config import Algorithm, RunFile
+from tacit.datasets import Dataset
+from tacit.errors import BudgetSpent
+from tacit.messages import EVERYONE, SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired, Update
+from tacit.models import Model
+from tacit.privacy.accounting import History, Spend
+from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import padded_size, poisson
+from tacit.vectors import example_gradients, mean_gradient
+
+_PLAIN_HELLO = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max")
+STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
+
+
+def first_clip(deviation: float, failure: float) -> float:
+    """C = bΔS/2 of eq. (12) at equality: ΔS = 2σ / (b·sqrt(1 - sqrt(1 - δ))). A starting point, not a guarantee."""
+    return deviation / math.sqrt(1 - math.sqrt(1 - failure))
+
+
+def delta_b(deviation: float, batch: float, noise: float) -> float:
+    """Δ_b = σ²/b + Δ_0, the variance of one noisy update; `noise` is Δ_0 = E||η||² (privacy.md §1.5)."""
+    return deviation**2 / batch + noise
+
+
+def coefficient(variance: float, tau: int, clip: float, theta: float) -> float:
+    """P of eq. (16), in C = bΔS/2: max(1, 2Δ_b / ((τ+1)·C²·θ²))."""
+    return max(1.0, 2 * variance / ((tau + 1) * clip**2 * theta**2))
+
+
+def stage_rate(p: float, smoothness: float, tau: int) -> float:
+    """γ = 1 / (2PL(τ+1)), Algorithm 1 line 7; satisfies (13) because P >= 1."""
+    return 1 / (2 * p * smoothness * (tau + 1))
+
+
+def stage_length(p: float, smoothness: float, tau: int, gap: float, variance: float) -> float:
+    """T_s of eq. (15): 4P²L(τ+1)²(f(x)-f*) / Δ_b updates."""
+    return 4 * p**2 * smoothness * (tau + 1) ** 2 * gap / variance
+
+
+def audp_rate(t: int, tau: int, variance: float, a: Algorithm) -> float:
+    """γ_t of eq. (10), 1/γ_t = L(τ+1) + sqrt(Δ_b+1)·sqrt(t)/R; the paper's R is 1."""
+    return 1 / (a.smoothness * (tau + 1) + math.sqrt(variance + 1) * math.sqrt(t) / a.radius)
+
+
+def asgd_rate(t: int, tau: int, batch: float, a: Algorithm) -> float:
+    """Table II, ASGD: 1/γ_t = L(τ+1)² + sqrt(t+1)·σ/(R·sqrt(b)). With τ = 0 it is CSGD's."""
+    return 1 / (a.smoothness * (tau + 1) ** 2 + math.sqrt(t + 1) * a.deviation / (a.radius * math.sqrt(batch)))
+
+
+@dataclass(slots=True)
+class EdgeRecord:
+    """What the server knows of one edge: its public privacy configuration, and what it has sent."""
+
+    hello: Hello
+    updates: int = 0
+    spent: History = ()
+    retired: str = ""
+
+
+class Server:
+    """The cloud side of Algorithm 1: a fold over the journal, without I/O, clock or randomness."""
+
+    def __init__(self, run: RunFile, model: Model) -> None:
+        a, p = run.algorithm, run.privacy
+        self.algorithm, self.batch, self.horizon = a, p.batch, run.run.updates
+        self.clip_min = p.clip_min if p.mechanism == "gaussian" else 0.0
+        self.params = model.init(run.run.seed)  # line 4
+        self.version = 0  # t
+        self.clip = p.clip or first_clip(a.deviation, a.failure)
+        if p.mechanism == "gaussian":
+            self.clip = min(max(self.clip, p.clip_min), p.clip_max)
+        self.stage, self.stage_step = 1, 0  # s, t_s
+        self.edges: dict[str, EdgeRecord] = {}
+        self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
+        self.staleness: Counter[int] = Counter()
+        self.stale = 0
+        self.halted = ""
+
+    # -- the role interface -------------------------------------------------------------------------------------
+
+    def start(self) -> list[Outgoing]:
+        """Nothing: the cloud speaks when spoken to."""
+        return []
+
+    def on_message(self, message: Hello | Update | Retired | Halt) -> list[Outgoing]:
+        """One step of the fold. Messages must come in journal order."""
+        match message:
+            case Hello():
+                return self._hello(message)
+            case Update():
+                return self._update(message)
+            case Retired():
+                return self._retired(message)
+            case Halt():
+                return self._halt(message.reason)
+
+    def screen(self, update: Update) -> str | None:
+        """Why `update` must not enter the journal, if so: "stale", "version" or "unknown" (no hello). Pure."""
+        if update.edge not in self.edges:
+            return "unknown"
+        if update.base_version > self.version:
+            return "version"
+        return "stale" if self.version - update.base_version > self.algorithm.max_staleness else None
+
+    # -- Algorithm 1, cloud side --------------------------------------------------------------------------------
+
+    def _hello(self, hello: Hello) -> list[Outgoing]:
+        record = self.edges.setdefault(hello.edge, EdgeRecord(hello))  # line 1: receive ε_k
+        record.hello, record.spent, record.retired = hello, hello.spent, ""
+        if self.halted:
+            return [Outgoing(hello.edge, Halt(self.version, self.halted))]
+        return [Outgoing(hello.edge, self.global_model())]
+
+    def _update(self, update: Update) -> list[Outgoing]:
+        if self.halted:
+            return []
+        tau = self.version - update.base_version  # τ(t), measured
+        if tau > self.algorithm.max_staleness:  # it aged between screening and here
+            self.stale += 1
+            return [Outgoing(update.edge, self.global_model())]
+        self.recent.append(tau)
+        self.staleness[tau] += 1
+        record = self.edges[update.edge]
+        record.updates, record.spent = record.updates + 1, update.spent
+        self.params = torch.add(self.params, update.gradient, alpha=-self.learning_rate())  # line 11: x = x - γ·g̃
+        self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
+        if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
+            self._next_stage()
+        if self.version >= self.horizon:  # line 5
+            return self._halt("all updates applied")
+        return [Outgoing(update.edge, self.global_model())]  # line 12
+
+    def _next_stage(self) -> None:
+        lower = max(self.algorithm.reduction * self.clip, self.clip_min)  # line 15, with the floor
+        if lower < self.clip:  # at the floor the stage goes on: nothing would change
+            self.clip, self.stage, self.stage_step = lower, self.stage + 1, 0
+
+    def _retired(self, message: Retired) -> list[Outgoing]:
+        record = self.edges.get(message.edge)
+        if record:
+            record.retired, record.spent = message.reason, message.spent
+        return []
+
+    def _halt(self, reason: str) -> list[Outgoing]:
+        if self.halted:
+            return []
+        self.halted = reason
+        return [Outgoing(EVERYONE, Halt(self.version, reason))]  # line 18
+
+    def global_model(self) -> GlobalModel:
+        """x_t, t and C (ΔS = 2C/b) as sent to an edge."""
+        return GlobalModel(self.version, self.params, self.clip)
+
+    # -- the schedule -------------------------------------------------------------------------------------------
+
+    @property
+    def tau_max(self) -> int:
+        """τ_max: the largest staleness among the latest STALENESS_WINDOW updates (0 before any)."""
+        return max(self.recent, default=0)
+
+    @property
+    def variance(self) -> float:
+        """Δ_b at the present C, with the noisiest edge's Δ_0 (line 16; ε_0 = min ε_k gives the largest noise)."""
+        loudest = max((record.hello.noise_variance for record in self.edges.values()), default=0.0)
+        return delta_b(self.algorithm.deviation, self.batch, loudest * self.clip**2)
+
+    def learning_rate(self) -> float:
+        """γ for the next update, by Table II."""
+        a, t = self.algorithm, self.version + 1
+        if a.name == "mapa":
+            p = coefficient(self.variance, self.tau_max, self.clip, a.reduction)  # line 6
+            return stage_rate(p, a.smoothness, self.tau_max)  # line 7
+        if a.name == "audp":
+            return audp_rate(t, self.tau_max, self.variance, a)
+        return asgd_rate(t, self.tau_max if a.name == "asgd" else 0, self.batch, a)
+
+    def stage_length(self) -> float:
+        """T_s of the present stage (line 8)."""
+        a, variance = self.algorithm, self.variance
+        p = coefficient(variance, self.tau_max, self.clip, a.reduction)
+        return stage_length(p, a.smoothness, self.tau_max, a.initial_gap, variance) if variance else math.inf
+
+    # -- persistence --------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON values) from which `restore` continues to the same bits."""
+        edges = {
+            name: {
+                "hello": {field: getattr(record.hello, field) for field in _PLAIN_HELLO},
+                "updates": record.updates, "retired": record.retired,
+                "spent": [[s.sampling_rate, s.noise_multiplier, s.count] for s in record.spent],
+            }
+            for name, record in self.edges.items()
+        }  # fmt: skip
+        values = {
+            "version": self.version, "clip": self.clip, "stage": self.stage, "stage_step": self.stage_step,
+            "recent": list(self.recent), "staleness": sorted(self.staleness.items()), "stale": self.stale,
+            "halted": self.halted, "edges": edges,
+        }  # fmt: skip
+        return {"params": self.params}, values
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.params = tensors["params"]
+        for name in ("version", "clip", "stage", "stage_step", "stale", "halted"):
+            setattr(self, name, values[name])
+        self.recent.extend(values["recent"])
+        self.staleness = Counter(dict(values["staleness"]))
+        for name, saved in values["edges"].items():
+            spent = tuple(Spend(q, z, n) for q, z, n in saved["spent"])
+            hello = Hello(name, spent=spent, **saved["hello"])
+            self.edges[name] = EdgeRecord(hello, saved["updates"], spent, saved["retired"])
+
+
+class Edge:
+    """The edge side of Algorithm 1. Holds the private rows; everything it says has passed `Releaser.release`."""
+
+    def __init__(self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> None:
+        self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
+        self.x, self.y = data.x.to(device), data.y.to(device)
+        self.size = padded_size(len(data), releaser.plan.sampling_rate)
+        self.halted = ""
+
+    def start(self) -> list[Outgoing]:
+        """Line 1: send ε_k, with what else the server needs to plan. Sent again whenever a model is wanted."""
+        plan = self.releaser.plan
+        variance = plan.noise_variance(self.model.size)
+        spent = self.releaser.ledger.history()
+        hello = Hello(
+            self.edge, plan.epsilon, plan.delta, plan.mechanism, variance, plan.clip_min, plan.clip_max, spent
+        )
+        return [Outgoing(SERVER, hello)]
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        """Lines 3 to 8 for a model; the end of the loop for Halt (line 2)."""
+        if isinstance(message, Halt):
+            self.halted = message.reason
+            return []
+        try:
+            released = self.releaser.release(
+                message.clip,
+                lambda: self._query(message.params.to(self.device), message.clip),
+                paper_dims=self.model.first_layer,
+            )
+        except BudgetSpent as spent:
+            return [Outgoing(SERVER, Retired(self.edge, str(spent), self.releaser.ledger.history()))]
+        return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
+
+    def _query(self, params: Tensor, clip: float) -> Clipped:
+        plan = self.releaser.plan
+        if plan.mechanism == "gaussian":  # lines 4 and 5, rigorous: a clipped sum over a Poisson batch
+            batch = poisson(len(self.y), plan.sampling_rate, self.size, self.releaser.random)
+            index = batch.index.to(self.device)
+            gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+            clipped = clipped_sum(gradients, clip, batch.mask.to(self.device))
+            return Clipped(clipped.total.cpu(), clipped.sensitivity)
+        index = self._with_replacement(round(plan.batch))
+        mean = mean_gradient(self.model, params, self.x[index], self.y[index]).cpu()  # line 4
+        if plan.mechanism == "paper":
+            mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)  # line 5, as printed
+        return Clipped(mean, math.inf)
+
+    def _with_replacement(self, count: int) -> Tensor:
+        # Assumption 2 of the paper: independent samples. The modulo bias is below n/2^64.
+        words = self.releaser.random.words(count) % len(self.y)
+        return torch.from_numpy(words.astype("int64")).to(self.device)

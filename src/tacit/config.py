@@ -1,0 +1,217 @@
+"""The run file: TOML → frozen pydantic models. Unknown keys, impossible values and contradictions are refused.
+
+Everything here is public: a run file never holds a number computed from private data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tacit.datasets import nominal_size, shape_of, train_size
+from tacit.errors import ConfigError
+from tacit.models import Model, build
+from tacit.privacy.plan import Mechanism, Plan
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Run(_Section):
+    """What to run and for how long."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    updates: int = Field(gt=0, description="T: updates applied before Halt")
+    seed: int = Field(1, ge=0, lt=2**63, description="initial model and data partition; never the noise")
+    snapshot_every: int = Field(200, gt=0, description="applies between two snapshots of the journal")
+
+
+class Data(_Section):
+    """Which data, and how the testbed deals it to the edges."""
+
+    dataset: str
+    partition: Literal["iid", "dirichlet", "shards"] = "iid"
+    alpha: Positive = 0.5
+    spare: int = Field(0, ge=0, le=1000, description="parts kept for edges that may join later")
+    spare_weight: float = Field(0.25, gt=0, le=1, description="size of a spare part, relative to a main one")
+
+
+class ModelSection(_Section):
+    """The model and its layer sizes."""
+
+    name: Literal["logistic", "svm", "cnn"]
+    channels: tuple[int, int] = (10, 20)
+    kernel: int = Field(5, ge=1, le=15)
+    hidden: tuple[Annotated[int, Field(gt=0)], ...] = ()
+    regularization: float = Field(0.0, ge=0, allow_inf_nan=False, description="λ of (λ/2)||x||², paper: 1e-4")
+
+
+class Algorithm(_Section):
+    """MAPA and its three relatives (Table II). Letters are the paper's."""
+
+    name: Literal["mapa", "audp", "asgd", "csgd"]
+    smoothness: Positive = Field(10.0, description="L, Lipschitz constant of the gradient")
+    deviation: float = Field(30.0, ge=0, allow_inf_nan=False, description="σ, standard deviation of a gradient")
+    radius: Positive = Field(1.0, description="R, radius of the space")
+    reduction: float = Field(0.5, gt=0, lt=1, description="θ, reduction ratio of the clip norm per stage")
+    initial_gap: Positive = Field(2.3, description="f(x_1) - f(x*), a public guess; ln 10 for ten classes")
+    failure: float = Field(1e-3, gt=0, lt=1, description="δ of eq. (12), for the first clip norm only")
+    max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
+
+
+class Privacy(_Section):
+    """Each edge's own privacy configuration."""
+
+    mechanism: Mechanism = "gaussian"
+    epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
+    delta: float = Field(1e-5, gt=0, lt=1)
+    pushes: int = Field(1000, gt=0, description="pushes of one edge that the budget must cover")
+    batch: Positive = Field(256.0, description="b = L: expected batch size and fixed denominator")
+    noise_multiplier: Positive | None = Field(None, description="z; None: calibrated from ε, δ, pushes")
+    clip: Positive | None = Field(None, description="first C; None: by eq. (12)")
+    clip_min: Positive = 0.1
+    clip_max: Positive = 100.0
+    paper_epsilon: Positive = Field(0.1, description="ε per push in the paper's own accounting (mechanism paper)")
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.clip_min > self.clip_max:
+            raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
+        if self.mechanism == "gaussian" and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
+            raise ValueError(f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]")
+        return self
+
+
+class Edges(_Section):
+    """How many edges, and what sets them apart."""
+
+    count: int = Field(5, gt=0, le=10_000, description="K: edges that the data is dealt to")
+    epsilon: tuple[Positive, ...] = Field((), description="ε_k of edge k, where it differs from privacy.epsilon")
+
+
+class Evaluation(_Section):
+    """Evaluation on the public test set, at the aggregator."""
+
+    every: int = Field(250, gt=0, description="applied updates between two evaluations")
+    samples: int = Field(2000, gt=0, description="test rows used while training; the last one uses all")
+
+
+class RunFile(_Section):
+    """A whole run file."""
+
+    run: Run
+    data: Data
+    model: ModelSection
+    algorithm: Algorithm
+    privacy: Privacy = Privacy()
+    edges: Edges = Edges()
+    evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        private = self.privacy.mechanism == "gaussian"
+        if self.algorithm.name in ("asgd", "csgd") and self.privacy.mechanism != "none":
+            mechanism = self.privacy.mechanism
+            raise ValueError(f"privacy.mechanism={mechanism}: {self.algorithm.name} is not private; say none")
+        if self.algorithm.name in ("mapa", "audp") and self.privacy.mechanism == "none":
+            raise ValueError(f"privacy.mechanism=none: {self.algorithm.name} needs noise; use asgd without it")
+        if private and self.privacy.batch > self.public_size():
+            raise ValueError(f"privacy.batch={self.privacy.batch} is above the {self.public_size()} rows of one edge")
+        if self.algorithm.name == "csgd" and self.edges.count != 1:
+            raise ValueError(f"edges.count={self.edges.count}: csgd is centralised, one edge holds all the data")
+        if len(self.edges.epsilon) > self.edges.count:
+            raise ValueError(f"edges.epsilon names {len(self.edges.epsilon)} edges, edges.count={self.edges.count}")
+        return self
+
+    def public_size(self) -> int:
+        """n_public: the nominal rows of one edge's part, a function of public numbers only."""
+        data = self.data
+        return nominal_size(
+            train_size(data.dataset), shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight
+        )
+
+    def build_model(self) -> Model:
+        """The model of this run. Raises ConfigError when its layers do not fit the data's shape."""
+        shape, classes = shape_of(self.data.dataset)
+        model = self.model
+        return build(
+            model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
+            regularization=model.regularization,
+        )  # fmt: skip
+
+    def plan(self, index: int) -> Plan:
+        """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it."""
+        p = self.privacy
+        epsilon = self.edges.epsilon[index] if index < len(self.edges.epsilon) else p.epsilon
+        rate = min(1.0, p.batch / self.public_size())
+        if p.mechanism != "gaussian":
+            none = 0.0
+            return Plan(p.mechanism, rate, p.batch, none, p.clip_min, p.clip_max, epsilon, p.delta, p.paper_epsilon)
+        if p.noise_multiplier is not None:
+            z = p.noise_multiplier
+            return Plan("gaussian", rate, p.batch, z, p.clip_min, p.clip_max, epsilon, p.delta)
+        return Plan.calibrated(
+            epsilon=epsilon, delta=p.delta, pushes=p.pushes, sampling_rate=rate, batch=p.batch,
+            clip_min=p.clip_min, clip_max=p.clip_max,
+        )  # fmt: skip
+
+    def fingerprint(self) -> str:
+        """SHA-256 of every parameter: two run files that mean the same have the same one."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None = None) -> RunFile:
+    """Check the TOML `text`; `edges` and `seed` replace edges.count and run.seed where given.
+
+    CSGD is centralised: it keeps its one edge whatever `edges` says.
+    Raises ConfigError with one line that names `origin`, the field and the value.
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin}: not TOML: {error}") from error
+    if _name(content) == "csgd":
+        edges = None
+    for section, key, value in (("edges", "count", edges), ("run", "seed", seed)):
+        if value is not None and isinstance(content.setdefault(section, {}), dict):
+            content[section][key] = value
+    try:
+        return RunFile.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {_one_line(error)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+
+
+def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> RunFile:
+    """Read and check a run file. Raises ConfigError (missing, unreadable, or wrong)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"run file {path}: {error}") from error
+    return parse(text, str(path), edges=edges, seed=seed)
+
+
+def _name(content: dict[str, Any]) -> Any:
+    algorithm = content.get("algorithm")
+    return algorithm.get("name") if isinstance(algorithm, dict) else None
+
+
+def _one_line(error: ValidationError) -> str:
+    # All problems, in one line, each with its field and value; pydantic's own text is a page.
+    problems = []
+    for item in error.errors(include_url=False):
+        field = ".".join(str(part) for part in item["loc"]) or "run file"
+        message = item["msg"].removeprefix("Value error, ")
+        shown = "" if isinstance(item["input"], dict | BaseModel) else f"={item['input']!r}"
+        if item["type"] == "extra_forbidden":
+            message = "unknown key"
+        problems.append(message if field == "run file" and not shown else f"{field}{shown}: {message}")
+    return "; ".join(problems)

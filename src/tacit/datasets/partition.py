@@ -1,0 +1,171 @@
+"""Which rows belong to which edge: disjoint parts that together cover every row exactly once.
+
+A shard must never move: two edges that shared a row would each spend their own budget on the same person. The
+cut therefore depends on the arguments alone: by numpy's RandomState, whose streams are frozen across
+versions, and by exact fractions.
+
+Parts 0 to shards-1 are the edges of the run; `spare` further parts are kept for edges that join later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tacit.errors import ConfigError
+
+Method = Literal["iid", "dirichlet", "shards"]
+_Index = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+
+
+def shard(
+    labels: torch.Tensor,
+    index: int,
+    *,
+    shards: int,
+    method: Method,
+    seed: int,
+    alpha: float = 0.5,
+    spare: int = 0,
+    spare_weight: float = 0.25,
+) -> torch.Tensor:
+    """Row numbers (int64, ascending) of part `index`, of labels (n,).
+
+    Raises ConfigError as `all_shards` does, and for an index outside [0, shards + spare).
+    """
+    parts = all_shards(
+        labels,
+        shards=shards,
+        method=method,
+        seed=seed,
+        alpha=alpha,
+        spare=spare,
+        spare_weight=spare_weight,
+    )
+    if not 0 <= index < len(parts):
+        raise ConfigError(f"shard index = {index} must be in [0, {len(parts)}) (edges.count + data.spare)")
+    return parts[index]
+
+
+def all_shards(
+    labels: torch.Tensor,
+    *,
+    shards: int,
+    method: Method,
+    seed: int,
+    alpha: float = 0.5,
+    spare: int = 0,
+    spare_weight: float = 0.25,
+) -> list[torch.Tensor]:
+    """Every part at once: `shards + spare` tensors of row numbers (int64, ascending), none empty.
+
+    `iid` cuts a random permutation; a spare part is `spare_weight` of a main one. `dirichlet` deals each
+    class by proportions from Dirichlet(alpha · weights) (Hsu et al. 2019; small alpha, more skew). `shards`
+    sorts by label and deals two contiguous pieces to each part (McMahan et al. 2017).
+
+    Raises ConfigError for a bad argument, and when there are more parts than rows.
+    """
+    weights = _weights(shards, spare, spare_weight)
+    if not (alpha > 0 and math.isfinite(alpha)):
+        raise ConfigError(f"data.alpha = {alpha} must be a positive number")
+    if len(weights) > len(labels):
+        raise ConfigError(f"edges.count + data.spare = {len(weights)} is more than the {len(labels)} rows")
+    rng = _rng(method, seed)
+    classes = labels.numpy()
+    if method == "iid":
+        parts = _cut(rng.permutation(len(classes)), weights)
+    elif method == "dirichlet":
+        parts = _dirichlet(classes, weights, alpha, rng)
+    elif method == "shards":
+        parts = _by_label(classes, weights, rng)
+    else:
+        raise ConfigError(f"data.partition = {method!r} is not known; use one of: iid, dirichlet, shards")
+    return [torch.from_numpy(np.sort(part)) for part in _fill_empty(parts)]
+
+
+def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> int:
+    """n_pub: the public size of a main part, floor(rows / (shards + spare · spare_weight)).
+
+    The privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
+    """
+    size = math.floor(rows / sum(_weights(shards, spare, spare_weight)))
+    if size < 1:
+        raise ConfigError(f"edges.count = {shards} leaves less than one of {rows} rows to each part")
+    return size
+
+
+def _weights(shards: int, spare: int, spare_weight: float) -> list[Fraction]:
+    if shards < 1:
+        raise ConfigError(f"edges.count = {shards} must be at least 1")
+    if spare < 0:
+        raise ConfigError(f"data.spare = {spare} must be at least 0")
+    if not (spare_weight > 0 and math.isfinite(spare_weight)):
+        raise ConfigError(f"data.spare_weight = {spare_weight} must be a positive number")
+    # The decimal as written (0.1, not its binary neighbour), so that sizes are what a person computes.
+    return [Fraction(1)] * shards + [Fraction(str(spare_weight))] * spare
+
+
+def _rng(method: str, seed: int) -> np.random.RandomState:
+    digest = hashlib.sha256(f"tacit partition|{method}|{seed}".encode()).digest()
+    return np.random.RandomState(np.frombuffer(digest, "<u4").astype(np.uint32))
+
+
+def _cut(rows: _Index, weights: list[Fraction]) -> list[_Index]:
+    """Consecutive pieces in proportion to the weights; a piece has at least the floor of its share."""
+    unit = len(rows) / sum(weights)
+    edges, total = [], Fraction(0)
+    for weight in weights[:-1]:
+        total += weight
+        edges.append(math.floor(total * unit))
+    return np.split(rows, edges)
+
+
+def _dirichlet(classes: _Index, weights: list[Fraction], alpha: float, rng: np.random.RandomState) -> list[_Index]:
+    concentration = alpha * np.array([float(weight) for weight in weights])
+    pieces: list[list[_Index]] = [[] for _ in weights]
+    for label in np.unique(classes):
+        rows = rng.permutation(np.flatnonzero(classes == label))
+        shares = _dirichlet_sample(concentration, rng)
+        edges = np.floor(np.cumsum(shares)[:-1] * len(rows)).astype(np.int64)
+        for part, piece in zip(pieces, np.split(rows, edges), strict=True):
+            part.append(piece)
+    return [np.concatenate(part) for part in pieces]
+
+
+def _dirichlet_sample(concentration: _Floats, rng: np.random.RandomState) -> _Floats:
+    """Dirichlet in logarithms: for a small alpha every gamma variate underflows, and 0/0 is no share.
+
+    Gamma(a) = Gamma(a + 1) · U^(1/a) in distribution (Marsaglia and Tsang 2000, section 6).
+    """
+    uniform = 1.0 - rng.random_sample(len(concentration))  # (0, 1]: its logarithm is finite
+    logs = np.log(rng.standard_gamma(concentration + 1.0)) + np.log(uniform) / concentration
+    shares = np.exp(logs - logs.max())
+    normalised: _Floats = shares / shares.sum()
+    return normalised
+
+
+def _by_label(classes: _Index, weights: list[Fraction], rng: np.random.RandomState) -> list[_Index]:
+    mixed = rng.permutation(len(classes))
+    rows = mixed[np.argsort(classes[mixed], kind="stable")]
+    owners = rng.permutation(np.repeat(np.arange(len(weights)), 2))
+    pieces = _cut(rows, [weights[owner] for owner in owners])
+    return [
+        np.concatenate([piece for piece, owner in zip(pieces, owners, strict=True) if owner == part])
+        for part in range(len(weights))
+    ]
+
+
+def _fill_empty(parts: list[_Index]) -> list[_Index]:
+    """Give each empty part one row of the largest: an edge without rows could never take part."""
+    sizes = [len(part) for part in parts]
+    for empty in [part for part, size in enumerate(sizes) if size == 0]:
+        largest = max(range(len(parts)), key=lambda part: len(parts[part]))
+        parts[empty], parts[largest] = parts[largest][-1:], parts[largest][:-1]
+    return parts

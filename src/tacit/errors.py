@@ -1,0 +1,67 @@
+"""Every error that tacit raises on purpose, in one tree.
+
+    TacitError                 exit code 1
+    ├── ConfigError            2  a run file or a setting: names the field and the value
+    ├── DataError              3  a data file is missing, altered or unreadable
+    ├── ServiceError           4  broker, store or port: unreachable, in use, lost
+    │   └── Fenced             4  a newer aggregator has taken over this run
+    ├── PrivacyError           5  the ledger, the budget or the edge's policy says no
+    │   └── BudgetSpent        5  the next push would pass the edge's budget
+    └── WireError              6  bytes that are not a message; carries a short `reason` for counters
+
+A message of any of these is one line that a person can act on; `services/cli.py` prints it and leaves with
+the code. Bad input never becomes a traceback. `assert` and other exceptions mean a bug in tacit.
+"""
+
+from __future__ import annotations
+
+
+class TacitError(Exception):
+    """Base of every deliberate error; `exit_code` is what the process leaves with."""
+
+    exit_code = 1
+
+
+class ConfigError(TacitError):
+    """A run file or setting is wrong; the message names the field and the value."""
+
+    exit_code = 2
+
+
+class DataError(TacitError):
+    """A data file is missing, has the wrong checksum, or cannot be read."""
+
+    exit_code = 3
+
+
+class ServiceError(TacitError):
+    """The broker, the store or a port is unreachable, in use or lost."""
+
+    exit_code = 4
+
+
+class Fenced(ServiceError):  # noqa: N818  (a verdict, as in the journal's contract)
+    """A newer aggregator owns this run; this one must stop without writing."""
+
+
+class PrivacyError(TacitError):
+    """The ledger, the budget or the edge's own policy refuses."""
+
+    exit_code = 5
+
+
+class BudgetSpent(PrivacyError):  # noqa: N818  (a state of the ledger)
+    """The next push would take the edge past its privacy budget; it retires."""
+
+
+class WireError(TacitError):
+    """Received bytes are not an acceptable message.
+
+    `reason` is a short stable word for counters and receipts, for example `magic`, `sha256`, `shape`.
+    """
+
+    exit_code = 6
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason

@@ -1,0 +1,215 @@
+"""Messages to bytes and back, as protos/tacit/v1/wire.proto specifies. Strict on the way in.
+
+Only a `Push` (which holds a `Released`) becomes an update on the wire; there is no way to encode a bare tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from google.protobuf.message import DecodeError
+from torch import Tensor
+
+from tacit._pb import wire_pb2 as pb
+from tacit.errors import WireError
+from tacit.messages import GlobalModel, Halt, Hello, Push, Retired, Update
+from tacit.privacy.accounting import History, Spend
+from tacit.privacy.plan import Released
+
+MAGIC, PART_MAGIC = b"TCT1", b"TCTP"
+_HEAD, _PART = struct.Struct("<4sI"), struct.Struct("<4sIIQQ")
+PART_HEADER = _PART.size
+MAX_META = 1 << 20
+MAX_MESSAGE = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A decoded envelope: its Meta and its tensor ((numel,) float32, a view of the bytes; None if it has none)."""
+
+    meta: pb.Meta
+    tensor: Tensor | None
+
+
+def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
+    """One envelope. tensor: (numel,) float32 on the CPU; its size, digest and dtype are filled into `meta`."""
+    body = b""
+    if tensor is not None:
+        body = tensor.detach().contiguous().numpy().astype("<f4", copy=False).tobytes()
+        meta.dtype, meta.numel, meta.sha256 = "f32", tensor.numel(), hashlib.sha256(body).digest()
+    head = meta.SerializeToString()
+    padding = -(_HEAD.size + len(head)) % 64
+    return b"".join((_HEAD.pack(MAGIC, len(head)), head, bytes(padding), body))
+
+
+def decode(payload: bytes | bytearray | memoryview) -> Received:
+    """The envelope in `payload`; no copy of the tensor. Raises WireError with a reason for anything else.
+
+    Reasons: magic, length, meta, dtype, numel, sha256, finite.
+    """
+    view = memoryview(payload)
+    if len(view) < _HEAD.size or bytes(view[:4]) != MAGIC:
+        raise WireError("magic", f"{len(view)} bytes that do not begin with {MAGIC.decode()}")
+    length = _HEAD.unpack_from(view)[1]
+    start = _HEAD.size + length + (-(_HEAD.size + length) % 64)
+    if length > MAX_META or start > len(view):
+        raise WireError("length", f"meta of {length} bytes in a payload of {len(view)}")
+    meta = pb.Meta()
+    try:
+        meta.ParseFromString(bytes(view[_HEAD.size : _HEAD.size + length]))
+    except DecodeError as error:
+        raise WireError("meta", str(error)) from error
+    if meta.WhichOneof("kind") is None:
+        raise WireError("meta", "no kind that this version knows")
+    return Received(meta, _tensor(meta, view[start:]))
+
+
+def _tensor(meta: pb.Meta, body: memoryview) -> Tensor | None:
+    if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
+        return None
+    if meta.dtype != "f32":
+        raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32")
+    if meta.numel * 4 != len(body) or meta.numel == 0:
+        raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
+    if hashlib.sha256(body).digest() != meta.sha256:
+        raise WireError("sha256", "the tensor bytes do not match their digest")
+    tensor = torch.frombuffer(body if not body.readonly else bytearray(body), dtype=torch.float32)
+    if not bool(torch.isfinite(tensor).all()):
+        raise WireError("finite", "the tensor holds inf or nan")
+    return tensor
+
+
+def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
+    """Cut an envelope into MQTT payloads of at most `chunk` bytes, header included."""
+    room = chunk - PART_HEADER
+    parts = max(1, -(-len(envelope) // room))
+    for part in range(parts):
+        body = envelope[part * room : (part + 1) * room]
+        yield _PART.pack(PART_MAGIC, part, parts, len(envelope), part * room) + body
+
+
+class Assembler:
+    """Puts one message together from its parts, in any order, with duplicates; bounded by `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max = max_bytes
+        self._buffer = bytearray()
+        self._missing: set[int] = set()
+        self._shape: tuple[int, int] | None = None
+
+    def add(self, payload: bytes) -> bytearray | None:
+        """The whole envelope once its last part has come, else None. Raises WireError (magic, length, size)."""
+        if len(payload) < _PART.size or payload[:4] != PART_MAGIC:
+            raise WireError("magic", f"a part of {len(payload)} bytes that does not begin with {PART_MAGIC.decode()}")
+        _, part, parts, total, offset = _PART.unpack_from(payload)
+        if total > self._max:
+            raise WireError("size", f"{total} bytes announced, {self._max} allowed")
+        body = memoryview(payload)[_PART.size :]
+        if not 1 <= parts <= total + 1 or part >= parts or offset + len(body) > total:
+            raise WireError("length", f"part {part} of {parts} at {offset} does not fit {total} bytes")
+        if self._shape is None:
+            self._shape, self._buffer, self._missing = (parts, total), bytearray(total), set(range(parts))
+        if self._shape != (parts, total):
+            raise WireError("length", "the parts of one message disagree on its size")
+        self._buffer[offset : offset + len(body)] = body
+        self._missing.discard(part)
+        return None if self._missing else self._buffer
+
+
+def up(run: str, seq: int, message: Hello | Push | Retired, schema: bytes) -> bytes:
+    """An edge's message as an envelope. Only `Push` carries a tensor, and only a `Released` one."""
+    meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema)
+    match message:
+        case Hello():
+            meta.hello.CopyFrom(
+                pb.Hello(
+                    epsilon=message.epsilon, delta=message.delta, mechanism=message.mechanism,
+                    noise_variance=message.noise_variance, clip_min=message.clip_min, clip_max=message.clip_max,
+                    spent=_spends(message.spent),
+                )
+            )  # fmt: skip
+            return encode(meta)
+        case Push(released=Released() as released):
+            update = pb.Update(base_version=message.base_version, clip=released.clip, spent=_spends(released.spent))
+            meta.update.CopyFrom(update)
+            return encode(meta, released.vector)
+        case Retired():
+            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=_spends(message.spent)))
+            return encode(meta)
+    raise TypeError(f"{type(message).__name__} may not leave an edge")
+
+
+def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Retired:
+    """The role message in an edge's envelope. Raises WireError (kind, schema, shape, value)."""
+    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    if meta.schema_hash != schema:
+        raise WireError("schema", "made for another model")
+    if kind == "update":
+        if received.tensor is None or received.tensor.numel() != size:
+            raise WireError("shape", f"{meta.numel} elements, the model has {size}")
+        spent = _history(meta.update.spent)
+        return Update(meta.edge, meta.update.base_version, received.tensor, _finite("clip", meta.update.clip), spent)
+    if received.tensor is not None:
+        raise WireError("shape", f"{kind} carries no tensor")
+    if kind == "retired":
+        return Retired(meta.edge, meta.retired.reason[:200], _history(meta.retired.spent))
+    if kind == "hello":
+        return _hello(meta.edge, meta.hello)
+    raise WireError("kind", f"{kind} does not come from an edge")
+
+
+def down(run: str, edge: str, message: GlobalModel | Halt, schema: bytes) -> bytes:
+    """A server's message as an envelope."""
+    meta = pb.Meta(run=run, edge=edge, schema_hash=schema)
+    if isinstance(message, GlobalModel):
+        meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip))
+        return encode(meta, message.params)
+    meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
+    return encode(meta)
+
+
+def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Halt:
+    """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
+    meta, kind = received.meta, received.meta.WhichOneof("kind")
+    if kind == "halt":
+        return Halt(meta.halt.version, meta.halt.reason)
+    if kind != "model":
+        raise WireError("kind", f"{kind} does not come from a server")
+    if meta.schema_hash != schema:
+        raise WireError("schema", "made for another model")
+    if received.tensor is None or received.tensor.numel() != size:
+        raise WireError("shape", f"{meta.numel} elements, the model has {size}")
+    return GlobalModel(meta.model.version, received.tensor, meta.model.clip)
+
+
+def _hello(edge: str, hello: pb.Hello) -> Hello:
+    numbers = {
+        name: _finite(name, getattr(hello, name)) for name in ("delta", "noise_variance", "clip_min", "clip_max")
+    }
+    if not hello.epsilon > 0:
+        raise WireError("value", f"epsilon={hello.epsilon}")
+    return Hello(edge, hello.epsilon, mechanism=hello.mechanism[:40], spent=_history(hello.spent), **numbers)
+
+
+def _finite(name: str, value: float) -> float:
+    if not 0 <= value < float("inf"):
+        raise WireError("value", f"{name}={value}")
+    return value
+
+
+def _spends(history: History) -> list[pb.Spend]:
+    return [
+        pb.Spend(sampling_rate=row.sampling_rate, noise_multiplier=row.noise_multiplier, count=row.count)
+        for row in history
+    ]
+
+
+def _history(spends: Iterable[pb.Spend]) -> History:
+    rows = tuple(Spend(s.sampling_rate, _finite("noise_multiplier", s.noise_multiplier), s.count) for s in spends)
+    if len(rows) > 1000 or any(not 0 < row.sampling_rate <= 1 for row in rows):
+        raise WireError("value", "spent: a history that no ledger can have")
+    return rows

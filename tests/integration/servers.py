@@ -1,0 +1,173 @@
+"""Real servers for tests, on free loopback ports, with their files in a temporary directory.
+
+Each is a child process that is ended by its own pid. A missing binary skips the test on a laptop and fails
+it where the environment has CI set.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+import pytest
+
+HOST = "127.0.0.1"
+S = TypeVar("S", bound="Server")
+
+
+def need(binary: str) -> str:
+    """The path of `binary`; without it, skips the test, or fails it under CI."""
+    found = shutil.which(binary) or shutil.which(binary, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        message = f"{binary} is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def free_port() -> int:
+    """A loopback TCP port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Return once `condition()` is true; TimeoutError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not so within {seconds:g} s")
+        Event().wait(0.01)
+
+
+class Server:
+    """A child process that listens on `host`:`port`. The port stays the same over restarts."""
+
+    def __init__(self, command: list[str], port: int, log: Path) -> None:
+        self.host = HOST
+        self.port = port
+        self._command = command
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process now running."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the process and return when it serves; RuntimeError with its log if it ends instead."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        wait_for(self._serves)
+
+    def kill(self) -> None:
+        """SIGKILL: what was not written to disk is lost."""
+        self._end(subprocess.Popen.kill)
+
+    def stop(self) -> None:
+        """SIGTERM: an orderly end."""
+        self._end(subprocess.Popen.terminate)
+
+    def restart(self) -> None:
+        """Stop in order, if still running, and start again with the same files and port."""
+        self.stop()
+        self.start()
+
+    def _end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        if self._process is not None:
+            how(self._process)
+            self._process.wait(timeout=10)
+            self._process = None
+
+    def _serves(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"{self._command[0]} ended: {self._log.read_text()[-2000:]}")
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+                return self._answers(connection)
+        except OSError:
+            return False
+
+    def _answers(self, connection: socket.socket) -> bool:
+        """Whether the server behind this fresh connection is ready for work."""
+        return True
+
+
+class RedisServer(Server):
+    """A redis-server; `url` is database 0 over TCP."""
+
+    @property
+    def url(self) -> str:
+        """Address for open_store."""
+        return f"redis://{self.host}:{self.port}/0"
+
+    def _answers(self, connection: socket.socket) -> bool:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(64).startswith(b"+PONG")  # -LOADING while it reads its files
+
+
+class Mosquitto(Server):
+    """A mosquitto broker, anonymous, without TLS."""
+
+
+@contextmanager
+def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
+    """A redis-server with an append-only file in `directory`; `options` as on its command line."""
+    port = free_port()
+    fixed = [
+        "--bind",
+        HOST,
+        "--port",
+        str(port),
+        "--dir",
+        str(directory),
+        "--save",
+        "",
+        "--appendonly",
+        "yes",
+    ]
+    command = [need("redis-server"), *fixed, *options]
+    yield from _running(RedisServer(command, port, directory / "redis.log"))
+
+
+@contextmanager
+def mosquitto(directory: Path) -> Iterator[Mosquitto]:
+    """A mosquitto with the project's limits and its persistence in `directory`."""
+    port = free_port()
+    lines = [
+        f"listener {port} {HOST}",
+        "allow_anonymous true",
+        "set_tcp_nodelay true",
+        "max_packet_size 1048576",
+        "max_queued_messages 2000",
+        "max_inflight_messages 16",
+        "persistence true",
+        f"persistence_location {directory}/",
+    ]
+    if os.geteuid() == 0:
+        lines.append("user root")  # else it drops to a user who may not write into `directory`
+    config = directory / "mosquitto.conf"
+    config.write_text("\n".join(lines) + "\n")
+    command = [need("mosquitto"), "-c", str(config)]
+    yield from _running(Mosquitto(command, port, directory / "mosquitto.log"))
+
+
+def _running(server: S) -> Iterator[S]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
