@@ -85,7 +85,7 @@ class EdgeLoop:
         try:
             envelope = self._whole(item)
             if envelope is not None:
-                self._dispatch(wire.decode(envelope))
+                self._dispatch(wire.decode(envelope), item.retained)
         except WireError as error:
             log.warning("refused a message on %s: %s", item.topic, error)
         item.done()
@@ -102,26 +102,27 @@ class EdgeLoop:
             self._assembler = None
         return envelope
 
-    def _dispatch(self, received: wire.Received) -> None:
+    def _dispatch(self, received: wire.Received, retained: bool) -> None:
         meta, kind = received.meta, received.meta.WhichOneof("kind")
         if meta.run != self.terms.run_id or meta.edge not in (self.role.edge, "*"):
             raise WireError("identity", f"for {meta.run}/{meta.edge}")
         if kind == "receipt":
             self._receipt(meta.seq, meta.receipt)
         elif kind == "announcement":
-            self._announcement(meta.announcement)
+            self._announcement(meta.announcement, retained)
         else:
             message = wire.read_down(received, self.terms.schema, self.terms.size)
             if isinstance(message, Halt):
                 self.role.on_message(message)
-            elif self._model is None or message.version >= self._model.version:
+            elif self.outbox.oldest() is None:  # else a newer one will follow the receipt that is still to come
                 self._model = message
 
-    def _announcement(self, announcement: pb.Announcement) -> None:
+    def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
         if announcement.state in ("finished", "halted"):
             self.role.on_message(Halt(announcement.version, announcement.state))
-        if announcement.epoch != self._epoch:
-            self._epoch, self._resend_at, self._asked_at = announcement.epoch, 0.0, 0.0
+        if announcement.epoch != self._epoch and not retained:  # an aggregator has (re)started or reconnected
+            self._resend_at = self._asked_at = 0.0
+        self._epoch = announcement.epoch
 
     def _receipt(self, seq: int, receipt: pb.Receipt) -> None:
         pending = self.outbox.oldest()
@@ -130,12 +131,15 @@ class EdgeLoop:
                 f"outbox of {self.role.edge}: the aggregator has message {receipt.last_seq}, this outbox ends at "
                 f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to train"
             )
+        if pending is None or seq != pending[0]:
+            return  # a second receipt for the same bytes
         if receipt.status in _FINAL:
-            if self.outbox.done(seq) and receipt.status == pb.Receipt.REJECTED:
-                log.warning("update %d was refused: %s", seq, receipt.reason)
-                self._asked_at = 0.0  # it may not know us: say Hello
+            self.outbox.done(seq)
             self._resend_at = 0.0  # the next one, if any
-        elif pending is not None and seq == pending[0]:
+            if receipt.status == pb.Receipt.REJECTED:
+                log.warning("message %d was refused: %s", seq, receipt.reason)
+                self._asked_at = 0.0  # it may not know us: say Hello
+        else:
             self._resend_at = time.monotonic() + receipt.retry_after_s * random.uniform(0.5, 1.5)
 
     # -- outbound -----------------------------------------------------------------------------------------------

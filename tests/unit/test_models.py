@@ -37,9 +37,7 @@ def test_parameter_counts(name: str, options: dict[str, Any], size: int, first: 
     ("side", "kernel", "padding", "size"),
     [(28, 5, 0, 8490), (16, 3, 0, 2730), (16, 5, 2, 8490), (8, 3, 1, 2730), (8, 5, 2, 6090), (4, 3, 1, 2130)],
 )
-def test_small_images_are_padded_only_when_they_must_be(
-    side: int, kernel: int, padding: int, size: int
-) -> None:
+def test_small_images_are_padded_only_when_they_must_be(side: int, kernel: int, padding: int, size: int) -> None:
     model = build("cnn", (1, side, side), 10, kernel=kernel)
     assert (model.padding, model.size) == (padding, size)
     assert model.logits(model.init(0), torch.zeros(2, 1, side, side)).shape == (2, 10)

@@ -38,9 +38,7 @@ def layouts() -> st.SearchStrategy[dict[str, Any]]:
 
 @settings(max_examples=150, deadline=None)
 @given(layouts(), st.integers(16, 120), st.integers(1, 10))
-def test_parts_are_disjoint_not_empty_and_cover_every_row(
-    layout: dict[str, Any], rows: int, classes: int
-) -> None:
+def test_parts_are_disjoint_not_empty_and_cover_every_row(layout: dict[str, Any], rows: int, classes: int) -> None:
     labels = torch.arange(rows) * 7 % classes
     parts = [shard(labels, index, **layout) for index in range(layout["shards"] + layout["spare"])]
     assert sorted(torch.cat(parts).tolist()) == list(range(rows))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tacit.models import Model, build
-from tacit.vectors import example_gradients, mean_gradient
+from tacit.vectors import example_gradients, mean_gradient, vmap_gradients
 
 MODELS = [
     build("logistic", (1, 8, 8), 10, regularization=1e-2),
@@ -42,12 +42,13 @@ def loop(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -
 
 @pytest.mark.parametrize("model", MODELS, ids=Model.schema)
 @pytest.mark.parametrize("chunk_size", [None, 4])
-def test_vmap_equals_the_loop_over_examples(model: Model, chunk_size: int | None) -> None:
+def test_gradients_equal_the_loop_over_examples_and_vmap(model: Model, chunk_size: int | None) -> None:
     params, x, y = batch(model, 9)
     expected = loop(model, params, x, y)
     found = example_gradients(model, params, x, y, chunk_size=chunk_size)
     assert found.shape == (9, model.size)
     assert torch.allclose(found, expected, atol=1e-5)
+    assert torch.allclose(vmap_gradients(model, params, x, y), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=Model.schema)

@@ -1,0 +1,95 @@
+# The only entry: `make help`.
+#
+# PYTHON       the interpreter .venv is made with (3.11 or later)
+# TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
+# JOBS         pytest workers
+# TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
+PYTHON ?= python3
+TORCH_INDEX ?=
+JOBS ?= 2
+TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
+
+BIN := .venv/bin
+TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+LINTED := src services clients tests bench
+
+# What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
+CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
+UV := out/lock/bin/uv
+LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+  --generate-hashes --prerelease disallow --no-emit-package torch --excludes /dev/stdin \
+  --custom-compile-command "make lock"
+
+ifneq ($(TACIT_DATA),)
+export TACIT_DATA
+endif
+.PHONY: help setup run test test-all check e2e bench proto lock up down clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## make .venv with everything (as root on Debian also the packages it needs)
+
+.venv/ready: pyproject.toml requirements-dev.lock
+	@$(SYSTEM_PACKAGES)
+	$(PYTHON) -m venv .venv
+	@echo "installing $(TORCH)"
+	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(BIN)/pip install -q "$(TORCH)"
+	$(BIN)/pip install -q --require-hashes --no-deps -r requirements-dev.lock
+	$(BIN)/pip install -q --no-deps -e .
+	@touch $@
+
+define SYSTEM_PACKAGES
+command -v apt-get >/dev/null || exit 0; \
+missing=; \
+$(PYTHON) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+command -v mosquitto >/dev/null || missing="$$missing mosquitto"; \
+command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+[ -n "$$missing" ] || exit 0; \
+if [ "$$(id -u)" != 0 ]; then echo "not root, so not installed:$$missing (without them: amqtt and SQLite)"; exit 0; fi; \
+echo "installing$$missing"; \
+{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing; } \
+  >/dev/null 2>&1 || echo "apt-get could not install$$missing (without them: amqtt and SQLite)"
+endef
+
+run: setup ## train on the bundled digits as local processes, results in out/run
+	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
+
+test: setup ## the fast tests
+	$(BIN)/pytest -m "not slow and not e2e" -n $(JOBS)
+
+test-all: setup ## the fast and the slow tests
+	$(BIN)/pytest -m "not e2e" -n $(JOBS)
+
+check: setup ## lint, format, types, and that generated code is what protos/ says
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy $(LINTED)
+	$(MAKE) --no-print-directory proto PB=out/pb
+	diff -r -x '__*' out/pb src/tacit/_pb
+
+e2e: setup ## the tests that run compose.yaml (needs Docker)
+	$(BIN)/pytest -m e2e
+
+bench: setup ## measure; writes out/bench.json
+	$(BIN)/python -m bench
+
+PB = src/tacit/_pb
+proto: setup ## generate src/tacit/_pb from protos/
+	@mkdir -p $(PB)
+	$(BIN)/python -m grpc_tools.protoc -I protos/tacit/v1 --python_out=$(PB) --pyi_out=$(PB) wire.proto
+
+lock: ## resolve pyproject.toml anew into requirements.lock (image) and requirements-dev.lock (.venv)
+	@test -x $(UV) || { $(PYTHON) -m venv out/lock && out/lock/bin/pip install -q uv==0.13.8; }
+	$(LOCK) --upgrade -o requirements.lock
+	$(LOCK) --upgrade -c requirements.lock --group dev -o requirements-dev.lock
+
+up: ## start broker, store, aggregator and 5 edges in containers
+	docker compose up --build --detach
+
+down: ## stop them and delete their volumes, ledgers included
+	docker compose --profile '*' down --volumes --remove-orphans
+
+clean: ## delete what was made: .venv, out, caches
+	rm -rf .venv out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

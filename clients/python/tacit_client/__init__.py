@@ -1,0 +1,33 @@
+"""Typed client of a tacit aggregator's REST interface. Needs httpx and pydantic only."""
+
+from tacit_client.client import ApiError, Client, Unreachable
+from tacit_client.models import (
+    Edge,
+    EdgePrivacy,
+    Halted,
+    Layer,
+    ModelInfo,
+    Point,
+    Privacy,
+    Schedule,
+    Staleness,
+    Status,
+    Summary,
+)
+
+__all__ = [
+    "ApiError",
+    "Client",
+    "Edge",
+    "EdgePrivacy",
+    "Halted",
+    "Layer",
+    "ModelInfo",
+    "Point",
+    "Privacy",
+    "Schedule",
+    "Staleness",
+    "Status",
+    "Summary",
+    "Unreachable",
+]

@@ -1,0 +1,175 @@
+"""`Client`: one method per endpoint. Errors are `ApiError` (it answered no) and `Unreachable` (it did not answer)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from tacit_client.models import Edge, Halted, ModelInfo, Point, Privacy, Status
+
+T = TypeVar("T")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_EVENT_TIMEOUT = 60.0  # seconds without even a keep-alive comment (the server sends one every 15)
+
+
+class ApiError(Exception):
+    """The server answered with an error (problem+json), or with something that is not tacit's."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(f"{status} {title}: {detail}")
+        self.status, self.title, self.detail = status, title, detail
+
+
+class Unreachable(Exception):  # noqa: N818 (it reads as what it says)
+    """No answer from `url`."""
+
+    def __init__(self, url: str, reason: str = "no answer") -> None:
+        super().__init__(f"{url}: {reason}")
+        self.url, self.reason = url, reason
+
+
+class Client:
+    """A connection to one aggregator; use it as a context manager, from one thread."""
+
+    def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
+        """`url`: http://HOST:PORT; `token`: for `halt`. Raises ValueError for what is not a URL."""
+        try:
+            base = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"url={url!r}: {error}") from error
+        if base.scheme not in ("http", "https") or not base.host:
+            raise ValueError(f"url={url!r}: expected http://HOST:PORT")
+        self._url = url
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # A proxy from the environment cannot reach this machine's own loopback.
+        direct = base.host in _LOOPBACK
+        self._http = httpx.Client(base_url=base, timeout=timeout, headers=headers, trust_env=not direct)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._http.close()
+
+    def ready(self) -> bool:
+        """The aggregator has its broker and store, and has recovered."""
+        with self._reached():
+            response = self._http.get("/readyz")
+        if response.status_code == 503:
+            return False
+        self._checked(response)
+        return True
+
+    def status(self) -> Status:
+        """The run as it stands."""
+        return self._get("/v1/status", Status)
+
+    def edges(self) -> list[Edge]:
+        """Every edge that ever said Hello."""
+        return self._get("/v1/edges", list[Edge])
+
+    def edge(self, name: str) -> Edge:
+        """One edge; ApiError 404 if it never said Hello."""
+        return self._get(httpx.URL(path=f"/v1/edges/{name}"), Edge)
+
+    def series(self, after: int = 0) -> list[Point]:
+        """Evaluations of versions later than `after`, oldest first."""
+        return self._get("/v1/series", list[Point], after=after)
+
+    def privacy(self) -> Privacy:
+        """The guarantee."""
+        return self._get("/v1/privacy", Privacy)
+
+    def model(self) -> ModelInfo:
+        """What the weights file holds now."""
+        return self._get("/v1/model", ModelInfo)
+
+    def weights(self, etag: str | None = None) -> bytes | None:
+        """The safetensors file, checked against its digest; None when it still has the SHA-256 `etag`."""
+        headers = {"If-None-Match": f'"{etag.strip(chr(34))}"'} if etag else {}
+        with self._reached():
+            response = self._http.get("/v1/model/weights", headers=headers)
+        if response.status_code == 304:
+            return None
+        data = self._checked(response).content
+        if response.headers.get("etag", "").strip('"') != hashlib.sha256(data).hexdigest():
+            raise ApiError(response.status_code, "Damaged", "the weights do not have the announced SHA-256")
+        return data
+
+    def halt(self, reason: str | None = None) -> Halted:
+        """End the run; needs the token. May be said again."""
+        with self._reached():
+            response = self._http.post("/v1/halt", json={} if reason is None else {"reason": reason})
+        return _parsed(self._checked(response), Halted)
+
+    def events(self) -> Iterator[Status]:
+        """The status now and at every change, until the server ends. Raises Unreachable when the connection breaks."""
+        timeout = httpx.Timeout(self._http.timeout, read=_EVENT_TIMEOUT)
+        with self._reached(), self._http.stream("GET", "/v1/events", timeout=timeout) as response:
+            if not response.is_success:
+                response.read()
+            for event, data in _server_sent(self._checked(response).iter_lines()):
+                if event == "status":
+                    yield _model(Status, data, response.status_code)
+
+    def _get(self, path: str | httpx.URL, kind: type[T], **query: Any) -> T:
+        with self._reached():
+            response = self._http.get(path, params=query or None)
+        return _parsed(self._checked(response), kind)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TransportError as error:
+            raise Unreachable(self._url, str(error) or type(error).__name__) from error
+
+    def _checked(self, response: httpx.Response) -> httpx.Response:
+        if response.is_success:
+            return response
+        try:
+            problem = response.json()
+            raise ApiError(response.status_code, str(problem["title"]), str(problem["detail"]))
+        except (ValueError, KeyError, TypeError):
+            raise ApiError(response.status_code, response.reason_phrase, "not a tacit aggregator's answer") from None
+
+
+def _parsed(response: httpx.Response, kind: type[T]) -> T:
+    return _model(kind, response.text, response.status_code)
+
+
+def _model(kind: type[T], text: str, status: int) -> T:
+    try:
+        return TypeAdapter(kind).validate_python(json.loads(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ApiError(status, "Unexpected answer", f"{field}: {first['msg']}") from error
+    except ValueError as error:
+        raise ApiError(status, "Unexpected answer", "not JSON") from error
+
+
+def _server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """(event, data) of a text/event-stream; comments, ids and retry times are skipped."""
+    event, data = "message", list[str]()
+    for line in lines:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if line == "":
+            if data:
+                yield event, "\n".join(data)
+            event, data = "message", []
+        elif name == "event":
+            event = value
+        elif name == "data":
+            data.append(value)

@@ -1,0 +1,142 @@
+"""The documents as a client reads them: known fields typed, unknown ones kept, so that a newer server does no harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+FINAL_STATES = ("finished", "halted")
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as it came, unknown fields included."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class Staleness(_Document):
+    """Versions between a model and the update made from it."""
+
+    mean: float
+    p95: float
+    max: int
+    tau_max: int | None = None
+
+
+class Schedule(_Document):
+    """What the next update is made and applied with."""
+
+    clip: float
+    delta_s: float
+    learning_rate: float | None
+    stage_step: int
+
+
+class EdgePrivacy(_Document):
+    """What one edge's data has paid. An ε of None is infinite: no guarantee."""
+
+    epsilon_pld: float | None
+    epsilon_rdp: float | None
+    delta: float
+    pushes: int
+    noise_multiplier: float | None
+    sampling_rate: float | None
+    clip: Any
+    mechanism: str
+    adjacency: str
+    budget: float | None
+
+
+class Edge(EdgePrivacy):
+    """One edge; `state` is online, retired, left, offline or unknown."""
+
+    id: str
+    state: str
+    updates: int
+    retired: str = ""
+
+
+class Privacy(_Document):
+    """The run's guarantee: the largest ε of any edge (None: no guarantee), and all of them."""
+
+    guarantee: str
+    delta: float
+    epsilon: float | None
+    edges: dict[str, EdgePrivacy]
+
+
+class Summary(_Document):
+    """summary.json."""
+
+    algorithm: str
+    dataset: str
+    model: str
+    parameters: int
+    seed: int
+    edges: int
+    applied: int
+    duplicates: int
+    rejected: int
+    duration_s: float
+    updates_per_s: float
+    test_accuracy: float | None
+    test_loss: float | None
+    model_version: int
+    model_sha256: str
+    staleness: Staleness
+    stages: int
+    privacy: Privacy
+
+
+class Status(Summary):
+    """summary.json so far, with the run's state: waiting, training, finished or halted."""
+
+    state: str
+    edges_online: int
+    target: int
+    schedule: Schedule
+
+    @property
+    def over(self) -> bool:
+        """The run has ended."""
+        return self.state in FINAL_STATES
+
+
+class Point(_Document):
+    """One evaluation on the public test set."""
+
+    version: int
+    seconds: float
+    accuracy: float | None
+    loss: float | None
+    samples: int
+
+
+class Layer(_Document):
+    """One tensor of the weights file."""
+
+    name: str
+    shape: list[int]
+
+
+class ModelInfo(_Document):
+    """What `Client.weights` would fetch now."""
+
+    name: str
+    version: int
+    parameters: int
+    sha256: str
+    bytes: int
+    layers: list[Layer]
+    clip: float
+    state: str
+
+
+class Halted(_Document):
+    """The aggregator has taken the halt."""
+
+    state: str
+    reason: str

@@ -1,0 +1,150 @@
+"""The JSON documents of the REST interface, for OpenAPI. Every one may gain keys: readers ignore what they do not know.
+
+A number that JSON cannot hold (an infinite ε: no guarantee) is null.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Problem(_Document):
+    """An error, RFC 9457."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+
+
+class Staleness(_Document):
+    """Versions that passed between a model and the update made from it, over all applied updates."""
+
+    mean: float
+    p95: int
+    max: int
+    tau_max: int = Field(description="largest among the latest updates; what the schedule uses")
+
+
+class Schedule(_Document):
+    """MAPA's schedule as it stands: the next update is made and applied with these."""
+
+    clip: float
+    delta_s: float
+    learning_rate: float | None
+    stage_step: int
+
+
+class EdgePrivacy(_Document):
+    """What one edge's data has paid, by its own ledger."""
+
+    epsilon_pld: float | None = Field(description="tight; null: no guarantee")
+    epsilon_rdp: float | None = Field(description="an independent, looser accountant; null: no guarantee")
+    delta: float
+    pushes: int
+    noise_multiplier: float | None
+    sampling_rate: float | None
+    clip: list[float] = Field(description="the bounds that the edge accepts")
+    mechanism: str
+    adjacency: str
+    budget: float | None
+
+
+class Edge(EdgePrivacy):
+    """One edge that has said Hello."""
+
+    id: str
+    state: str = Field(description="online, retired, left, offline or unknown")
+    updates: int
+    retired: str = Field(description="why, if it is")
+
+
+class Privacy(_Document):
+    """The run's guarantee."""
+
+    guarantee: str
+    unit: str
+    adjacency: str
+    noise_at: str
+    delta: float
+    epsilon: float | None
+    edges: dict[str, EdgePrivacy]
+
+
+class Status(_Document):
+    """summary.json's keys, with the run's state."""
+
+    state: str = Field(description="waiting, training, finished or halted")
+    run: str
+    algorithm: str
+    dataset: str
+    model: str
+    parameters: int
+    seed: int
+    edges: int
+    edges_online: int
+    target: int
+    applied: int
+    duplicates: int
+    stale: int
+    rejected: int
+    duration_s: float
+    updates_per_s: float
+    test_accuracy: float | None
+    test_loss: float | None
+    model_version: int
+    model_sha256: str = Field(description="of the weights at model_version, as /v1/model/weights serves them")
+    staleness: Staleness
+    stages: int
+    schedule: Schedule
+    privacy: Privacy
+
+
+class Point(_Document):
+    """One evaluation on the public test set."""
+
+    version: int
+    seconds: float
+    accuracy: float | None
+    loss: float | None
+    samples: int
+
+
+class Layer(_Document):
+    """One tensor of the weights file."""
+
+    name: str
+    shape: list[int]
+
+
+class ModelInfo(_Document):
+    """What /v1/model/weights would serve now."""
+
+    name: str
+    version: int
+    parameters: int
+    sha256: str
+    bytes: int
+    layers: list[Layer]
+    clip: float
+    state: str
+
+
+class HaltRequest(BaseModel):
+    """Why the operator ends the run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    # No control characters: the reason is logged, journalled and sent to every edge.
+    reason: str = Field("operator", min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+
+
+class Halted(_Document):
+    """The halt is taken; the run ends after the updates that are already accepted."""
+
+    state: str
+    reason: str

@@ -1,0 +1,78 @@
+"""Prometheus metrics, read from the run when they are asked for. No label names an edge: fleets are large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from services.aggregator.observer import Observer
+
+_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+_COUNTED = {
+    "accepted": "Messages appended to the journal (updates, hellos, farewells).",
+    "duplicate": "Messages that the journal had already.",
+    "busy": "Messages sent back because the journal was full or away.",
+    "snapshots": "Snapshots of the fold.",
+    "replayed": "Journal entries folded again after a start.",
+}
+
+
+def registry(observer: Observer) -> CollectorRegistry:
+    """A registry of this run alone."""
+    made = CollectorRegistry()
+    made.register(_Run(observer))
+    return made
+
+
+class _Run(Collector):
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, one consistent reading of the fold."""
+        driver, role = self._observer.driver, self._observer.driver.role
+        counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
+        with driver.lock:
+            version, clip, stage, edges = role.version, role.clip, role.stage, len(role.edges)
+            histogram, aged = dict(role.staleness), role.stale
+        for name, text in _COUNTED.items():
+            yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
+        yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", counts.get("stale", 0) + aged)
+        yield _rejected(counts)
+        yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
+        yield GaugeMetricFamily("tacit_target_updates", "Updates after which the run ends.", role.horizon)
+        yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", edges)
+        yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", self._observer.online())
+        yield GaugeMetricFamily("tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved)
+        yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", clip)
+        yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", stage)
+        yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
+        yield GaugeMetricFamily("tacit_ready", "1 when the broker and store are there.", float(self._observer.ready))
+        yield _staleness(histogram)
+        yield from _evaluation(self._observer)
+
+
+def _rejected(counts: dict[str, int]) -> Metric:
+    family = CounterMetricFamily("tacit_rejected", "Messages refused, by reason.", labels=["reason"])
+    for name, count in sorted(counts.items()):
+        if name.startswith("rejected:"):
+            family.add_metric([name.removeprefix("rejected:")], count)
+    return family
+
+
+def _staleness(histogram: dict[int, int]) -> Metric:
+    buckets = [(f"{bound}.0", sum(n for tau, n in histogram.items() if tau <= bound)) for bound in _BUCKETS]
+    buckets.append(("+Inf", sum(histogram.values())))
+    total = sum(tau * n for tau, n in histogram.items())
+    return HistogramMetricFamily("tacit_staleness", "Staleness of applied updates.", buckets, total)
+
+
+def _evaluation(observer: Observer) -> Iterable[Metric]:
+    if observer.series:
+        last = observer.series[-1]
+        yield GaugeMetricFamily("tacit_test_accuracy", "At the last evaluation.", last["accuracy"])
+        yield GaugeMetricFamily("tacit_test_loss", "At the last evaluation.", last["loss"])

@@ -1,0 +1,273 @@
+"""The `tacit` command. Anything heavy is imported by the command that needs it: `tacit status` is to be quick."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.errors import ConfigError, PrivacyError, ServiceError, TacitError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from tacit_client import Client, Status
+
+SHARED_DATA = Path("../shared/data")
+INTERRUPTED = 130
+_CODES = (
+    "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, 4 broker, store, port or REST unreachable, "
+    "5 privacy (budget, ledger, policy), 6 wire, 130 interrupted."
+)
+
+app = typer.Typer(
+    name="tacit", help="Private asynchronous federated learning over MQTT.", epilog=_CODES,
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+)  # fmt: skip
+
+Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def main() -> None:
+    """Entry point: every deliberate error becomes one line on stderr and its exit code."""
+    sys.exit(_exit_code())
+
+
+def _exit_code() -> int:
+    try:
+        result = app(prog_name="tacit", standalone_mode=False)
+    except TacitError as error:
+        return _complain(str(error), error.exit_code)
+    except typer.TyperException as error:
+        return _complain(f"{error.format_message()} (see tacit --help)", error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    typer.echo("tacit: " + " ".join(message.split()), err=True)
+    return code
+
+
+# -- a whole run, and the services -------------------------------------------------------------------------------
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
+    edges: Annotated[int | None, typer.Option(min=1, help="number of edges, instead of the file's")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the results [default: out/<file>]")] = None,
+    serve: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="REST address [default: a free port]")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="seed, instead of the file's")] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
+    from services import local
+
+    if data is None and SHARED_DATA.is_dir():
+        data = SHARED_DATA
+    folder = out or Path("out") / file.stem
+    raise typer.Exit(local.run(file, edges=edges, out=folder, serve=serve, seed=seed, data=data, as_json=as_json))
+
+
+@app.command()
+def aggregator() -> None:
+    """Serve one run; settings from TACIT_* in the environment."""
+    from services.aggregator.main import main as serve
+    from services.runtime.settings import AggregatorSettings, read
+
+    settings = read(AggregatorSettings)
+    log_to_stderr(settings.log)
+    serve(settings)
+
+
+@app.command()
+def edge() -> None:
+    """Be one edge of a run; settings from TACIT_* in the environment."""
+    from services.edge.main import main as work
+    from services.runtime.settings import EdgeSettings, read
+
+    settings = read(EdgeSettings)
+    log_to_stderr(settings.log)
+    work(settings)
+
+
+def log_to_stderr(level: str) -> None:
+    """One line per record: UTC time, level, logger, message."""
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+# -- against a running aggregator --------------------------------------------------------------------------------
+
+
+@app.command()
+def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show the run as it stands."""
+    with _client(url) as client:
+        _show_status(client.status(), as_json)
+
+
+@app.command()
+def watch(
+    url: Url = DEFAULT_URL,
+    once: Annotated[bool, typer.Option("--once", help="show the present state and leave")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the run live until it ends."""
+    with _client(url) as client:
+        if once:
+            _show_status(client.status(), as_json)
+        elif not _follow(client, as_json):
+            raise ServiceError(f"{url}: the aggregator stopped before the run's end")
+
+
+@app.command()
+def model(
+    url: Url = DEFAULT_URL,
+    out: Annotated[Path | None, typer.Option(help="download the weights (safetensors) to this file")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the model, or download its weights and check their SHA-256."""
+    from services import tables
+
+    with _client(url) as client:
+        if out is not None:
+            _download(client, out, as_json)
+        else:
+            info = client.model()
+            _show(info.to_json(), as_json, lambda console: tables.model(console, info))
+
+
+@app.command()
+def ledger(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show what every edge's data has paid in privacy, and what is left."""
+    from services import tables
+
+    with _client(url) as client:
+        edges = client.edges()
+    _show([edge.to_json() for edge in edges], as_json, lambda console: tables.ledger(console, edges))
+
+
+@app.command()
+def halt(
+    url: Url = DEFAULT_URL,
+    reason: Annotated[str, typer.Option(help="said to every edge, and kept in the journal")] = "operator",
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the run: no further update is accepted."""
+    with _client(url, _token(token_file)) as client:
+        taken = client.halt(reason)
+    _show(taken.to_json(), as_json, lambda _: f"halt taken ({taken.reason}); the run was {taken.state}")
+
+
+@app.command()
+def version() -> None:
+    """Show the version of tacit."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        typer.echo(f"tacit {installed('tacit')}")
+    except PackageNotFoundError:
+        typer.echo("tacit (from a source tree, not installed)")
+
+
+@contextmanager
+def _client(url: str, token: str | None = None) -> Iterator[Client]:
+    # The client's errors, in tacit's terms: the client shares no code with the rest.
+    from tacit_client import ApiError, Client, Unreachable
+
+    try:
+        with Client(url, token) as client:
+            yield client
+    except Unreachable as error:
+        raise ServiceError(str(error)) from error
+    except ApiError as error:
+        kind = PrivacyError if error.status in (401, 403) else TacitError
+        raise kind(f"{url}: {error}") from error
+
+
+def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:
+    from services import tables
+
+    if as_json:
+        typer.echo(json.dumps(content, indent=2))
+    else:
+        console = tables.console()
+        console.print(picture(console))
+
+
+def _show_status(run: Status, as_json: bool) -> None:
+    from services import tables
+
+    _show(run.to_json(), as_json, lambda console: tables.status(console, run))
+
+
+def _follow(client: Client, as_json: bool) -> bool:
+    """Show every event until the run is over (True) or the aggregator ends the stream (False)."""
+    from rich.live import Live
+
+    from services import tables
+
+    console = tables.console()
+    if as_json or not console.is_terminal:
+        show: Callable[[Status], None] = lambda run: typer.echo(tables.line(run, as_json))  # noqa: E731
+        return _until_over(client, show)
+    with Live(console=console, auto_refresh=False) as live:
+        return _until_over(client, lambda run: live.update(tables.status(console, run), refresh=True))
+
+
+def _until_over(client: Client, show: Callable[[Status], None]) -> bool:
+    for run in client.events():
+        show(run)
+        if run.over:
+            return True
+    return False
+
+
+def _download(client: Client, out: Path, as_json: bool) -> None:
+    import hashlib
+
+    data = client.weights()  # checked against the announced digest
+    assert data is not None  # no ETag was given
+    temporary = out.with_name(out.name + ".part")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(out)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    content = {"file": str(out), "bytes": len(data), "sha256": digest}
+    _show(content, as_json, lambda _: f"{out}: {len(data)} bytes, sha256 {digest}")
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"token file {path}: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What the operator's commands print: rich tables on a terminal, plain columns elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from tacit_client import Edge, ModelInfo, Status
+
+NO_GUARANTEE = "∞ (not private)"
+_PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal or as a row needs."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+
+
+def epsilon(value: float | None) -> str:
+    """An ε for people; None is infinite."""
+    return NO_GUARANTEE if value is None else f"{value:.4g}"
+
+
+def status(to: Console, run: Status) -> Table:
+    """The run in two columns."""
+    seen, privacy = run.staleness, run.privacy
+    rows = [
+        ("state", run.state),
+        ("run", f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed {run.seed}"),
+        ("applied", f"{run.applied} of {run.target} ({run.updates_per_s:g}/s for {run.duration_s:.1f} s)"),
+        ("edges", f"{run.edges_online} online of {run.edges}"),
+        ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
+        ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
+        ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
+        ("schedule", f"stage {run.stages}, C {run.schedule.clip:.4g}, ΔS {run.schedule.delta_s:.4g}"),
+        ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
+        ("privacy", f"ε {epsilon(privacy.epsilon)} at δ {privacy.delta:g}: {privacy.guarantee}"),
+        ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
+    ]
+    return _pairs(to, rows)
+
+
+def line(run: Status, as_json: bool) -> str:
+    """The run in one line, for a log."""
+    if as_json:
+        return json.dumps(run.to_json())
+    accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
+    shown = epsilon(run.privacy.epsilon)
+    return f"{run.state} {run.applied}/{run.target} accuracy {accuracy} edges {run.edges_online} ε {shown}"
+
+
+def model(to: Console, info: ModelInfo) -> Table:
+    """The model in two columns, then its layers."""
+    rows = [
+        ("model", f"{info.name}, {info.parameters} parameters"),
+        ("version", f"{info.version} ({info.state})"),
+        ("sha256", info.sha256),
+        ("bytes", str(info.bytes)),
+        ("clip", f"{info.clip:.4g}"),
+    ]
+    layers = [(layer.name, "×".join(map(str, layer.shape))) for layer in info.layers]
+    return _pairs(to, rows + layers)
+
+
+def ledger(to: Console, edges: Iterable[Edge]) -> Table:
+    """What every edge's data has paid, and what its budget leaves."""
+    names = ["edge", "state", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left"]
+    table = Table(box=_box(to), header_style="bold")
+    for name in names:
+        table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=True)
+    for edge in edges:
+        spent, budget = edge.epsilon_pld, edge.budget
+        left = "-" if spent is None or budget is None else f"{max(0.0, budget - spent):.4g}"
+        table.add_row(
+            edge.id, edge.state, str(edge.pushes), _number(edge.sampling_rate), _number(edge.noise_multiplier),
+            epsilon(spent), epsilon(edge.epsilon_rdp), f"{edge.delta:g}", _number(budget), left,
+        )  # fmt: skip
+    return table
+
+
+def _pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table(box=_box(to), show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _box(to: Console) -> box.Box | None:
+    return box.ROUNDED if to.is_terminal else None

@@ -1,0 +1,146 @@
+"""One run twice: over MQTT with threads for edges, and in process in the same arrival order."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from services.edge.loop import EdgeLoop, Terms
+from services.edge.main import schema_hash
+from services.runtime.driver import ServerDriver
+from services.runtime.mqtt import Connection
+from services.runtime.outbox import Outbox
+from services.runtime.store import Store
+from tacit import datasets, topics, wire
+from tacit.algorithms.mapa import Edge, Server
+from tacit.config import RunFile
+from tacit.messages import SERVER, GlobalModel, Hello, Push, Retired, Update
+from tacit.models import Model
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import Random
+
+
+def sha256(role: Server) -> str:
+    """Digest of the role's parameters, bit for bit."""
+    return hashlib.sha256(role.params.numpy().tobytes()).hexdigest()
+
+
+def make_edge(run: RunFile, model: Model, number: int, seed: int | None) -> Edge:
+    """Edge `number` with its rows and, unless `seed` is None, predictable noise."""
+    data = run.data
+    labels = datasets.load_labels(data.dataset, "train", None)
+    rows = datasets.shard(labels, number, shards=run.edges.count, method=data.partition, seed=run.run.seed)
+    part = datasets.load(data.dataset, "train", None, rows)
+    random = Random(None if seed is None else seed + number)
+    return Edge(f"edge-{number}", part, model, Releaser(run.plan(number), Ledger(":memory:", data.dataset), random))
+
+
+def as_received(message: Hello | Push | Retired) -> Hello | Update | Retired:
+    """What the server role gets for what an edge role sends: through the wire format."""
+    schema = bytes(32)
+    size = message.released.vector.numel() if isinstance(message, Push) else 0
+    return wire.read_up(wire.decode(bytearray(wire.up("r", 1, message, schema))), schema, size)
+
+
+def accepted(store: Store) -> list[tuple[str, str]]:
+    """(edge, kind) of every journal entry, in accept order."""
+    records = store.read(0, 10**6)
+    return [(r.edge, str(wire.decode(bytearray(r.payload)).meta.WhichOneof("kind"))) for r in records]
+
+
+def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> Server:
+    """Drive the role objects directly in the given arrival order; an edge computes on the last model it got."""
+    model = run.build_model()
+    server = Server(run, model)
+    edges = {f"edge-{k}": make_edge(run, model, k, seed) for k in range(run.edges.count)}
+    models: dict[str, GlobalModel] = {}
+    for name, kind in order:
+        edge = edges[name]
+        (out,) = edge.start() if kind == "hello" else edge.on_message(models[name])
+        assert out.to == SERVER
+        assert isinstance(out.message, Hello | Push | Retired)
+        for reply in server.on_message(as_received(out.message)):
+            if isinstance(reply.message, GlobalModel):
+                models[reply.to] = reply.message
+    return server
+
+
+class MqttRun:
+    """A server driver in the calling thread and one thread per edge, over a real broker."""
+
+    def __init__(self, run: RunFile, broker: str, store: Store, folder: Path, run_id: str) -> None:
+        self.run, self.broker, self.store, self.folder, self.run_id = run, broker, store, folder, run_id
+        self.model = run.build_model()
+        self.stop = threading.Event()
+        self.failures: list[BaseException] = []
+        self.driver = self.new_driver()
+
+    def new_driver(self) -> ServerDriver:
+        """A driver with an empty role, as after a restart."""
+        return ServerDriver(
+            self.run_id,
+            Server(self.run, self.model),
+            schema_hash(self.model),
+            self.model.size,
+            self.store,
+            fingerprint=self.run.fingerprint(),
+            snapshot_every=self.run.run.snapshot_every,
+            max_message=1 << 24,
+            chunk=16 * 1024,
+        )
+
+    def serve(self, until: Callable[[], bool] = lambda: False) -> Server:
+        """Run the driver until the role halts or `until` says so; returns the role."""
+        driver = self.driver
+        driver.recover()
+        stop = threading.Event()
+        connection = Connection(
+            self.broker,
+            f"{self.run_id}-aggregator",
+            [topics.up_all(self.run_id), topics.presence_all(self.run_id)],
+            driver.inbox.put,
+        )
+        connection.start(10.0)
+        try:
+            driver.run(connection, stop, lambda: stop.set() if until() or self.failures else None)
+            if driver.role.halted:
+                driver.farewell()
+        finally:
+            connection.stop()
+        return driver.role
+
+    def edge_threads(self, seed: int | None) -> list[threading.Thread]:
+        """Start every edge; they end at Halt or when `stop` is set."""
+        threads = [
+            threading.Thread(target=self._edge, args=(number, seed), daemon=True)
+            for number in range(self.run.edges.count)
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _edge(self, number: int, seed: int | None) -> None:
+        torch.set_num_threads(1)  # a setting of each thread; with two, sums are split elsewhere and bits differ
+        role = make_edge(self.run, self.model, number, seed)
+        outbox = Outbox(self.folder / f"outbox-{number}.db", self.run_id)
+        terms = Terms(self.run_id, schema_hash(self.model), self.model.size, 16 * 1024, patience=30.0)
+        loop = EdgeLoop(role, outbox, terms)
+        topics_ = [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)]
+        connection = Connection(
+            self.broker, f"{self.run_id}-{role.edge}", topics_, loop.inbox.put, on_up=lambda: loop.inbox.put("up")
+        )
+        try:
+            connection.start(10.0)
+            loop.run(connection, self.stop, lambda state: None)
+        except BaseException as failure:
+            self.failures.append(failure)
+            raise
+        finally:
+            connection.stop()
+            outbox.close()
+            role.releaser.ledger.close()
