@@ -47,7 +47,8 @@ def _exit_code() -> int:
     except TacitError as error:
         return _complain(str(error), error.exit_code)
     except typer.TyperException as error:
-        return _complain(f"{error.format_message()} (see tacit --help)", error.exit_code)
+        message = error.format_message()  # empty: the help has been printed instead
+        return _complain(f"{message} (see tacit --help)", error.exit_code) if message else error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     return result if isinstance(result, int) else 0
@@ -197,7 +198,11 @@ def _client(url: str, token: str | None = None) -> Iterator[Client]:
     from tacit_client import ApiError, Client, Unreachable
 
     try:
-        with Client(url, token) as client:
+        client = Client(url, token)
+    except ValueError as error:
+        raise ConfigError(f"--{error}") from error
+    try:
+        with client:
             yield client
     except Unreachable as error:
         raise ServiceError(str(error)) from error

@@ -1,8 +1,7 @@
-"""HTTP answers: problem+json (RFC 9457), JSON without infinities, conditional and partial bytes (RFC 9110)."""
+"""HTTP answers: problem+json (RFC 9457), conditional and partial bytes (RFC 9110)."""
 
 from __future__ import annotations
 
-import math
 import re
 from http import HTTPStatus
 from typing import Any
@@ -15,22 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.aggregator.documents import Problem
+from services.aggregator.report import finite
 
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"
 MAX_BODY = 4096  # bytes; the largest request is a halt with its reason
 _SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-
-
-def finite(value: Any) -> Any:
-    """`value` with every inf and nan replaced by None: JSON has neither."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
 
 
 def document(content: Any, status: int = 200) -> JSONResponse:

@@ -73,6 +73,7 @@ class Connection:
         self._tries = 0
         self.max_packet: int | None = None
         self.connects = 0
+        self._newest: paho.MQTTMessageInfo | None = None
         self._client = self._make(MQTTProtocolVersion.MQTTv5)
 
     def start(self, timeout: float) -> None:
@@ -93,14 +94,15 @@ class Connection:
             limit = self.max_packet
             raise ServiceError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
         # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
-        self._client.publish(topic, payload, qos=1, retain=retain)
+        self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
 
     def stop(self, last: Will | None = None) -> None:
-        """Say `last` (retained), wait shortly until it is out, disconnect. Idempotent."""
-        if last is not None and self._up.is_set():
-            info = self._client.publish(last.topic, last.payload, qos=1, retain=True)
-            try:
-                info.wait_for_publish(2.0)
+        """Say `last` (retained), wait shortly until everything said is out, disconnect. Idempotent."""
+        if self._up.is_set() and last is not None:
+            self.publish(last.topic, last.payload, retain=True)
+        if self._up.is_set() and self._newest is not None:
+            try:  # paho's disconnect() drops what is still in its queue
+                self._newest.wait_for_publish(2.0)
             except (RuntimeError, ValueError):
                 log.debug("the farewell was not sent: connection lost")
         self._client.disconnect()

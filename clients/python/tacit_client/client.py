@@ -45,7 +45,7 @@ class Client:
             raise ValueError(f"url={url!r}: {error}") from error
         if base.scheme not in ("http", "https") or not base.host:
             raise ValueError(f"url={url!r}: expected http://HOST:PORT")
-        self._url = url
+        self._url, self._timeout = url, timeout
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # A proxy from the environment cannot reach this machine's own loopback.
         direct = base.host in _LOOPBACK
@@ -114,7 +114,7 @@ class Client:
 
     def events(self) -> Iterator[Status]:
         """The status now and at every change, until the server ends. Raises Unreachable when the connection breaks."""
-        timeout = httpx.Timeout(self._http.timeout, read=_EVENT_TIMEOUT)
+        timeout = httpx.Timeout(self._timeout, read=_EVENT_TIMEOUT)
         with self._reached(), self._http.stream("GET", "/v1/events", timeout=timeout) as response:
             if not response.is_success:
                 response.read()

@@ -1,0 +1,107 @@
+"""A real aggregator without broker and edges: its driver is fed by hand, its REST interface is a real uvicorn."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from services.aggregator.api import Operator, create_app
+from services.aggregator.observer import Observer
+from services.edge.main import schema_hash
+from services.runtime.driver import ServerDriver
+from services.runtime.mqtt import Connection, Inbound
+from services.runtime.store import open_store
+from tacit import config, topics, wire
+from tacit._pb import wire_pb2 as pb
+from tacit.algorithms.mapa import Server
+from tacit.models import Model
+from tests.integration.servers import HOST
+
+TOKEN = "a-token-for-the-tests-only"
+RUN_FILE = """
+[run]
+updates = 6
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "mapa"
+max_staleness = 2
+[privacy]
+noise_multiplier = 1.0
+clip = 1.0
+batch = 32
+[edges]
+count = 3
+"""
+
+
+class Rig:
+    """One run, in memory, with what tests may do to it."""
+
+    def __init__(self, folder: Path, token: str | None = TOKEN) -> None:
+        run = config.parse(RUN_FILE, "test")
+        self.model: Model = run.build_model()
+        self.role = Server(run, self.model)
+        store = open_store("memory://", "run")
+        self.driver = ServerDriver(
+            "run", self.role, schema_hash(self.model), self.model.size, store,
+            fingerprint=run.fingerprint(), snapshot_every=100, max_message=1 << 24, chunk=1 << 18,
+        )  # fmt: skip
+        self.driver.recover()
+        # Never started: what the driver publishes waits in its queue.
+        self.driver.connection = Connection(f"{HOST}:1", "test", [], self.driver.inbox.put)
+        self.observer = Observer(run, self.driver, folder / "metrics.jsonl")
+        self.observer.resumed()
+        self.operator = Operator(token)
+        self.app = create_app(self.observer, self.operator, self.model)
+        self._seq = 0
+
+    def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:
+        """`edge` comes online."""
+        hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
+        hello.spent.extend(_spent(multiplier, pushes))
+        self.driver.presence[edge] = "online"
+        self.send(edge, pb.Meta(hello=hello))
+
+    def update(self, edge: str, *, multiplier: float = 1.0, pushes: int = 1, base: int | None = None) -> None:
+        """A push of `edge`: all its history is `pushes` releases at noise `multiplier`."""
+        version = self.role.version if base is None else base
+        update = pb.Update(base_version=version, clip=1.0, spent=_spent(multiplier, pushes))
+        self.send(edge, pb.Meta(update=update), torch.full((self.model.size,), 0.01 * (self.role.version + 1)))
+
+    def send(self, edge: str, meta: pb.Meta, tensor: torch.Tensor | None = None, seq: int | None = None) -> None:
+        """Any envelope, as the broker would deliver it."""
+        self._seq += 1
+        number = self._seq if seq is None else seq
+        meta.run, meta.edge, meta.seq, meta.schema_hash = "run", edge, number, self.driver.schema
+        topic = topics.up("run", edge, number, 0)
+        self.driver.accept([Inbound(topic, part, lambda: None) for part in wire.split(wire.encode(meta, tensor), 1 << 18)])
+
+
+def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:
+    return [pb.Spend(sampling_rate=0.07, noise_multiplier=multiplier, count=pushes)] if pushes else []
+
+
+@contextmanager
+def served(rig: Rig) -> Iterator[str]:
+    """The rig's REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
+    with socket.create_server((HOST, 0)) as listener:  # it listens already: the first request waits for uvicorn
+        config = uvicorn.Config(rig.app, log_level="warning", access_log=False, timeout_graceful_shutdown=30)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield "http://{}:{}".format(*listener.getsockname())
+        finally:
+            rig.operator.close()
+            server.should_exit = True
+            thread.join(10)
+            assert not thread.is_alive(), "an open connection delays the shutdown"
