@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.errors import ConfigError, PrivacyError, ServiceError, TacitError
+from tacit.errors import ConfigError, ServiceError, TacitError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -36,14 +36,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Entry point: every deliberate error becomes one line on stderr and its exit code."""
-    sys.exit(_exit_code())
+    sys.exit(_exit_code(arguments))
 
 
-def _exit_code() -> int:
+def _exit_code(arguments: list[str] | None) -> int:
     try:
-        result = app(prog_name="tacit", standalone_mode=False)
+        result = app(arguments, prog_name="tacit", standalone_mode=False)
     except TacitError as error:
         return _complain(str(error), error.exit_code)
     except typer.TyperException as error:
@@ -207,8 +207,7 @@ def _client(url: str, token: str | None = None) -> Iterator[Client]:
     except Unreachable as error:
         raise ServiceError(str(error)) from error
     except ApiError as error:
-        kind = PrivacyError if error.status in (401, 403) else TacitError
-        raise kind(f"{url}: {error}") from error
+        raise TacitError(f"{url}: {error}") from error
 
 
 def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:

@@ -17,12 +17,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from tacit_client import ApiError, Client, Unreachable
+from tacit_client import ApiError, Client, Status, Unreachable
 
 from services import display
 from tacit import config, datasets
@@ -76,9 +76,20 @@ class Child:
 
 
 def run(
-    file: Path, *, edges: int | None, out: Path, serve: str | None, seed: int | None, data: Path | None, as_json: bool
+    file: Path,
+    *,
+    edges: int | None,
+    out: Path,
+    serve: str | None,
+    seed: int | None,
+    data: Path | None,
+    as_json: bool,
+    observe: Callable[[Status], None] = lambda status: None,
 ) -> int:
-    """Run everything; returns the exit code. Raises TacitError for bad input before anything is started."""
+    """Run everything; returns the exit code. Raises TacitError for bad input before anything is started.
+
+    `observe` gets every status that is polled (for benchmarks).
+    """
     console = Console(stderr=as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
@@ -95,8 +106,8 @@ def run(
         del shared["TACIT_DATA"]
     children: list[Child] = []
     with _stopping(children) as interrupted:
-        broker = _broker(state, children)
-        store = _store(state, children)
+        broker = start_broker(state, children)
+        store = start_store(state, children)
         console.print(display.opening(run_file, broker.kind, store.kind, http))
         shared |= {"TACIT_BROKER": broker.address}
         aggregator = Child(
@@ -110,7 +121,7 @@ def run(
         children.extend(workers)
         for child in [aggregator, *workers]:
             child.start()
-        code = _watch(run_file, aggregator, children, http, console, interrupted)
+        code = _watch(run_file, aggregator, children, http, console, interrupted, observe)
     if code:
         return code
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
@@ -129,7 +140,7 @@ def _edge(number: int, shared: dict[str, str], state: Path) -> Child:
 
 def _watch(
     run_file: RunFile, aggregator: Child, children: list[Child], http: str, console: Console,
-    interrupted: threading.Event,
+    interrupted: threading.Event, observe: Callable[[Status], None],
 ) -> int:  # fmt: skip
     """Show progress and restart what dies, until the aggregator has ended well."""
     with Client(f"http://{http}", timeout=5.0) as client, display.Progress(console, run_file) as progress:
@@ -141,7 +152,9 @@ def _watch(
                 _mend(child)
             if code is None:
                 with contextlib.suppress(Unreachable, ApiError):
-                    progress.show(client.status())
+                    status = client.status()
+                    progress.show(status)
+                    observe(status)
     return 0
 
 
@@ -174,12 +187,15 @@ def _stopping(children: list[Child]) -> Iterator[threading.Event]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Service:
+class Service:
+    """A broker or store that was started: what it is, and its address."""
+
     kind: str
     address: str
 
 
-def _broker(state: Path, children: list[Child]) -> _Service:
+def start_broker(state: Path, children: list[Child]) -> Service:
+    """mosquitto if it is on PATH, else amqtt, on a free loopback port."""
     port = _free_port()
     binary = _which("mosquitto")
     if binary is None:
@@ -196,13 +212,14 @@ def _broker(state: Path, children: list[Child]) -> _Service:
         command, kind = [binary, "-c", str(conf)], "mosquitto"
     child = Child("broker", command, {}, state / "broker.log")
     _start_and_wait(child, port, children)
-    return _Service(kind, f"127.0.0.1:{port}")
+    return Service(kind, f"127.0.0.1:{port}")
 
 
-def _store(state: Path, children: list[Child]) -> _Service:
+def start_store(state: Path, children: list[Child]) -> Service:
+    """valkey or redis if one is on PATH, with its append-only file in `state`; else a SQLite file."""
     binary = _which("valkey-server") or _which("redis-server")
     if binary is None:
-        return _Service("SQLite (no redis or valkey on PATH)", f"sqlite:///{(state / 'store.db').resolve()}")
+        return Service("SQLite (no redis or valkey on PATH)", f"sqlite:///{(state / 'store.db').resolve()}")
     port = _free_port()
     command = [
         binary, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state), "--appendonly", "yes",
@@ -210,7 +227,7 @@ def _store(state: Path, children: list[Child]) -> _Service:
         "--maxmemory", "4gb", "--maxmemory-policy", "noeviction",
     ]  # fmt: skip
     _start_and_wait(Child("store", command, {}, state / "store.log"), port, children)
-    return _Service(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
+    return Service(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
 
 
 def _start_and_wait(child: Child, port: int, children: list[Child]) -> None:

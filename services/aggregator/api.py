@@ -101,10 +101,10 @@ class _View:
         file = self.file()
         return {**self.observer.status(), "model_version": file.version, "model_sha256": file.sha256}
 
-    def feed(self) -> dict[str, Any]:
-        """The status, made anew at most every EVENT_PERIOD however many streams ask."""
+    def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
+        """The status of at most `age` seconds ago: one for however many streams ask."""
         with self._feed_lock:
-            if time.monotonic() - self._feed_at >= EVENT_PERIOD:
+            if time.monotonic() - self._feed_at >= age:
                 self._feed, self._feed_at = self.status(), time.monotonic()
             return self._feed
 
@@ -126,10 +126,16 @@ def create_app(observer: Observer, operator: Operator, model: Model) -> FastAPI:
     )  # fmt: skip
     install(app)
     view = _View(observer, model)
+
+    def recovered() -> None:
+        if observer.driver.epoch == 0:  # version 0 now would be a lie about a run that goes on from a snapshot
+            raise HTTPException(503, "the run is being recovered from the store", {"Retry-After": "1"})
+
     app.include_router(_health(observer))
-    app.include_router(_run(view), prefix="/v1")
-    app.include_router(_model(view), prefix="/v1/model")
-    app.include_router(_control(view, operator), prefix="/v1")
+    later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
+    app.include_router(_run(view), prefix="/v1", **later)
+    app.include_router(_model(view), prefix="/v1/model", **later)
+    app.include_router(_control(view, operator), prefix="/v1", **later)
     return app
 
 
@@ -223,7 +229,7 @@ def _control(view: _View, operator: Operator) -> APIRouter:
         last: dict[str, Any] = {}
         while True:
             over = operator.closed.is_set()
-            status = await run_in_threadpool(view.feed)
+            status = await run_in_threadpool(view.feed, 0.0 if over else EVENT_PERIOD)
             seen = {name: value for name, value in status.items() if name not in _MOVING}
             if seen != last:
                 last = seen

@@ -98,7 +98,7 @@ def _train(
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
         [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.inbox.put,
-        on_up=lambda: (ups.set(), driver.inbox.put(None))[0],
+        on_up=ups.set,
     )  # fmt: skip
     connection.start(settings.connect_timeout)
     observer.ready = True

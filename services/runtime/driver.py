@@ -59,7 +59,7 @@ class ServerDriver:
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
         self.store, self.fingerprint, self.chunk, self.max_message = store, fingerprint, chunk, max_message
         self.snapshot_every = snapshot_every
-        self.inbox: queue.SimpleQueue[Inbound | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.lock = threading.Lock()
         self.presence: dict[str, str] = {}
         self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
@@ -119,10 +119,9 @@ class ServerDriver:
     def _gather(self) -> list[Inbound]:
         batch: list[Inbound] = []
         try:
-            first = self.inbox.get(timeout=0.25)
-            while first is not None and len(batch) < BATCH:
-                batch.append(first)
-                first = self.inbox.get_nowait()
+            batch.append(self.inbox.get(timeout=0.25))
+            while len(batch) < BATCH:
+                batch.append(self.inbox.get_nowait())
         except queue.Empty:
             pass
         return batch

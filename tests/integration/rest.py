@@ -83,7 +83,8 @@ class Rig:
         number = self._seq if seq is None else seq
         meta.run, meta.edge, meta.seq, meta.schema_hash = "run", edge, number, self.driver.schema
         topic = topics.up("run", edge, number, 0)
-        self.driver.accept([Inbound(topic, part, lambda: None) for part in wire.split(wire.encode(meta, tensor), 1 << 18)])
+        parts = wire.split(wire.encode(meta, tensor), self.driver.chunk)
+        self.driver.accept([Inbound(topic, part, lambda: None) for part in parts])
 
 
 def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:

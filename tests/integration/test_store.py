@@ -296,9 +296,7 @@ class TestContract:
         assert store.depth() == (1, 10)
 
     @pytest.mark.parametrize(("cursor", "why"), [(1, "older"), (-1, "older"), (4, "past")])
-    def test_an_impossible_cursor_is_refused_and_changes_nothing(
-        self, connect: Connect, cursor: int, why: str
-    ) -> None:
+    def test_an_impossible_cursor_is_refused_and_changes_nothing(self, connect: Connect, cursor: int, why: str) -> None:
         store = connect()
         store.open("f")
         store.append(entries("a", 1, 2, 3))

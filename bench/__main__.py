@@ -1,0 +1,246 @@
+"""Measure, print ratios, write out/bench.json. About three minutes on two cores, with nothing else running.
+
+(a) accepted updates/s of the whole path (5 edges, ready-made 87 KB updates: outbox, broker, decode, journal in
+    Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho QoS 1 rate at that size;
+(b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, padded) over what two
+    processes compute of the same edge step with no broker, no journal and no ledger on disk;
+(c) push → receipt and push → new model latency in (a), p50 and p99.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from services import local
+from services.edge.main import schema_hash
+from services.runtime.driver import ServerDriver
+from services.runtime.mqtt import Connection
+from services.runtime.store import open_store
+from tacit import config, topics
+from tacit.algorithms.mapa import Server
+from tacit_client import Status
+
+EDGES = 5
+ROOT = Path(__file__).parent.parent
+RUN = """
+[run]
+updates = {updates}
+snapshot_every = 500
+[data]
+dataset = "{dataset}"
+[model]
+name = "cnn"
+channels = [10, 20]
+kernel = {kernel}
+hidden = {hidden}
+[algorithm]
+name = "mapa"
+smoothness = 0.1
+deviation = 1.0
+max_staleness = 100000
+[privacy]
+batch = {batch}
+noise_multiplier = 1.0
+clip = 1.0
+epsilon = 1e6
+clip_min = 0.5
+[evaluation]
+every = {updates}
+samples = 1000
+"""
+
+
+def main() -> None:
+    """Run all parts in turn; print and store the results."""
+    out = Path("out")
+    out.mkdir(exist_ok=True)
+    results: dict[str, Any] = {"cores": os.cpu_count(), "edges": EDGES}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = _data()
+        raw = [_raw(folder)]
+        results |= _path(folder, data)
+        raw.append(_raw(folder))
+        results["broker_per_s"] = statistics.mean(raw)
+        results["path_over_broker"] = results["path_per_s"] / results["broker_per_s"]
+        compute = [_compute(folder, data)]
+        results["training_per_s"] = _training(folder, data)
+        compute.append(_compute(folder, data))
+        results["compute_per_s"] = statistics.mean(compute)
+        results["training_over_compute"] = results["training_per_s"] / results["compute_per_s"]
+    results = {key: round(value, 4) if isinstance(value, float) else value for key, value in results.items()}
+    (out / "bench.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    _print(results)
+
+
+def _print(results: dict[str, Any]) -> None:
+    print(f"(a) path / broker        {results['path_over_broker']:.2f}"
+          f"   ({results['path_per_s']:.0f} of {results['broker_per_s']:.0f} updates/s)")  # fmt: skip
+    print(f"(b) training / compute   {results['training_over_compute']:.2f}"
+          f"   ({results['training_per_s']:.0f} of {results['compute_per_s']:.0f} updates/s)")  # fmt: skip
+    for what in ("receipt", "model"):
+        p50, p99 = results[f"push_to_{what}_ms_p50"], results[f"push_to_{what}_ms_p99"]
+        print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
+    print("written to out/bench.json")
+
+
+def _data() -> str | None:
+    path = Path(os.environ.get("TACIT_DATA") or ROOT.parent / "shared" / "data")
+    return str(path.resolve()) if path.is_dir() else None
+
+
+def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
+    """MNIST's 28×28 CNN with 21,840 parameters; without the data, the digits' own (a smaller update)."""
+    choice = {"dataset": "mnist", "kernel": 5, "hidden": [50], "batch": 48}
+    if data is None:
+        choice = {"dataset": "digits", "kernel": 3, "hidden": [300], "batch": 48}
+    path = folder / f"{name}.toml"
+    path.write_text(RUN.format(updates=updates, **choice), encoding="utf-8")
+    return path
+
+
+class Worker:
+    """One child process; `go` starts it off after it has said it is ready."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        command = [sys.executable, "-m", "bench.worker", kind, json.dumps(options)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        )
+
+    def ready(self) -> None:
+        """Wait for the child's word."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def go(self) -> None:
+        """Let it begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def result(self) -> dict[str, Any]:
+        """Its last line."""
+        output, _ = self._process.communicate(timeout=300)
+        result: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return result
+
+
+def _services(folder: Path, name: str) -> tuple[list[local.Child], str, str]:
+    state = folder / name
+    state.mkdir()
+    children: list[local.Child] = []
+    broker = local.start_broker(state, children)
+    store = local.start_store(state, children)
+    return children, broker.address, store.address
+
+
+def _raw(folder: Path, count: int = 1500) -> float:
+    """Messages/s of 87 KB through the broker alone: EDGES publishers, one subscriber."""
+    children, broker, _ = _services(folder, f"raw-{time.monotonic_ns()}")
+    receiver = Worker("raw_receive", broker=broker, count=count * EDGES)
+    receiver.ready()
+    receiver.go()
+    size = 21840 * 4 + 256
+    senders = [Worker("raw_publish", broker=broker, number=k, count=count, size=size) for k in range(EDGES)]
+    for sender in senders:
+        sender.ready()
+    for sender in senders:
+        sender.go()
+    rate: float = receiver.result()["rate"]
+    for sender in senders:
+        sender.result()
+    for child in reversed(children):
+        child.stop()
+    return rate
+
+
+def _path(folder: Path, data: str | None, updates: int = 6000) -> dict[str, Any]:
+    """The aggregator's driver in this process, on Redis; the edges in theirs."""
+    torch.set_num_threads(1)
+    file = _run_file(folder, data, updates, "path")
+    run = config.load(file)
+    model = run.build_model()
+    children, broker, url = _services(folder, "path")
+    driver = ServerDriver(
+        "bench", Server(run, model), schema_hash(model), model.size, open_store(url, "bench"),
+        fingerprint=run.fingerprint(), snapshot_every=500, max_message=1 << 28, chunk=256 * 1024,
+    )  # fmt: skip
+    driver.recover()
+    connection = Connection(broker, "bench-aggregator", [topics.up_all("bench")], driver.inbox.put)
+    connection.start(30.0)
+    workers = [
+        Worker("push", broker=broker, number=k, run_file=str(file), data=data, folder=str(folder)) for k in range(EDGES)
+    ]
+    marks: list[tuple[float, int]] = []
+
+    def note() -> None:
+        edges = driver.role.edges.values()
+        if len(edges) == EDGES and min(edge.updates for edge in edges) > 5:
+            marks.append((time.perf_counter(), driver.role.version))
+
+    driver.run(connection, threading.Event(), note)
+    driver.farewell()
+    answers = [worker.result() for worker in workers]
+    connection.stop()
+    driver.store.close()
+    for child in reversed(children):
+        child.stop()
+    (first, low), (last, high) = marks[0], marks[-1]
+    receipts = [1000 * t for answer in answers for t in answer["receipts"]]
+    models = [1000 * t for answer in answers for t in answer["models"]]
+    return {
+        "update_bytes": model.size * 4, "path_per_s": (high - low) / (last - first),
+        **_percentiles("push_to_receipt_ms", receipts), **_percentiles("push_to_model_ms", models),
+    }  # fmt: skip
+
+
+def _percentiles(name: str, values: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(values, n=100)
+    return {f"{name}_p50": cuts[49], f"{name}_p99": cuts[98]}
+
+
+def _compute(folder: Path, data: str | None) -> float:
+    """Edge steps/s of two processes, one per core."""
+    file = str(_run_file(folder, data, 1000, "compute"))
+    workers = [Worker("compute", run_file=file, data=data, number=k, seconds=10.0) for k in range(os.cpu_count() or 2)]
+    for worker in workers:
+        worker.ready()
+    for worker in workers:
+        worker.go()
+    return float(sum(worker.result()["rate"] for worker in workers))
+
+
+def _training(folder: Path, data: str | None, updates: int = 6000) -> float:
+    """Applied updates/s of `tacit run` once every edge takes part."""
+    file = _run_file(folder, data, updates, "training")
+    marks: list[tuple[float, int]] = []
+
+    def note(status: Status) -> None:
+        edges = status.privacy.edges
+        if len(edges) == EDGES and min(edge.pushes for edge in edges.values()) > 5:
+            marks.append((time.perf_counter(), status.applied))
+
+    root = Path(data) if data else None
+    code = local.run(
+        file, edges=None, out=folder / "training", serve=None, seed=None, data=root, as_json=False, observe=note
+    )
+    assert code == 0
+    (first, low), (last, high) = marks[0], [mark for mark in marks if mark[1] < updates][-1]
+    return (high - low) / (last - first)
+
+
+if __name__ == "__main__":
+    main()

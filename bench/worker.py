@@ -1,0 +1,155 @@
+"""The child processes of the benchmark: `python -m bench.worker KIND JSON`; each prints one JSON line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from services.edge.loop import EdgeLoop, Terms
+from services.edge.main import schema_hash
+from services.runtime.mqtt import Connection, Inbound
+from services.runtime.outbox import Outbox
+from tacit import config, datasets, topics
+from tacit.algorithms.mapa import Edge
+from tacit.messages import GlobalModel, Halt, Outgoing, Push
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import Random
+
+
+class TimedOutbox(Outbox):
+    """Notes when each message was made durable and when its receipt came."""
+
+    def __init__(self, path: Path, run: str) -> None:
+        super().__init__(path, run)
+        self.put_at: dict[int, float] = {}
+        self.receipts: list[float] = []
+
+    def put(self, seq: int, envelope: bytes) -> None:
+        self.put_at[seq] = time.perf_counter()
+        super().put(seq, envelope)
+
+    def done(self, seq: int) -> bool:
+        first = super().done(seq)
+        if first:
+            self.receipts.append(time.perf_counter() - self.put_at[seq])
+        return first
+
+
+class ReadyMade(Edge):
+    """An edge whose update was released once, beforehand: everything but the computation."""
+
+    outbox: TimedOutbox
+
+    def prepare(self) -> None:
+        """Release one vector, and remember when models come."""
+        total = torch.randn(self.model.size)
+        self.ready = self.releaser.release(1.0, lambda: Clipped(total, 1.0))
+        self.models: list[float] = []
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        if isinstance(message, Halt):
+            return super().on_message(message)
+        last = self.outbox.next_seq() - 1
+        if last > 1:
+            self.models.append(time.perf_counter() - self.outbox.put_at[last])
+        return [Outgoing("server", Push(self.edge, message.version, self.ready))]
+
+
+def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
+    """An edge of the run file, on its own rows, with an in-memory ledger."""
+    run = config.load(Path(options["run_file"]))
+    root = Path(options["data"]) if options["data"] else None
+    number: int = options["number"]
+    labels = datasets.load_labels(run.data.dataset, "train", root)
+    rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
+    part = datasets.load(run.data.dataset, "train", root, rows)
+    releaser = Releaser(run.plan(number), Ledger(":memory:", run.data.dataset), Random())
+    return kind(f"edge-{number}", part, run.build_model(), releaser)
+
+
+def push(options: dict[str, Any]) -> dict[str, Any]:
+    """The whole path with ready-made updates, until Halt."""
+    role = build(options, ReadyMade)
+    assert isinstance(role, ReadyMade)
+    role.prepare()
+    role.outbox = TimedOutbox(Path(options["folder"]) / f"outbox-{options['number']}.db", "bench")
+    terms = Terms("bench", schema_hash(role.model), role.model.size, 256 * 1024, 30.0)
+    loop = EdgeLoop(role, role.outbox, terms)
+    subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
+    connection = Connection(
+        options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put("up")
+    )
+    connection.start(30.0)
+    loop.run(connection, threading.Event(), lambda state: None)
+    connection.stop()
+    return {"receipts": role.outbox.receipts, "models": role.models}
+
+
+def compute(options: dict[str, Any]) -> dict[str, Any]:
+    """The edge step alone (sample, clip, noise, in-memory ledger), for `seconds`."""
+    role = build(options, Edge)
+    params = role.model.init(1)
+    for _ in range(5):
+        role.on_message(GlobalModel(0, params, 1.0))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    start, count = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - start) < options["seconds"]:
+        role.on_message(GlobalModel(0, params, 1.0))
+        count += 1
+    return {"rate": count / elapsed}
+
+
+def raw_publish(options: dict[str, Any]) -> dict[str, Any]:
+    """Plain QoS 1 publishes of `size` bytes, paho's own window of 16, as fast as they go."""
+    payload = bytes(options["size"])
+    connection = Connection(options["broker"], f"raw-{options['number']}", [], lambda inbound: None)
+    connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    client = connection._client
+    outstanding = threading.Semaphore(32)
+    client.on_publish = lambda *_: outstanding.release()
+    for _ in range(options["count"]):
+        outstanding.acquire()
+        client.publish("bench/raw", payload, qos=1)
+    for _ in range(32):
+        outstanding.acquire()
+    connection.stop()
+    return {}
+
+
+def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
+    """Count and acknowledge `count` messages; the rate from the first to the last."""
+    done, times = threading.Event(), [0.0, 0.0]
+    seen = 0
+
+    def on_message(inbound: Inbound) -> None:
+        nonlocal seen
+        times[seen > 0] = time.perf_counter()
+        seen += 1
+        inbound.done()
+        if seen >= options["count"]:
+            done.set()
+
+    connection = Connection(options["broker"], "raw-receiver", ["bench/raw"], on_message)
+    connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    done.wait(120.0)
+    connection.stop()
+    return {"rate": (seen - 1) / (times[1] - times[0])}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    kinds = {"push": push, "compute": compute, "raw_publish": raw_publish, "raw_receive": raw_receive}
+    print(json.dumps(kinds[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)

@@ -1,0 +1,107 @@
+"""compose.yaml under its own project name and port, and what the tests ask of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from tacit_client import ApiError, Client, Status, Unreachable
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Stack:
+    """One project. In every status that is read, neither the model's version nor what an edge has spent goes back."""
+
+    def __init__(self, project: str, port: int, files: list[str], environment: dict[str, str]) -> None:
+        self.project = project
+        self.url = f"http://127.0.0.1:{port}"
+        self.version = 0
+        self._spent: dict[str, int] = {}
+        self._environment = os.environ | environment | {
+            "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": os.pathsep.join(files), "TACIT_HTTP_PORT": str(port),
+        }  # fmt: skip
+
+    def compose(self, *arguments: str, seconds: float = 120.0) -> str:
+        """Run `docker compose ARGUMENTS`; returns its output. AssertionError with both streams when it fails."""
+        done = subprocess.run(
+            ["docker", "compose", *arguments], cwd=ROOT, env=self._environment, timeout=seconds, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"docker compose {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def scale(self, edges: int) -> None:
+        """Have that many edges; nothing else is touched."""
+        self.compose("up", "--detach", "--no-recreate", "--no-build", "--scale", f"edge={edges}")
+
+    def containers(self, service: str) -> list[str]:
+        """Ids of the service's containers."""
+        return self.compose("ps", "--quiet", "--all", service).split()
+
+    def inspect(self, service: str) -> list[dict[str, Any]]:
+        """`docker inspect` of the service's containers."""
+        found: list[dict[str, Any]] = json.loads(docker("inspect", *self.containers(service)))
+        return found
+
+    def status(self) -> Status | None:
+        """The run's status; None while the aggregator is not ready."""
+        try:
+            with Client(self.url) as client:
+                if not client.ready():
+                    return None
+                status = client.status()
+        except (Unreachable, ApiError):
+            return None
+        assert status.model_version >= self.version, f"went back from {self.version} to {status.model_version}"
+        spent = pushes(status)
+        assert all(spent.get(edge, 0) >= count for edge, count in self._spent.items()), f"{spent} after {self._spent}"
+        self.version, self._spent = status.model_version, spent
+        return status
+
+    def wait(self, condition: Callable[[Status], bool], seconds: float, what: str) -> Status:
+        """The first status that meets `condition`; AssertionError with `what` and the last one after `seconds`."""
+        deadline, last = time.monotonic() + seconds, None
+        while time.monotonic() < deadline:
+            status = self.status()
+            if status is not None:
+                last = status
+                if condition(status):
+                    return status
+            Event().wait(0.5)
+        shown = last.to_json() if last else "never ready"
+        raise AssertionError(f"not within {seconds:g} s: {what}; {shown}\n{self.compose('logs', '--tail', '20')}")
+
+    def wait_for_updates(self, count: int, seconds: float) -> None:
+        """`count` more updates are applied."""
+        target = self.version + count
+        self.wait(lambda status: status.model_version >= target, seconds, f"{count} more updates")
+
+    def leftovers(self) -> list[str]:
+        """Containers, volumes and networks that carry the project's label."""
+        label = f"label=com.docker.compose.project={self.project}"
+        kinds = (["ps", "--all"], ["volume", "ls"], ["network", "ls"])
+        return [name for kind in kinds for name in docker(*kind, "--quiet", "--filter", label).split()]
+
+
+def pushes(status: Status) -> dict[str, int]:
+    """Of every edge, as its ledger counts them."""
+    return {name: edge.pushes for name, edge in status.privacy.edges.items()}
+
+
+def docker(*arguments: str) -> str:
+    """Output of `docker ARGUMENTS`."""
+    done = subprocess.run(["docker", *arguments], timeout=60, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"docker {' '.join(arguments)}\n{done.stderr}"
+    return done.stdout
+
+
+def kill_main_process(container: str) -> None:
+    """SIGKILL to the service itself, not by the engine's hand: the restart policy sees a crash."""
+    docker("exec", container, "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")

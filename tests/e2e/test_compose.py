@@ -1,0 +1,187 @@
+"""compose.yaml as it is shipped: one stack, one run, from five edges through crashes to its own end.
+
+The tests are steps of one story, in order; each begins where the one before ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tacit_client import Client
+
+from tests.e2e.stack import Stack, docker, kill_main_process, pushes
+from tests.integration.servers import free_port, need
+
+pytestmark = pytest.mark.e2e
+START = 180.0  # seconds for processes to start and be counted: on two cores, eight edges import torch at once
+SERVICES = ("mosquitto", "redis", "aggregator", "edge")
+
+
+@pytest.fixture(scope="module")
+def accuracy(data_root: Path | None) -> float:
+    """What the run reaches at least, on MNIST or, without data, on the bundled digits."""
+    return 0.96 if data_root else 0.7
+
+
+@pytest.fixture(scope="module")
+def stack(data_root: Path | None) -> Iterator[Stack]:
+    """The built stack, not started; taken down with all that is its own."""
+    need("docker")
+    for arguments in (["info"], ["compose", "version"]):
+        if subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode:
+            message = f"docker {arguments[0]} fails: no engine, or no Compose"
+            pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    files = ["compose.yaml"] if data_root else ["compose.yaml", "tests/e2e/digits.yaml"]
+    environment = {"TACIT_DATA": str(data_root)} if data_root else {}
+    stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), files, environment)
+    stack.compose("build", seconds=900.0)
+    yield stack
+    stack.compose("down", "--volumes", "--remove-orphans")
+
+
+def online(stack: Stack, count: int) -> None:
+    """Wait until exactly `count` edges are online."""
+    stack.wait(lambda status: status.edges_online == count, START, f"{count} edges online")
+
+
+def test_five_edges_come_online_and_train(stack: Stack) -> None:
+    stack.compose("up", "--detach", "--no-build", "--scale", "edge=5", seconds=START)
+    online(stack, 5)
+    stack.wait_for_updates(20, START)
+
+
+def test_every_edge_says_what_it_has_spent(stack: Stack) -> None:
+    status = stack.wait(lambda status: len(status.privacy.edges) == 5, 60.0, "five ledgers")
+
+    assert sorted(status.privacy.edges) == [f"edge-{number}" for number in range(5)]
+    for edge in status.privacy.edges.values():
+        assert edge.epsilon_pld is not None
+        assert edge.budget is not None
+        assert 0 < edge.epsilon_pld <= edge.budget
+        assert edge.mechanism == "gaussian"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_containers_are_hardened(stack: Stack, service: str) -> None:
+    found = stack.inspect(service)
+
+    assert found
+    for container in found:
+        host = container["HostConfig"]
+        assert container["Config"]["User"].split(":")[0] not in ("", "0", "root")
+        assert host["ReadonlyRootfs"]
+        assert host["CapDrop"] == ["ALL"]
+        assert not host["CapAdd"]
+        assert not host["Privileged"]
+        assert "no-new-privileges:true" in host["SecurityOpt"]
+        assert host["Init"]
+        assert host["LogConfig"]["Config"]["max-size"]
+    privileges = docker("exec", found[0]["Id"], "cat", "/proc/1/status")
+    assert "CapEff:\t0000000000000000" in privileges
+    assert "NoNewPrivs:\t1" in privileges
+
+
+def test_only_the_aggregator_is_published_and_only_on_loopback(stack: Stack) -> None:
+    bound = {service: _published(stack.inspect(service)) for service in SERVICES}
+
+    assert bound.pop("aggregator") == {"127.0.0.1"}
+    assert bound == {"mosquitto": set(), "redis": set(), "edge": set()}
+
+
+def _published(containers: list[dict[str, Any]]) -> set[str]:
+    ports = [ports for container in containers for ports in container["NetworkSettings"]["Ports"].values()]
+    return {binding["HostIp"] for bindings in ports for binding in bindings or []}
+
+
+def test_an_edge_reaches_the_broker_and_nothing_else(stack: Stack) -> None:
+    [network] = {name for edge in stack.inspect("edge") for name in edge["NetworkSettings"]["Networks"]}
+    connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
+    edge = stack.containers("edge")[0]
+
+    assert json.loads(docker("network", "inspect", network))[0]["Internal"]
+    docker("exec", edge, "python", "-c", connect, "mosquitto", "1883")
+    with pytest.raises(AssertionError, match="Error"):
+        docker("exec", edge, "python", "-c", connect, "redis", "6379")
+
+
+def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: Stack) -> None:
+    container = stack.containers("edge")[0]
+
+    kill_main_process(container)
+    online(stack, 4)
+    with Client(stack.url) as client:
+        [killed] = [edge for edge in client.edges() if edge.state != "online"]
+    stack.wait_for_updates(20, 60.0)
+    online(stack, 5)
+    after = stack.wait(lambda status: pushes(status)[killed.id] > killed.pushes, START, f"{killed.id} pushes")
+
+    assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
+    assert sorted(after.privacy.edges) == [f"edge-{number}" for number in range(5)]
+
+
+def test_edges_join_and_leave_while_it_trains(stack: Stack) -> None:
+    for count in (8, 3, 5):
+        stack.scale(count)
+        online(stack, count)
+        stack.wait_for_updates(20, 60.0)
+
+    status = stack.wait(lambda _: True, 10.0, "a status")
+    assert sorted(status.privacy.edges) == [f"edge-{number}" for number in range(8)]
+
+
+def test_a_killed_aggregator_resumes_where_it_was(stack: Stack) -> None:
+    before = stack.wait(lambda status: status.state == "training", 10.0, "training")
+    [container] = stack.containers("aggregator")
+
+    kill_main_process(container)
+    after = stack.wait(lambda _: True, START, "the aggregator to be ready again")
+    stack.wait_for_updates(20, START)
+
+    assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
+    assert after.model_version >= before.model_version
+    assert pushes(after).keys() == pushes(before).keys()
+
+
+def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: float) -> None:
+    end = stack.wait(lambda status: status.state == "finished", 600.0, "the end of the run")
+    stack.wait(lambda status: (status.test_accuracy or 0.0) >= accuracy, 60.0, f"an accuracy of {accuracy}")
+
+    assert end.applied == end.model_version == (end.model_extra or {})["target"]
+    assert sum(pushes(end).values()) >= end.applied
+    for edge in end.privacy.edges.values():
+        assert edge.epsilon_pld is not None
+        assert edge.budget is not None
+        assert edge.epsilon_pld <= edge.budget
+
+
+def test_edges_have_gone_home(stack: Stack) -> None:
+    def states() -> list[tuple[str, int]]:
+        return [(edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")]
+
+    stack.wait(lambda _: {status for status, _ in states()} == {"exited"}, 60.0, "every edge to exit")
+
+    assert states() == [("exited", 0)] * 5
+
+
+def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) -> None:
+    shown = json.loads(stack.compose("exec", "-T", "aggregator", "tacit", "status", "--json"))
+    stack.compose("exec", "-T", "aggregator", "tacit", "halt")  # finds the token; the run is over, so no more than that
+    stack.compose("cp", "aggregator:/var/lib/tacit/out", str(tmp_path / "out"))
+
+    names = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}
+    assert names <= {path.name for path in (tmp_path / "out").iterdir()}
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["model_sha256"] == shown["model_sha256"]
+    assert summary["applied"] == shown["applied"]
+
+
+def test_down_leaves_nothing(stack: Stack) -> None:
+    assert stack.leftovers()
+    stack.compose("down", "--volumes")
+    assert stack.leftovers() == []
