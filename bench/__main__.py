@@ -192,7 +192,7 @@ def _path(folder: Path, data: str | None, updates: int = 6000) -> dict[str, Any]
             marks.append((time.perf_counter(), driver.role.version))
 
     driver.run(connection, threading.Event(), note)
-    driver.farewell()
+    driver.farewell(threading.Event())
     answers = [worker.result() for worker in workers]
     connection.stop()
     driver.store.close()

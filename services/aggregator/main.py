@@ -125,7 +125,7 @@ def _train(
         observer.end()
         log.info("run %s at version %d: %s", driver.state, driver.role.version, driver.role.halted or "stopped")
         if driver.role.halted:
-            driver.farewell()
+            driver.farewell(stop)
     finally:
         connection.stop()
 

@@ -22,6 +22,7 @@ log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
 _UP = "up"  # put into the inbox when the connection comes (back) up
 MAX_MODEL = 1 << 32
+FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,18 @@ class EdgeLoop:
                 self._step(present)
             elif time.monotonic() - self._asked_at > self.terms.patience:
                 self._post(self.role.start())  # Hello: the answer is the newest model
+        if self.role.halted and not self.retired:
+            self._last_account()
         return self.role.halted or "stopped"
+
+    def _last_account(self) -> None:
+        """Say once more what has been spent: a push that came too late is not in the model, but it was released."""
+        while (pending := self.outbox.oldest()) is not None:
+            self.outbox.done(pending[0])  # the run is over: it would be refused
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        self._post(self.role.start())
+        while self.outbox.oldest() is not None and time.monotonic() < deadline:
+            self._take()
 
     # -- inbound ------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ BATCH = 64  # messages that share one append; more arrive while it is being writ
 OPERATOR = "operator"  # journal entries that no edge sent: halts
 SNAPSHOT_SECONDS = 30.0
 RETRY_AFTER = 1.0  # seconds that a busy receipt asks for
+FAREWELL_SECONDS = 5.0
 _PARTIAL_TTL = 60.0  # seconds after which the parts of an unfinished message are forgotten
 
 
@@ -67,6 +68,7 @@ class ServerDriver:
         self.saved_at = time.monotonic()
         self.connection: Connection | None = None
         self._partials: dict[tuple[str, int], _Partial] = {}
+        self._heard: set[str] = set()  # edges with an accepted message since farewell() began
 
     # -- start and recovery -------------------------------------------------------------------------------------
 
@@ -152,6 +154,7 @@ class ServerDriver:
         self.counts[answer.verdict] += 1
         edge, seq = candidate.edge, candidate.seq
         if answer.verdict == Verdict.ACCEPTED:
+            self._heard.add(edge)
             outgoing = self._fold(candidate.message)
             self.cursor = answer.position
             self._receipt(edge, seq, pb.Receipt.ACCEPTED, last=answer.last_seq)
@@ -253,9 +256,21 @@ class ServerDriver:
             return "finished" if self.role.version >= self.role.horizon else "halted"
         return "training" if self.role.version else "waiting"
 
-    def farewell(self) -> None:
-        """Tell every edge that ever said Hello that the run is over; the retained announcement tells the rest."""
+    def farewell(self, stop: threading.Event) -> None:
+        """Tell every edge that the run is over, and hear its last account of what it has spent.
+
+        A push that was under way when the run ended is not in the model, but it was released and it counts. Edges
+        that stay silent for FAREWELL_SECONDS are reported as they were last heard.
+        """
+        self._heard.clear()
         self.reply(Outgoing(EVERYONE, Halt(self.role.version, self.role.halted)))
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        while time.monotonic() < deadline and not stop.is_set():
+            waiting = [edge for edge, state in self.presence.items() if state == "online" and edge in self.role.edges]
+            if self._heard.issuperset(waiting):
+                break
+            self.accept(self._gather())
+        self.save()
 
     # -- control and persistence --------------------------------------------------------------------------------
 

@@ -19,14 +19,18 @@ ROOT = Path(__file__).parent.parent.parent
 class Stack:
     """One project. In every status that is read, neither the model's version nor what an edge has spent goes back."""
 
-    def __init__(self, project: str, port: int, files: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, project: str, port: int, files: list[str], data: Path | None) -> None:
         self.project = project
         self.url = f"http://127.0.0.1:{port}"
         self.version = 0
         self._spent: dict[str, int] = {}
-        self._environment = os.environ | environment | {
+        # Nothing of the developer's own: a TACIT_DATA that is not there would be made by Docker, by root.
+        mine = {name: value for name, value in os.environ.items() if not name.startswith(("TACIT_", "COMPOSE_"))}
+        self._environment = mine | {
             "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": os.pathsep.join(files), "TACIT_HTTP_PORT": str(port),
         }  # fmt: skip
+        if data is not None:
+            self._environment["TACIT_DATA"] = str(data.resolve())
 
     def compose(self, *arguments: str, seconds: float = 120.0) -> str:
         """Run `docker compose ARGUMENTS`; returns its output. AssertionError with both streams when it fails."""

@@ -38,8 +38,7 @@ def stack(data_root: Path | None) -> Iterator[Stack]:
             message = f"docker {arguments[0]} fails: no engine, or no Compose"
             pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     files = ["compose.yaml"] if data_root else ["compose.yaml", "tests/e2e/digits.yaml"]
-    environment = {"TACIT_DATA": str(data_root)} if data_root else {}
-    stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), files, environment)
+    stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), files, data_root)
     stack.compose("build", seconds=900.0)
     yield stack
     stack.compose("down", "--volumes", "--remove-orphans")
@@ -106,7 +105,7 @@ def test_an_edge_reaches_the_broker_and_nothing_else(stack: Stack) -> None:
 
     assert json.loads(docker("network", "inspect", network))[0]["Internal"]
     docker("exec", edge, "python", "-c", connect, "mosquitto", "1883")
-    with pytest.raises(AssertionError, match="Error"):
+    with pytest.raises(AssertionError, match="gaierror|TimeoutError|OSError"):
         docker("exec", edge, "python", "-c", connect, "redis", "6379")
 
 

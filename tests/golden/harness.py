@@ -109,7 +109,7 @@ class MqttRun:
         try:
             driver.run(connection, stop, lambda: stop.set() if until() or self.failures else None)
             if driver.role.halted:
-                driver.farewell()
+                driver.farewell(threading.Event())
         finally:
             connection.stop()
         return driver.role

@@ -281,7 +281,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     for operation in operations:
 
         @hypothesis.given(case=operation.as_strategy())
-        @hypothesis.settings(max_examples=8, deadline=None, derandomize=True, database=None)
+        @hypothesis.settings(max_examples=5, deadline=None, derandomize=True, database=None)
         def holds(case: schemathesis.Case[Any]) -> None:
             case.call_and_validate()
 

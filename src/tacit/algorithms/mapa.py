@@ -129,7 +129,9 @@ class Server:
                 return self._halt(message.reason)
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: "stale", "version" or "unknown" (no hello). Pure."""
+        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), version, stale. Pure."""
+        if self.halted:
+            return "halted"
         if update.edge not in self.edges:
             return "unknown"
         if update.base_version > self.version:
