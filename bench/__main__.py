@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_client import Status
 
 from services import local
 from services.edge.main import schema_hash
@@ -29,7 +30,6 @@ from services.runtime.mqtt import Connection
 from services.runtime.store import open_store
 from tacit import config, topics
 from tacit.algorithms.mapa import Server
-from tacit_client import Status
 
 EDGES = 5
 ROOT = Path(__file__).parent.parent

@@ -145,7 +145,7 @@ def _watch(
     """Show progress and restart what dies, until the aggregator has ended well."""
     with Client(f"http://{http}", timeout=5.0) as client, display.Progress(console, run_file) as progress:
         while (code := aggregator.code()) != 0:
-            if interrupted.wait(0.3):
+            if interrupted.wait(0.5):
                 console.print("interrupted")
                 return 130
             for child in children:

@@ -162,11 +162,14 @@ def _health(observer: Observer) -> APIRouter:
 
 
 def _missing(observer: Observer) -> str | None:
-    if observer.ready:
-        return None
-    if observer.driver.epoch == 0:
+    driver = observer.driver
+    if driver.epoch == 0:
         return "store (not reached, or the run is being recovered)"
-    return "broker (not connected)"
+    if driver.role.halted:  # the results are all there is to serve
+        return None
+    if not driver.store_up:
+        return "store (lost; edges are told to wait)"
+    return None if observer.broker_up() else "broker (not connected)"
 
 
 def _run(view: _View) -> APIRouter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 
@@ -12,6 +13,8 @@ from tacit.algorithms.mapa import Server
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.models import Model, evaluate
+
+log = logging.getLogger("tacit.evaluator")
 
 
 class Evaluator:
@@ -52,7 +55,10 @@ class Evaluator:
 
     def _loop(self) -> None:
         while (item := self._work.get()) is not None:
-            self._measure(*item, self._sample)
+            try:
+                self._measure(*item, self._sample)
+            except OSError as error:  # metrics.jsonl cannot be written: training goes on without this point
+                log.warning("evaluation at version %d not recorded: %s", item[0], error)
 
     def _measure(self, version: int, params: torch.Tensor, data: Dataset) -> None:
         accuracy, loss = evaluate(self._model, params, data)

@@ -30,7 +30,8 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 
 log = logging.getLogger("tacit.aggregator")
-ALL_RETIRED_GRACE = 10.0  # seconds with only retired edges online before the run ends
+ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
+FEW_EDGES_GRACE = 120.0  # the same while fewer edges than expected have ever come
 
 
 def main(settings: AggregatorSettings) -> None:
@@ -48,7 +49,7 @@ def main(settings: AggregatorSettings) -> None:
     driver = _driver(settings, run, model, store)
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, settings.http))
-    web = _web(create_app(observer, operator, model), listener)
+    web, serving = _web(create_app(observer, operator, model), listener)
     evaluator = Evaluator(run, model, test, observer)
     try:
         _recover(driver, observer, settings, stop)
@@ -63,7 +64,9 @@ def main(settings: AggregatorSettings) -> None:
         # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
         evaluator.close()
         store.close()
+        operator.close()  # ends the event streams, which the server would wait for
         web.should_exit = True
+        serving.join(5.0)
 
 
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
@@ -101,7 +104,7 @@ def _train(
         on_up=ups.set,
     )  # fmt: skip
     connection.start(settings.connect_timeout)
-    observer.ready = True
+    observer.broker_up = lambda: connection.up
     lonely_since: float | None = None
 
     def idle() -> None:
@@ -110,10 +113,12 @@ def _train(
             ups.clear()
             driver.announce()
         evaluator.offer(driver.role)
+        observer.tick()
         reason = operator.wanted()
         if reason is None and observer.only_retired():
             lonely_since = lonely_since or time.monotonic()
-            if time.monotonic() - lonely_since > ALL_RETIRED_GRACE:
+            grace = ALL_RETIRED_GRACE if len(driver.role.edges) >= observer.run.edges.count else FEW_EDGES_GRACE
+            if time.monotonic() - lonely_since > grace:
                 reason = "the budget of every edge online is spent"
         else:
             lonely_since = None
@@ -142,11 +147,12 @@ def _listen(http: str) -> socket.socket:
     return listener
 
 
-def _web(app: object, listener: socket.socket) -> uvicorn.Server:
+def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
-    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True).start()
-    return server
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+    thread.start()
+    return server, thread
 
 
 def _prepare(out: Path) -> None:

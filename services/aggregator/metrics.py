@@ -51,7 +51,11 @@ class _Run(Collector):
         yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", clip)
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", stage)
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
-        yield GaugeMetricFamily("tacit_ready", "1 when the broker and store are there.", float(self._observer.ready))
+        yield GaugeMetricFamily(
+            "tacit_ready",
+            "1 when the broker and store are there.",
+            float(self._observer.driver.store_up and self._observer.broker_up()),
+        )
         yield _staleness(histogram)
         yield from _evaluation(self._observer)
 

@@ -28,6 +28,7 @@ log = logging.getLogger("tacit.driver")
 BATCH = 64  # messages that share one append; more arrive while it is being written
 OPERATOR = "operator"  # journal entries that no edge sent: halts
 SNAPSHOT_SECONDS = 30.0
+MAX_PRESENCE = 100_000  # names; whoever may publish there must not fill our memory
 RETRY_AFTER = 1.0  # seconds that a busy receipt asks for
 FAREWELL_SECONDS = 5.0
 _PARTIAL_TTL = 60.0  # seconds after which the parts of an unfinished message are forgotten
@@ -65,6 +66,7 @@ class ServerDriver:
         self.presence: dict[str, str] = {}
         self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
         self.cursor = self.saved = self.epoch = 0
+        self.store_up = True
         self.saved_at = time.monotonic()
         self.connection: Connection | None = None
         self._partials: dict[tuple[str, int], _Partial] = {}
@@ -74,14 +76,16 @@ class ServerDriver:
 
     def recover(self) -> None:
         """Take the run over: snapshot, then the journal after it, to the same bits. Nothing is sent."""
-        self.epoch = self.store.open(self.fingerprint)
+        epoch = self.store.open(self.fingerprint)
         snapshot = self.store.snapshot()
         if snapshot is not None:
             tensors, values = state_file.loads(snapshot.state)
             with self.lock:
-                self.role.restore(tensors, values)
+                self.role.restore(tensors, values["role"])
+            self.counts.update(values["counts"])
             self.cursor = self.saved = snapshot.cursor
         self._replay()
+        self.epoch = epoch  # last: REST answers from here on
 
     def _replay(self) -> None:
         while records := self.store.read(self.cursor, 256):
@@ -111,12 +115,23 @@ class ServerDriver:
             try:
                 self.accept(batch)
                 self._snapshot_if_due()
+                idle()
             except Fenced:
                 raise
             except ServiceError as error:
                 self._ride_out(error, stop)
-            idle()
-        self.save()
+        self._last_save(stop)
+
+    def _last_save(self, stop: threading.Event) -> None:
+        while True:
+            try:
+                return self.save()
+            except Fenced:
+                raise
+            except ServiceError as error:
+                if stop.is_set():  # nothing is lost: the journal has what the snapshot has not
+                    raise
+                self._ride_out(error, stop)
 
     def _gather(self) -> list[Inbound]:
         batch: list[Inbound] = []
@@ -168,7 +183,8 @@ class ServerDriver:
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
         if "/presence/" in inbound.topic:
-            self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload[:20].decode("ascii", "replace")
+            if len(self.presence) < MAX_PRESENCE:
+                self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload[:20].decode("ascii", "replace")
             inbound.done()
             return None
         try:
@@ -287,7 +303,9 @@ class ServerDriver:
         """Snapshot the fold and trim the journal behind it."""
         if self.cursor == self.saved:
             return
-        self.store.save(Snapshot(self.cursor, state_file.dumps(*self.role.state())))
+        tensors, values = self.role.state()
+        state = state_file.dumps(tensors, {"role": values, "counts": dict(self.counts)})
+        self.store.save(Snapshot(self.cursor, state))
         self.saved, self.saved_at = self.cursor, time.monotonic()
         self.counts["snapshots"] += 1
         self.announce()
@@ -304,6 +322,7 @@ class ServerDriver:
     def _ride_out(self, error: ServiceError, stop: threading.Event) -> None:
         """The store failed: wait for it, take it over again, and fold what it kept although it did not answer."""
         log.warning("store lost: %s; edges are told to wait", error)
+        self.store_up = False
         delay = 0.2
         while not stop.wait(delay):
             delay = min(delay * 2, 5.0)
@@ -315,5 +334,6 @@ class ServerDriver:
             except ServiceError:
                 continue
             log.info("store back")
+            self.store_up = True
             self.announce()
             return

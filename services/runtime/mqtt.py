@@ -83,6 +83,11 @@ class Connection:
             self.stop()
             raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
 
+    @property
+    def up(self) -> bool:
+        """Connected now."""
+        return self._up.is_set()
+
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one QoS 1 message to the network thread; queued while disconnected.
 

@@ -50,6 +50,7 @@ class ModelSection(_Section):
     channels: tuple[int, int] = (10, 20)
     kernel: int = Field(5, ge=1, le=15)
     hidden: tuple[Annotated[int, Field(gt=0)], ...] = ()
+    activation: Literal["relu", "tanh"] = "relu"
     regularization: float = Field(0.0, ge=0, allow_inf_nan=False, description="λ of (λ/2)||x||², paper: 1e-4")
 
 
@@ -143,7 +144,7 @@ class RunFile(_Section):
         model = self.model
         return build(
             model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
-            regularization=model.regularization,
+            regularization=model.regularization, activation=model.activation,
         )  # fmt: skip
 
     def plan(self, index: int) -> Plan:

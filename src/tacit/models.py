@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -21,6 +21,7 @@ from tacit.datasets.load import Dataset
 from tacit.errors import ConfigError
 
 NAMES = ("logistic", "svm", "cnn")
+Activation = Literal["relu", "tanh"]
 _Layout = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -46,6 +47,7 @@ class Model:
     padding: int = 0
     hidden: tuple[int, ...] = ()
     regularization: float = 0.0
+    activation: Activation = "relu"
 
     @cached_property
     def layout(self) -> _Layout:
@@ -107,13 +109,16 @@ class Model:
         for _ in self.channels:
             kernel = _channels_last(next(weights))
             layers.append(Layer(x, functional.conv2d(x, kernel, next(weights), padding=self.padding)))
-            # ReLU after pooling: the same values and gradients as before it, on a quarter of the elements.
-            x = functional.relu(functional.max_pool2d(layers[-1].output, 2))
+            # After pooling: the same values and gradients as before it (it rises), on a quarter of the elements.
+            x = self._activate(functional.max_pool2d(layers[-1].output, 2))
         x = x.flatten(-len(self.shape))
         for _ in (*self.hidden, self.classes):
             layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
-            x = functional.relu(layers[-1].output)
+            x = self._activate(layers[-1].output)
         return layers
+
+    def _activate(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) if self.activation == "tanh" else functional.relu(x)
 
     def loss(self, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Loss () of one example x (*shape), y (), with the penalty λ/2·‖params‖².
@@ -136,7 +141,8 @@ class Model:
     def schema(self) -> str:
         """A stable line that two models share exactly when their vectors are interchangeable (hash input)."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
-        return f"{self.name} input{list(self.shape)} padding[{self.padding}] {layers}".replace(", ", ",")
+        how = f"padding[{self.padding}] activation[{self.activation}]"
+        return f"{self.name} input{list(self.shape)} {how} {layers}".replace(", ", ",")
 
 
 def _channels_last(kernel: torch.Tensor) -> torch.Tensor:
@@ -165,12 +171,14 @@ def build(
     kernel: int = 5,
     hidden: tuple[int, ...] = (),
     regularization: float = 0.0,
+    activation: Activation = "relu",
 ) -> Model:
     """A model for inputs of `shape` and `classes` classes.
 
     `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer sizes. `cnn` is
     the MAPA paper's five layers (conv, pool, conv, pool, fully connected) and `hidden` adds dense ones:
-    hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28.
+    hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28. `tanh` keeps activations, and so
+    per-example gradients, bounded: clipping then costs less (Papernot et al., arXiv:2007.14191).
 
     Raises ConfigError naming the field and the value.
     """
@@ -183,7 +191,7 @@ def build(
     padding = _padding(shape, channels, kernel)
     if min(channels + hidden) < 1:
         raise ConfigError(f"model.channels = {channels} and model.hidden = {hidden} must be positive")
-    return Model(name, shape, classes, channels, kernel, padding, hidden, regularization)
+    return Model(name, shape, classes, channels, kernel, padding, hidden, regularization, activation)
 
 
 def _after(side: int, kernel: int, padding: int) -> int:

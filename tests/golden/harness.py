@@ -136,6 +136,7 @@ class MqttRun:
         )
         try:
             connection.start(10.0)
+            connection.publish(topics.presence(self.run_id, role.edge), b"online", retain=True)
             loop.run(connection, self.stop, lambda state: None)
         except BaseException as failure:
             self.failures.append(failure)

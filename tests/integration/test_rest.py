@@ -59,7 +59,7 @@ class TestHealth:
     def test_alive_from_the_start_ready_once_connected(self, rig: Rig, web: httpx.Client) -> None:
         assert web.get("/healthz").status_code == 200
         assert "broker" in problem(web.get("/readyz"), 503)
-        rig.observer.ready = True
+        rig.observer.broker_up = lambda: True
         assert web.get("/readyz").status_code == 200
 
     def test_not_ready_names_the_store_before_recovery(self, rig: Rig, web: httpx.Client) -> None:
@@ -273,7 +273,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     rig.hello("edge-0")
     rig.update("edge-0")
     rig.observer.point(1, 0.5, 1.0, 10)
-    rig.observer.ready = True
+    rig.observer.broker_up = lambda: True
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
     found = contract.exclude(path="/v1/events").get_all_operations()
     operations = [result.ok() for result in found if isinstance(result, Ok)]

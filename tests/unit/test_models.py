@@ -118,8 +118,9 @@ def test_schema_is_recorded_and_tells_models_apart() -> None:
         build("logistic", (4,), 3),
         build("cnn", (1, 8, 8), 3),
         build("cnn", (1, 8, 8), 3, kernel=3),
+        build("cnn", (1, 8, 8), 3, kernel=3, activation="tanh"),
     ]
-    assert models[0].schema() == "logistic input[1,2,2] padding[0] dense1.weight[3,4] dense1.bias[3]"
+    assert models[0].schema() == "logistic input[1,2,2] padding[0] activation[relu] dense1.weight[3,4] dense1.bias[3]"
     assert len({model.schema() for model in models}) == len(models)
     same = build("logistic", (1, 2, 2), 3, regularization=0.1)
     assert same.schema() == models[0].schema()  # the penalty changes the training, not the vector

@@ -19,6 +19,7 @@ MODELS = [
     build("cnn", (1, 16, 16), 10, kernel=3, regularization=1e-2),
     build("cnn", (3, 14, 14), 4, channels=(3, 5)),
     build("cnn", (1, 28, 28), 10, hidden=(50,), regularization=1e-4),
+    build("cnn", (1, 12, 12), 4, channels=(3, 5), hidden=(6,), activation="tanh"),
 ]
 
 

@@ -180,8 +180,8 @@ class Server:
     def _halt(self, reason: str) -> list[Outgoing]:
         if self.halted:
             return []
-        self.halted = reason
-        return [Outgoing(EVERYONE, Halt(self.version, reason))]  # line 18
+        self.halted = reason or "halted"
+        return [Outgoing(EVERYONE, Halt(self.version, self.halted))]  # line 18
 
     def global_model(self) -> GlobalModel:
         """x_t, t and C (ΔS = 2C/b) as sent to an edge."""

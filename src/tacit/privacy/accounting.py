@@ -131,12 +131,16 @@ def _with_tail(epsilon_at: Callable[[float], float], rows: History, delta: float
 
 @lru_cache(maxsize=512)
 def _pld_epsilon(rows: History, delta: float) -> float:
+    return float(_composed(rows).get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=16)
+def _composed(rows: History) -> pld.PrivacyLossDistribution:
     total = None
     for row in rows:
         part = _one_pld(row.sampling_rate, row.noise_multiplier).self_compose(row.count)
         total = part if total is None else total.compose(part)
-    assert total is not None
-    return float(total.get_epsilon_for_delta(delta))
+    return total
 
 
 @lru_cache(maxsize=64)
