@@ -124,11 +124,21 @@ def run(
         code = _watch(run_file, aggregator, children, http, console, interrupted, observe)
     if code:
         return code
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return _close(run_file, out, console, as_json, time.monotonic() - started)
+
+
+def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, seconds: float) -> int:
+    """Show the summary; the aggregator has ended well, but only the end of a run writes one."""
+    try:
+        summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ServiceError(f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log") from error
+    if summary["applied"] < run_file.run.updates:
+        console.print(f"the run ended early, {summary['applied']} of {run_file.run.updates} updates applied")
     if as_json:
         Console().print_json(data=summary)
     else:
-        console.print(display.closing(summary, out, time.monotonic() - started))
+        console.print(display.closing(summary, out, seconds))
     return 0
 
 

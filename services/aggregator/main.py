@@ -101,9 +101,9 @@ def _train(
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
         [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.inbox.put,
-        on_up=ups.set,
+        on_up=ups.set, chunk=settings.chunk,
     )  # fmt: skip
-    connection.start(settings.connect_timeout)
+    connection.start(settings.connect_timeout, stop)
     observer.broker_up = lambda: connection.up
     lonely_since: float | None = None
 

@@ -21,7 +21,6 @@ from tacit.messages import GlobalModel, Halt, Outgoing, Retired
 log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
 _UP = "up"  # put into the inbox when the connection comes (back) up
-MAX_MODEL = 1 << 32
 FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
 
 
@@ -45,6 +44,7 @@ class EdgeLoop:
         self.retired = False
         self._model: GlobalModel | None = None
         self._assembler: wire.Assembler | None = None
+        self._connected = False
         self._epoch = 0
         self._resend_at = 0.0  # when the oldest message goes out (again); 0: at once
         self._asked_at = 0.0  # when a model was last asked for
@@ -53,7 +53,6 @@ class EdgeLoop:
     def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
         """Serve; returns why it ended. `present` publishes this edge's state. Raises PrivacyError."""
         self._connection = connection
-        self.inbox.put(_UP)
         while not stop.is_set() and not self.role.halted:
             self._take()
             if self.outbox.oldest() is not None:
@@ -81,7 +80,7 @@ class EdgeLoop:
 
     def _take(self) -> None:
         """Handle everything that has come; wait shortly if nothing has and nothing is to be done."""
-        idle = self._model is None or self.outbox.oldest() is not None
+        idle = self.retired or self._model is None or self.outbox.oldest() is not None
         try:
             item = self.inbox.get(timeout=0.1) if idle else self.inbox.get_nowait()
             while True:
@@ -92,7 +91,9 @@ class EdgeLoop:
 
     def _handle(self, item: Inbound | str) -> None:
         if isinstance(item, str):
-            self._resend_at = 0.0  # reconnected: what has no receipt goes out again
+            if self._connected:
+                self._resend_at = 0.0  # reconnected: what has no receipt goes out again
+            self._connected = True
             return
         try:
             envelope = self._whole(item)
@@ -103,12 +104,13 @@ class EdgeLoop:
         item.done()
 
     def _whole(self, item: Inbound) -> bytes | bytearray | None:
-        if "/model/" not in item.topic.split("/down/")[-1]:
-            if "/down/" in item.topic and "/control/" in item.topic:
-                return wire.Assembler(1 << 20).add(item.payload)
+        kind = item.topic.split("/")[5:6]  # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement
+        if kind == ["control"]:
+            return wire.Assembler(wire.MAX_META).add(item.payload)
+        if kind != ["model"]:
             return item.payload
-        if self._assembler is None or item.topic.endswith("/0"):
-            self._assembler = wire.Assembler(MAX_MODEL)  # parts come in order; a new first part is a new model
+        if self._assembler is None or item.topic.endswith("/0"):  # parts come in order; a new first part, a new model
+            self._assembler = wire.Assembler(4 * self.terms.size + wire.MAX_META)
         envelope = self._assembler.add(item.payload)
         if envelope is not None:
             self._assembler = None
@@ -150,7 +152,8 @@ class EdgeLoop:
             self._resend_at = 0.0  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:
                 log.warning("message %d was refused: %s", seq, receipt.reason)
-                self._asked_at = 0.0  # it may not know us: say Hello
+                if receipt.reason == "unknown":
+                    self._asked_at = 0.0  # say Hello now; after any other refusal, after a while
         else:
             self._resend_at = time.monotonic() + receipt.retry_after_s * random.uniform(0.5, 1.5)
 
@@ -178,10 +181,11 @@ class EdgeLoop:
 
     def _send_when_due(self) -> None:
         oldest, now = self.outbox.oldest(), time.monotonic()
-        if oldest is None or now < self._resend_at:
+        assert self._connection is not None
+        # Not while disconnected: paho would keep every copy. The reconnection sets _resend_at to 0.
+        if oldest is None or now < self._resend_at or not self._connection.up:
             return
         seq, envelope = oldest
-        assert self._connection is not None
         for part, payload in enumerate(wire.split(envelope, self.terms.chunk)):
             self._connection.publish(topics.up(self.terms.run_id, self.role.edge, seq, part), payload)
         self._resend_at = self._asked_at = now + self.terms.patience * random.uniform(0.8, 1.2)

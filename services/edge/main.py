@@ -93,9 +93,9 @@ def _serve(settings: EdgeSettings, model: Model, role: Edge, outbox: Outbox, sto
     connection = Connection(
         settings.broker, f"{settings.run_id}-{role.edge}",
         [topics.down_all(settings.run_id, role.edge), topics.model(settings.run_id)],
-        loop.inbox.put, on_up=up, will=Will(topic, b"offline"),
+        loop.inbox.put, on_up=up, will=Will(topic, b"offline"), chunk=settings.chunk,
     )  # fmt: skip
-    connection.start(settings.connect_timeout)
+    connection.start(settings.connect_timeout, stop)
     reason = "error"
     try:
         reason = loop.run(connection, stop, present)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from services.runtime import state as state_file
 from services.runtime.mqtt import Connection, Inbound
+from services.runtime.partials import Crowded, Partials
 from services.runtime.store import Appended, Entry, Snapshot, Store, Verdict
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
@@ -31,7 +32,6 @@ SNAPSHOT_SECONDS = 30.0
 MAX_PRESENCE = 100_000  # names; whoever may publish there must not fill our memory
 RETRY_AFTER = 1.0  # seconds that a busy receipt asks for
 FAREWELL_SECONDS = 5.0
-_PARTIAL_TTL = 60.0  # seconds after which the parts of an unfinished message are forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,6 @@ class Candidate:
     inbound: Inbound
 
 
-@dataclass(slots=True)
-class _Partial:
-    assembler: wire.Assembler
-    since: float
-
-
 class ServerDriver:
     """Runs one server role. `lock` is held while the fold changes, so that other threads may read it."""
 
@@ -59,26 +53,32 @@ class ServerDriver:
         snapshot_every: int, max_message: int, chunk: int,
     ) -> None:  # fmt: skip
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
-        self.store, self.fingerprint, self.chunk, self.max_message = store, fingerprint, chunk, max_message
-        self.snapshot_every = snapshot_every
+        self.store, self.fingerprint, self.chunk, self.snapshot_every = store, fingerprint, chunk, snapshot_every
+        # Memory is set aside for what a first part announces: no more than this run's largest message can need.
+        self._partials = Partials(min(max_message, 4 * size + wire.MAX_META + 128))
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.lock = threading.Lock()
         self.presence: dict[str, str] = {}
         self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
         self.cursor = self.saved = self.epoch = 0
         self.store_up = True
+        self._full = False  # the journal has refused a message: a snapshot makes room
         self.saved_at = time.monotonic()
         self.connection: Connection | None = None
-        self._partials: dict[tuple[str, int], _Partial] = {}
         self._heard: set[str] = set()  # edges with an accepted message since farewell() began
 
     # -- start and recovery -------------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take the run over: snapshot, then the journal after it, to the same bits. Nothing is sent."""
+        """Take the run over: snapshot, then the journal after it, to the same bits. Nothing is sent.
+
+        May be called again: after a store failure, also one in the middle of this, it goes on from where it was.
+        Raises Fenced when that is impossible, because the store is ahead of this process or behind it.
+        """
         epoch = self.store.open(self.fingerprint)
         snapshot = self.store.snapshot()
-        if snapshot is not None:
+        self._check_kept(0 if snapshot is None else snapshot.cursor)
+        if snapshot is not None and not self.cursor:
             tensors, values = state_file.loads(snapshot.state)
             with self.lock:
                 self.role.restore(tensors, values["role"])
@@ -86,6 +86,15 @@ class ServerDriver:
             self.cursor = self.saved = snapshot.cursor
         self._replay()
         self.epoch = epoch  # last: REST answers from here on
+
+    def _check_kept(self, held: int) -> None:
+        if self.cursor and held > self.cursor:
+            raise Fenced(f"store: another aggregator has gone on with run {self.run_id!r} to {held}; stopping")
+        if held < self.saved or (self.cursor > held and not self.store.read(self.cursor - 1, 1)):
+            raise Fenced(
+                f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older copy), this process has "
+                f"applied {self.cursor}; stopping without writing. A restart goes on from what the store still has"
+            )
 
     def _replay(self) -> None:
         while records := self.store.read(self.cursor, 256):
@@ -170,25 +179,30 @@ class ServerDriver:
         edge, seq = candidate.edge, candidate.seq
         if answer.verdict == Verdict.ACCEPTED:
             self._heard.add(edge)
+            before = self.role.version
             outgoing = self._fold(candidate.message)
             self.cursor = answer.position
-            self._receipt(edge, seq, pb.Receipt.ACCEPTED, last=answer.last_seq)
+            # One that aged, or came after the last, in the same batch is in the journal but not in the model.
+            left_out = isinstance(candidate.message, Update) and self.role.version == before
+            status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
+            self._receipt(edge, seq, status, last=answer.last_seq)
             return outgoing
         if answer.verdict == Verdict.DUPLICATE:
             self._receipt(edge, seq, pb.Receipt.DUPLICATE, last=answer.last_seq)
             # Its model may have been lost with whoever died: send the newest.
             return [Outgoing(edge, self.role.global_model())] if seq == answer.last_seq else []
+        self._full = True
         self._receipt(edge, seq, pb.Receipt.BUSY, retry=RETRY_AFTER)
         return []
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
-        if "/presence/" in inbound.topic:
-            if len(self.presence) < MAX_PRESENCE:
-                self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload[:20].decode("ascii", "replace")
-            inbound.done()
+        if inbound.topic.split("/")[3:4] == ["presence"]:
+            self._present(inbound)
             return None
         try:
             edge, seq, _ = topics.parse_up(inbound.topic)
+            if edge == OPERATOR:
+                raise WireError("topic", f"{OPERATOR} is not an edge")
         except WireError as error:
             self.counts[f"rejected:{error.reason}"] += 1
             inbound.done()
@@ -197,17 +211,23 @@ class ServerDriver:
             return self._decode(edge, seq, inbound)
         except WireError as error:
             self._refuse(edge, seq, error.reason)
-            self._partials.pop((edge, seq), None)
-            inbound.done()
-            return None
+        except Crowded:
+            self.counts["busy"] += 1
+            self._receipt(edge, seq, pb.Receipt.BUSY, retry=RETRY_AFTER)
+        inbound.done()
+        return None
+
+    def _present(self, inbound: Inbound) -> None:
+        edge = inbound.topic.rsplit("/", 1)[1]
+        if edge in self.presence or len(self.presence) < MAX_PRESENCE:
+            self.presence[edge] = inbound.payload[:20].decode("ascii", "replace")
+        inbound.done()
 
     def _decode(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
-        partial = self._partials.setdefault((edge, seq), _Partial(wire.Assembler(self.max_message), time.monotonic()))
-        envelope = partial.assembler.add(inbound.payload)
+        envelope = self._partials.add(edge, seq, inbound.payload)
         if envelope is None:
             inbound.done()  # a lost part costs a resend, not an update: acceptance is the receipt
             return None
-        del self._partials[(edge, seq)]
         received = wire.decode(envelope)
         if (received.meta.run, received.meta.edge, received.meta.seq) != (self.run_id, edge, seq):
             raise WireError("identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}")
@@ -223,8 +243,11 @@ class ServerDriver:
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
         status = pb.Receipt.STALE if reason == "stale" else pb.Receipt.REJECTED
-        self.counts["stale" if reason == "stale" else f"rejected:{reason}"] += 1
-        log.warning("refused %s/%d: %s", edge, seq, reason)
+        if reason == "halted":  # under way when the run ended: nobody's fault
+            self.counts["late"] += 1
+        else:
+            self.counts["stale" if reason == "stale" else f"rejected:{reason}"] += 1
+            log.warning("refused %s/%d: %s", edge, seq, reason)
         self._receipt(edge, seq, status, reason=reason)
 
     # -- downlink -----------------------------------------------------------------------------------------------
@@ -312,12 +335,11 @@ class ServerDriver:
 
     def _snapshot_if_due(self) -> None:
         now = time.monotonic()
-        if self.cursor - self.saved >= self.snapshot_every or now - self.saved_at > SNAPSHOT_SECONDS:
+        due = self.cursor - self.saved >= self.snapshot_every or now - self.saved_at > SNAPSHOT_SECONDS
+        if due or self._full:
             self.save()
-            self.saved_at = now
-        old = [key for key, partial in self._partials.items() if now - partial.since > _PARTIAL_TTL]
-        for key in old:
-            del self._partials[key]
+            self.saved_at, self._full = now, False
+        self._partials.expire()
 
     def _ride_out(self, error: ServiceError, stop: threading.Event) -> None:
         """The store failed: wait for it, take it over again, and fold what it kept although it did not answer."""
@@ -327,8 +349,7 @@ class ServerDriver:
         while not stop.wait(delay):
             delay = min(delay * 2, 5.0)
             try:
-                self.epoch = self.store.open(self.fingerprint)
-                self._replay()
+                self.recover()
             except Fenced:
                 raise
             except ServiceError:

@@ -11,6 +11,7 @@ import logging
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,11 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from services.runtime.settings import split_host_port
-from tacit.errors import ServiceError
+from tacit.errors import ConfigError, ServiceError
 
 log = logging.getLogger("tacit.mqtt")
 KEEPALIVE = 30
+OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and headers
 WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
 UNSUPPORTED_PROTOCOL = 132
@@ -64,8 +66,11 @@ class Connection:
         *,
         on_up: Callable[[], None] = lambda: None,
         will: Will | None = None,
+        chunk: int = 0,
     ) -> None:
+        """`chunk`: the largest payload that will be published; a broker that takes less is refused by `start`."""
         self._host, self._port = split_host_port(broker)
+        self._chunk = chunk
         self._id, self._subscriptions, self._will = client_id, list(subscriptions), will
         self._on_message, self._on_up = on_message, on_up
         self._up = threading.Event()
@@ -76,12 +81,23 @@ class Connection:
         self._newest: paho.MQTTMessageInfo | None = None
         self._client = self._make(MQTTProtocolVersion.MQTTv5)
 
-    def start(self, timeout: float) -> None:
-        """Connect, and wait until the broker has said yes. Raises ServiceError after `timeout` seconds."""
+    def start(self, timeout: float, stop: threading.Event | None = None) -> None:
+        """Connect, and wait until the broker has said yes, or `stop` is set.
+
+        Raises ServiceError after `timeout` seconds, or when the broker takes smaller packets than we send.
+        """
         self._begin()
-        if not self._up.wait(timeout):
+        deadline = time.monotonic() + timeout
+        while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
+            if time.monotonic() > deadline:
+                self.stop()
+                raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
+        if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
             self.stop()
-            raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
+            raise ServiceError(
+                f"broker {self._host}:{self._port}: takes packets of at most {self.max_packet} bytes; "
+                f"TACIT_CHUNK={self._chunk} must be {self.max_packet - OVERHEAD} or less"
+            )
 
     @property
     def up(self) -> bool:
@@ -91,13 +107,14 @@ class Connection:
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Hand one QoS 1 message to the network thread; queued while disconnected.
 
-        Raises ValueError for a topic with a wildcard, ServiceError for more bytes than the broker takes.
+        Raises ValueError for a topic with a wildcard, ConfigError for more bytes than the broker takes.
         """
         if "+" in topic or "#" in topic:
             raise ValueError(f"topic {topic!r}: wildcards cannot be published to")
+        # Not sent: paho would send it again after every disconnection that it causes, for ever.
         if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
             limit = self.max_packet
-            raise ServiceError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
+            raise ConfigError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
         # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
 

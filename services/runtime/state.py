@@ -26,9 +26,9 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-        values: dict[str, Any] = json.loads(metadata["values"])
+        version, values = metadata["tacit"], json.loads(metadata["values"])
     except (SafetensorError, ValueError, KeyError) as error:
         raise ServiceError(f"snapshot: damaged ({error})") from error
-    if metadata["tacit"] != _VERSION:
-        raise ServiceError(f"snapshot: version {metadata['tacit']}, this tacit reads {_VERSION}")
+    if version != _VERSION:
+        raise ServiceError(f"snapshot: version {version}, this tacit reads {_VERSION}")
     return tensors, values

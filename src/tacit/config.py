@@ -18,10 +18,11 @@ from tacit.models import Model, build
 from tacit.privacy.plan import Mechanism, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Run(_Section):
@@ -47,9 +48,9 @@ class ModelSection(_Section):
     """The model and its layer sizes."""
 
     name: Literal["logistic", "svm", "cnn"]
-    channels: tuple[int, int] = (10, 20)
+    channels: tuple[int, int] = Field((10, 20), strict=False)  # TOML has no tuples
     kernel: int = Field(5, ge=1, le=15)
-    hidden: tuple[Annotated[int, Field(gt=0)], ...] = ()
+    hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field((), strict=False)
     activation: Literal["relu", "tanh"] = "relu"
     regularization: float = Field(0.0, ge=0, allow_inf_nan=False, description="λ of (λ/2)||x||², paper: 1e-4")
 
@@ -59,9 +60,9 @@ class Algorithm(_Section):
 
     name: Literal["mapa", "audp", "asgd", "csgd"]
     smoothness: Positive = Field(10.0, description="L, Lipschitz constant of the gradient")
-    deviation: float = Field(30.0, ge=0, allow_inf_nan=False, description="σ, standard deviation of a gradient")
+    deviation: float = Field(30.0, ge=0, le=1e9, description="σ, standard deviation of a gradient")
     radius: Positive = Field(1.0, description="R, radius of the space")
-    reduction: float = Field(0.5, gt=0, lt=1, description="θ, reduction ratio of the clip norm per stage")
+    reduction: float = Field(0.5, ge=0.01, lt=1, description="θ, reduction ratio of the clip norm per stage")
     initial_gap: Positive = Field(2.3, description="f(x_1) - f(x*), a public guess; ln 10 for ten classes")
     failure: float = Field(1e-3, gt=0, lt=1, description="δ of eq. (12), for the first clip norm only")
     max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
@@ -74,11 +75,11 @@ class Privacy(_Section):
     epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
     delta: float = Field(1e-5, gt=0, lt=1)
     pushes: int = Field(1000, gt=0, description="pushes of one edge that the budget must cover")
-    batch: Positive = Field(256.0, description="b = L: expected batch size and fixed denominator")
-    noise_multiplier: Positive | None = Field(None, description="z; None: calibrated from ε, δ, pushes")
-    clip: Positive | None = Field(None, description="first C; None: by eq. (12)")
-    clip_min: Positive = 0.1
-    clip_max: Positive = 100.0
+    batch: float = Field(256.0, ge=1, allow_inf_nan=False, description="b = L: expected batch size, fixed denominator")
+    noise_multiplier: float | None = Field(None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes")
+    clip: Clip | None = Field(None, description="first C; None: by eq. (12)")
+    clip_min: Clip = 0.1
+    clip_max: Clip = 100.0
     paper_epsilon: Positive = Field(0.1, description="ε per push in the paper's own accounting (mechanism paper)")
 
     @model_validator(mode="after")
@@ -94,7 +95,7 @@ class Edges(_Section):
     """How many edges, and what sets them apart."""
 
     count: int = Field(5, gt=0, le=10_000, description="K: edges that the data is dealt to")
-    epsilon: tuple[Positive, ...] = Field((), description="ε_k of edge k, where it differs from privacy.epsilon")
+    epsilon: tuple[Positive, ...] = Field((), strict=False, description="ε_k of edge k, where not privacy.epsilon")
 
 
 class Evaluation(_Section):
@@ -117,14 +118,16 @@ class RunFile(_Section):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        private = self.privacy.mechanism == "gaussian"
+        rows, private = self.public_size(), self.privacy.mechanism == "gaussian"
         if self.algorithm.name in ("asgd", "csgd") and self.privacy.mechanism != "none":
             mechanism = self.privacy.mechanism
             raise ValueError(f"privacy.mechanism={mechanism}: {self.algorithm.name} is not private; say none")
         if self.algorithm.name in ("mapa", "audp") and self.privacy.mechanism == "none":
             raise ValueError(f"privacy.mechanism=none: {self.algorithm.name} needs noise; use asgd without it")
-        if private and self.privacy.batch > self.public_size():
-            raise ValueError(f"privacy.batch={self.privacy.batch} is above the {self.public_size()} rows of one edge")
+        if private and self.privacy.batch > rows:
+            raise ValueError(f"privacy.batch={self.privacy.batch} is above the {rows} rows of one edge")
+        if self.privacy.mechanism == "paper" and self.algorithm.deviation == 0 and self.privacy.clip is None:
+            raise ValueError("algorithm.deviation=0.0: eq. (12) gives no clip norm; set privacy.clip")
         if self.algorithm.name == "csgd" and self.edges.count != 1:
             raise ValueError(f"edges.count={self.edges.count}: csgd is centralised, one edge holds all the data")
         if len(self.edges.epsilon) > self.edges.count:

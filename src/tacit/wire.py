@@ -98,11 +98,15 @@ class Assembler:
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
         self._buffer = bytearray()
-        self._missing: set[int] = set()
+        self._seen = bytearray()  # one byte per part: a set of numbers would be 60 times what was announced
+        self._missing = 0
         self._shape: tuple[int, int] | None = None
 
     def add(self, payload: bytes) -> bytearray | None:
-        """The whole envelope once its last part has come, else None. Raises WireError (magic, length, size)."""
+        """The whole envelope once its last part has come, else None; of equal parts the first counts.
+
+        Raises WireError (magic, length, size).
+        """
         if len(payload) < _PART.size or payload[:4] != PART_MAGIC:
             raise WireError("magic", f"a part of {len(payload)} bytes that does not begin with {PART_MAGIC.decode()}")
         _, part, parts, total, offset = _PART.unpack_from(payload)
@@ -112,11 +116,13 @@ class Assembler:
         if not 1 <= parts <= total + 1 or part >= parts or offset + len(body) > total:
             raise WireError("length", f"part {part} of {parts} at {offset} does not fit {total} bytes")
         if self._shape is None:
-            self._shape, self._buffer, self._missing = (parts, total), bytearray(total), set(range(parts))
+            self._shape, self._missing = (parts, total), parts
+            self._buffer, self._seen = bytearray(total), bytearray(parts)
         if self._shape != (parts, total):
             raise WireError("length", "the parts of one message disagree on its size")
-        self._buffer[offset : offset + len(body)] = body
-        self._missing.discard(part)
+        if not self._seen[part]:
+            self._seen[part], self._missing = 1, self._missing - 1
+            self._buffer[offset : offset + len(body)] = body
         return None if self._missing else self._buffer
 
 
@@ -183,15 +189,15 @@ def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Hal
         raise WireError("schema", "made for another model")
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-    return GlobalModel(meta.model.version, received.tensor, meta.model.clip)
+    return GlobalModel(meta.model.version, received.tensor, _finite("clip", meta.model.clip))
 
 
 def _hello(edge: str, hello: pb.Hello) -> Hello:
     numbers = {
         name: _finite(name, getattr(hello, name)) for name in ("delta", "noise_variance", "clip_min", "clip_max")
     }
-    if not hello.epsilon > 0:
-        raise WireError("value", f"epsilon={hello.epsilon}")
+    if not hello.epsilon > 0 or not 0 < hello.delta < 1:
+        raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
     return Hello(edge, hello.epsilon, mechanism=hello.mechanism[:40], spent=_history(hello.spent), **numbers)
 
 

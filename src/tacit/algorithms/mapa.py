@@ -48,7 +48,7 @@ STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest u
 
 def first_clip(deviation: float, failure: float) -> float:
     """C = bΔS/2 of eq. (12) at equality: ΔS = 2σ / (b·sqrt(1 - sqrt(1 - δ))). A starting point, not a guarantee."""
-    return deviation / math.sqrt(1 - math.sqrt(1 - failure))
+    return deviation / math.sqrt(failure / (1 + math.sqrt(1 - failure)))  # the same without 1 - (1 - tiny)
 
 
 def delta_b(deviation: float, batch: float, noise: float) -> float:
@@ -68,7 +68,7 @@ def stage_rate(p: float, smoothness: float, tau: int) -> float:
 
 def stage_length(p: float, smoothness: float, tau: int, gap: float, variance: float) -> float:
     """T_s of eq. (15): 4P²L(τ+1)²(f(x)-f*) / Δ_b updates."""
-    return 4 * p**2 * smoothness * (tau + 1) ** 2 * gap / variance
+    return 4 * (p * p) * smoothness * (tau + 1) ** 2 * gap / variance  # p * p: inf where p**2 would raise
 
 
 def audp_rate(t: int, tau: int, variance: float, a: Algorithm) -> float:
@@ -97,7 +97,7 @@ class Server:
     def __init__(self, run: RunFile, model: Model) -> None:
         a, p = run.algorithm, run.privacy
         self.algorithm, self.batch, self.horizon = a, p.batch, run.run.updates
-        self.clip_min = p.clip_min if p.mechanism == "gaussian" else 0.0
+        self.clip_min = p.clip_min if p.mechanism == "gaussian" else 1e-9  # the paper has no floor; C² must not be 0
         self.params = model.init(run.run.seed)  # line 4
         self.version = 0  # t
         self.clip = p.clip or first_clip(a.deviation, a.failure)
@@ -240,8 +240,9 @@ class Server:
         self.params = tensors["params"]
         for name in ("version", "clip", "stage", "stage_step", "stale", "halted"):
             setattr(self, name, values[name])
-        self.recent.extend(values["recent"])
+        self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
         self.staleness = Counter(dict(values["staleness"]))
+        self.edges = {}
         for name, saved in values["edges"].items():
             spent = tuple(Spend(q, z, n) for q, z, n in saved["spent"])
             hello = Hello(name, spent=spent, **saved["hello"])
@@ -270,7 +271,9 @@ class Edge:
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         """Lines 3 to 8 for a model; the end of the loop for Halt (line 2)."""
         if isinstance(message, Halt):
-            self.halted = message.reason
+            self.halted = message.reason or "halted"
+            return []
+        if self.halted:  # a model that was under way
             return []
         try:
             released = self.releaser.release(

@@ -21,6 +21,9 @@ from tacit.privacy.sampling import TAIL
 _INTERVAL = 1e-3  # PLD discretisation; pessimistic rounding, so ε is never understated
 _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512]  # integer orders: valid for the discrete Gaussian too
 MULTIPLIER_STEP = 1e-3  # calibrated noise multipliers lie on this grid, so that runs share ledger rows
+_LEAST, _MOST = 1e-3, 1e6  # below this z nothing is claimed (ε > 10^5); above it, no better ε is claimed
+_WORTH = 64.0  # where RDP's ε is above this, or there are more releases than _COUNTED, PLD costs gigabytes or
+_COUNTED = 2**18  # minutes, and RDP's ε, just as valid, is the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,14 @@ def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
     """ε at `delta` of the whole history, by privacy loss distributions (0.0 for an empty one).
 
     Conservative to about 0.002 at 3,000 releases. Valid for schedules of (q, z) fixed in advance, whoever chooses
-    when and with which model a release happens.
+    when and with which model a release happens. Where RDP's bound is the smaller (beyond 10^5 releases the
+    discretisation adds up) or PLD costs too much, it is RDP's: any history has an answer, at once.
     """
     rows = merged(history)
-    if not rows:
-        return 0.0
-    if any(row.noise_multiplier == 0 for row in rows):
-        return math.inf
-    return _with_tail(lambda usable: _pld_epsilon(rows, usable), rows, delta)
+    bound = epsilon_rdp(rows, delta)
+    if not rows or bound > _WORTH or sum(row.count for row in rows) > _COUNTED:
+        return bound
+    return min(bound, _with_tail(lambda usable: _pld_epsilon(rows, usable), rows, delta))
 
 
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
@@ -66,7 +69,7 @@ def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
     rows = merged(history)
     if not rows:
         return 0.0
-    if any(row.noise_multiplier == 0 for row in rows):
+    if any(row.noise_multiplier < _LEAST for row in rows):
         return math.inf
     total = [sum(row.count * r for row, r in zip(rows, column, strict=True)) for column in _rdp_columns(rows)]
 
@@ -146,14 +149,14 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
 @lru_cache(maxsize=64)
 def _one_pld(sampling_rate: float, noise_multiplier: float) -> pld.PrivacyLossDistribution:
     return pld.from_gaussian_mechanism(
-        noise_multiplier, sampling_prob=sampling_rate, value_discretization_interval=_INTERVAL
+        min(noise_multiplier, _MOST), sampling_prob=sampling_rate, value_discretization_interval=_INTERVAL
     )
 
 
 @lru_cache(maxsize=64)
 def _one_rdp(sampling_rate: float, noise_multiplier: float) -> tuple[float, ...]:
     accountant = rdp.RdpAccountant(_ORDERS, dpa.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    accountant.compose(dpa.PoissonSampledDpEvent(sampling_rate, dpa.GaussianDpEvent(noise_multiplier)), 1)
+    accountant.compose(dpa.PoissonSampledDpEvent(sampling_rate, dpa.GaussianDpEvent(min(noise_multiplier, _MOST))), 1)
     return tuple(float(value) for value in accountant.rdp)
 
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 _SLACK = 1.0 - 2.0**-16  # float32 rounding of norm, factor and product stays below this, so ||clipped|| <= C
+_LEAST = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
+_BLOCK = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,20 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor) -> Clipped:
     | no row, or mask all False   | zero vector, same sensitivity (the caller still adds noise)  |
     | a row with inf or nan       | contributes zero: a nan sum would release "a bad record"     |
     | a row of zeros              | contributes zero                                             |
-    | clip <= 0, inf or nan       | ValueError: the noise scales with it                         |
+    | clip < 2^-40, inf or nan    | ValueError: the noise scales with it                         |
     """
-    if not 0 < clip < float("inf"):
-        raise ValueError(f"clip={clip}: expected a finite number > 0")
-    norms = torch.linalg.vector_norm(gradients, dim=1)
+    if not _LEAST <= clip < float("inf"):
+        raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
+    norms = _norms(gradients)
     finite = torch.isfinite(norms)
-    factors = torch.where(finite & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
+    factors = torch.where(finite & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0).to(gradients.dtype)
     if not bool(finite.all()):
         gradients = gradients.masked_fill(~finite[:, None], 0.0)  # 0·inf is nan
-    return Clipped(factors.nan_to_num(1.0, 1.0) @ gradients, clip)
+    return Clipped(factors @ gradients, clip)
+
+
+def _norms(gradients: Tensor) -> Tensor:
+    """(B,) float64 l2 norms: float32 inside a block of columns, float64 across blocks."""
+    blocks = [torch.linalg.vector_norm(block, dim=1) for block in torch.split(gradients, _BLOCK, dim=1)]
+    norms: Tensor = torch.linalg.vector_norm(torch.stack(blocks).to(torch.float64), dim=0)
+    return norms

@@ -42,8 +42,9 @@ class Ledger:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")  # a charge is on disk before anything is computed
             self._db.execute(_SCHEMA)
+            self._check()
             self._history = self._read()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:
             raise PrivacyError(f"ledger {path}: {error}; refusing to train without its history") from error
 
     def charge(self, sampling_rate: float, noise_multiplier: float, mechanism: str, *, secret: bool) -> None:
@@ -66,6 +67,11 @@ class Ledger:
     def close(self) -> None:
         """Close the file; idempotent."""
         self._db.close()
+
+    def _check(self) -> None:
+        (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
 
     def _read(self) -> History:
         rows = self._db.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Final, Literal
 
 import torch
@@ -20,17 +20,18 @@ Mechanism = Literal["gaussian", "none", "paper"]
 _SEAL: Final = object()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """A vector that has been paid for. Only `release` makes one; the wire encoder accepts nothing else."""
+    """A vector (d,) float32 that has been paid for. Only `release` makes one; the wire accepts nothing else."""
 
-    __slots__ = ("clip", "spent", "vector")
+    vector: Tensor
+    clip: float
+    spent: History
+    seal: InitVar[object]
 
-    def __init__(self, vector: Tensor, clip: float, spent: History, seal: object) -> None:
+    def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
             raise TypeError("Released is made by privacy.plan.release() only: everything else is private")
-        self.vector = vector  # (d,) float32
-        self.clip = clip
-        self.spent = spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Releaser:
             return clipped.total
         if plan.mechanism == "paper":
             return self._paper(clipped.total, clip, paper_dims)
-        if clipped.sensitivity > clip:
+        if not clipped.sensitivity <= clip:  # so that nan fails too
             raise PrivacyError(f"sensitivity={clipped.sensitivity} is above the promised clip {clip}")
         return mechanisms.gaussian(clipped.total, plan.noise_multiplier * clip, self.random) / plan.batch
 

@@ -1,0 +1,58 @@
+"""What the documents point at is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tacit import config
+from tests.conftest import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+EXPERIMENTS = sorted(ROOT.glob("experiments/*.toml"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (document.parent / link).exists()]
+    assert not missing
+
+
+def test_follow_one_gradient_names_functions_that_exist() -> None:
+    tour = (ROOT / "README.md").read_text(encoding="utf-8").split("## Follow one gradient")[1].split("##")[0]
+    steps = re.findall(r"\[[^\]]+\]\(([^)]+)\)(?: `([A-Za-z.]+)\(\)`)?", tour)
+    assert len(steps) >= 8
+    for path, name in steps:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for part in name.split(".") if name else []:
+            assert re.search(rf"\b(def|class) {part}\b", source), f"{path} has no {part}"
+
+
+def test_every_test_named_in_the_failure_table_exists() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## Who may die")[1].split("##")[0]
+    named = set(re.findall(r"`(test_\w+)`", table))
+    assert named
+    assert not named - {path.stem for path in ROOT.glob("tests/**/test_*.py")}
+
+
+def test_every_exit_code_is_documented() -> None:
+    from tacit import errors
+
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## Exit codes")[1]
+    codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type)}
+    assert all(f"{code} " in text for code in codes)
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda path: path.name)
+def test_every_experiment_is_a_valid_run_file(file: Path) -> None:
+    config.load(file).build_model()
+
+
+def test_every_make_target_in_the_readme_exists() -> None:
+    targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert targets
+    assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
