@@ -30,6 +30,7 @@ KEEPALIVE = 30
 OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and headers
 WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
+UNANSWERED = 3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
 UNSUPPORTED_PROTOCOL = 132
 
 
@@ -76,6 +77,7 @@ class Connection:
         self._up = threading.Event()
         self._failure = "no answer"
         self._tries = 0
+        self._opened = 0.0  # when the broker first took a TCP connection
         self.max_packet: int | None = None
         self.connects = 0
         self._newest: paho.MQTTMessageInfo | None = None
@@ -89,7 +91,10 @@ class Connection:
         self._begin()
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if self._opened and now > self._opened + UNANSWERED and self._client.protocol == MQTTProtocolVersion.MQTTv5:
+                self._step_down()  # amqtt takes our CONNECT for a longer one, and waits for the rest of it
+            if now > deadline:
                 self.stop()
                 raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
         if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
@@ -135,7 +140,7 @@ class Connection:
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id=self._id, protocol=protocol, clean_session=clean, manual_ack=True
         )
-        client.on_socket_open = _no_delay
+        client.on_socket_open = self._socket_open
         client.on_connect = self._connected
         client.on_connect_fail = lambda *_: self._backoff()
         client.on_disconnect = self._disconnected
@@ -144,6 +149,12 @@ class Connection:
         if self._will is not None:
             client.will_set(self._will.topic, self._will.payload, qos=1, retain=True)
         return client
+
+    def _socket_open(self, _client: Any, _user: Any, sock: Any) -> None:
+        self._opened = self._opened or time.monotonic()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "SO_SNDBUF"):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
     def _begin(self) -> None:
         arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == MQTTProtocolVersion.MQTTv5 else {}
@@ -192,9 +203,3 @@ class Connection:
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
         mid, qos = message.mid, message.qos
         self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain))
-
-
-def _no_delay(_client: Any, _user: Any, sock: Any) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "SO_SNDBUF"):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)

@@ -128,6 +128,8 @@ class Assembler:
 
 def up(run: str, seq: int, message: Hello | Push | Retired, schema: bytes) -> bytes:
     """An edge's message as an envelope. Only `Push` carries a tensor, and only a `Released` one."""
+    if not isinstance(message, Hello | Push | Retired):
+        raise TypeError(f"{type(message).__name__} may not leave an edge")
     meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema)
     match message:
         case Hello():
@@ -146,7 +148,7 @@ def up(run: str, seq: int, message: Hello | Push | Retired, schema: bytes) -> by
         case Retired():
             meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=_spends(message.spent)))
             return encode(meta)
-    raise TypeError(f"{type(message).__name__} may not leave an edge")
+    raise TypeError(f"Push of {type(message.released).__name__}: only a Released vector may leave an edge")
 
 
 def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Retired:

@@ -37,7 +37,7 @@ def stack(data_root: Path | None) -> Iterator[Stack]:
         if subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode:
             message = f"docker {arguments[0]} fails: no engine, or no Compose"
             pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    files = ["compose.yaml"] if data_root else ["compose.yaml", "tests/e2e/digits.yaml"]
+    files = ["compose.yaml", "tests/e2e/pace.yaml"] + ([] if data_root else ["tests/e2e/digits.yaml"])
     stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), files, data_root)
     stack.compose("build", seconds=900.0)
     yield stack

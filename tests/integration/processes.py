@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from services.runtime.store import open_store
 from services.runtime.weights import weights
 from tacit import config, topics, wire
 from tacit.algorithms.mapa import Server
+from tacit.config import RunFile
 from tacit.errors import ServiceError
 from tacit.messages import Halt, Update
 from tests.conftest import ROOT
@@ -98,14 +99,14 @@ class Deployment:
         settings = {"TACIT_STORE": self.url, "TACIT_OUT": str(self.out), "TACIT_HTTP": f"{HOST}:0"}
         return self._started("aggregator", settings | more, "aggregator")
 
-    def edge(self, number: int) -> Service:
-        """The edge with identity `number`, started."""
-        settings = {"TACIT_IDENTITIES": str(self.folder / "identities"), "TACIT_IDENTITY": str(number)}
-        return self._started("edge", settings | {"TACIT_PATIENCE": "2"}, f"edge-{number}")
+    def edge(self, number: int | None = None) -> Service:
+        """The edge with identity `number` (None: with any that is free), started."""
+        settings = {"TACIT_IDENTITIES": str(self.folder / "identities"), "TACIT_PATIENCE": "2"}
+        return self._started("edge", settings | ({} if number is None else {"TACIT_IDENTITY": str(number)}), "edge")
 
     def _started(self, command: str, settings: dict[str, str], name: str) -> Service:
         shared = {"TACIT_RUN_FILE": str(self.file), "TACIT_RUN_ID": self.run_id, "TACIT_BROKER": self.broker}
-        service = Service(command, shared | settings, self.folder / f"{name}.log")
+        service = Service(command, shared | settings, self.folder / f"{name}-{len(self.services)}.log")
         self.services.append(service)
         service.start()
         return service
@@ -203,6 +204,10 @@ class Caller:
         down = [topics.down_all(run_id, edge), topics.model(run_id)]
         self.connection = Connection(broker, f"{run_id}-{edge}", down, self.inbox.put)
         self.connection.start(10.0)
+        ready = topics.down(run_id, edge, "ready")
+        self.connection.publish(ready, b"")  # it comes back once the subscriptions are in force
+        while self.inbox.get(timeout=30.0).topic != ready:
+            pass
 
     def receive(self, kind: str, seconds: float = 30.0) -> wire.Received:
         """The next message of this kind; others are skipped. Raises TimeoutError."""
@@ -245,19 +250,26 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
         yield command
 
 
+def refold(run: RunFile, payloads: Iterable[bytes]) -> tuple[Server, Counter[str]]:
+    """The oracle: these journal entries folded again from the start; and how many updates each edge has there."""
+    model = run.build_model()
+    role, schema, updates = Server(run, model), schema_hash(model), Counter[str]()
+    for payload in payloads:
+        received = wire.decode(bytearray(payload))
+        halt = received.meta.WhichOneof("kind") == "halt"
+        message = Halt(0, received.meta.halt.reason) if halt else wire.read_up(received, schema, model.size)
+        updates[received.meta.edge] += isinstance(message, Update)
+        role.on_message(message)
+    return role, updates
+
+
 def check(run: Deployment, summary: dict[str, Any], journal: list[Accepted], numbers: range) -> None:
     """The promise: the model is the fold of what was accepted, each once; nobody's spend is understated."""
     assert [entry.position for entry in journal] == list(range(1, len(journal) + 1))
     assert len({(entry.edge, entry.seq) for entry in journal}) == len(journal)
     file = config.load(run.file)
     model = file.build_model()
-    role, schema, updates = Server(file, model), schema_hash(model), Counter[str]()
-    for entry in journal:
-        received = wire.decode(bytearray(entry.payload))
-        halt = received.meta.WhichOneof("kind") == "halt"
-        message = Halt(0, received.meta.halt.reason) if halt else wire.read_up(received, schema, model.size)
-        updates[entry.edge] += isinstance(message, Update)
-        role.on_message(message)
+    role, updates = refold(file, [entry.payload for entry in journal])
     assert summary["applied"] == summary["model_version"] == role.version == file.run.updates
     assert sum(record.updates for record in role.edges.values()) == role.version
     assert summary["model_sha256"] == hashlib.sha256(weights(model, role.params)).hexdigest()

@@ -7,6 +7,7 @@ takes the identity over continues the same rows.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Ledger:
             self._db.execute(_SCHEMA)
             self._check()
             self._history = self._read()
-        except (sqlite3.Error, ValueError) as error:
+        except (sqlite3.Error, ValueError, OverflowError) as error:
             raise PrivacyError(f"ledger {path}: {error}; refusing to train without its history") from error
 
     def charge(self, sampling_rate: float, noise_multiplier: float, mechanism: str, *, secret: bool) -> None:
@@ -77,4 +78,7 @@ class Ledger:
         rows = self._db.execute(
             "SELECT sampling_rate, noise_multiplier, secret, count FROM spend WHERE dataset = ?", (self._dataset,)
         ).fetchall()
-        return merged(Spend(float.fromhex(q), float.fromhex(z) if secret else 0.0, n) for q, z, secret, n in rows)
+        history = merged(Spend(float.fromhex(q), float.fromhex(z) if secret else 0.0, n) for q, z, secret, n in rows)
+        if any(not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf) for row in history):
+            raise ValueError("a row that no charge can have written")
+        return history

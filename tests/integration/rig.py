@@ -1,0 +1,215 @@
+"""A server driver and edge loops in threads over a real broker, and an edge that says what it should not."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from services.edge.loop import EdgeLoop, Terms
+from services.edge.main import schema_hash
+from services.runtime.driver import ServerDriver
+from services.runtime.mqtt import Connection, Inbound
+from services.runtime.outbox import Outbox
+from services.runtime.store import Store
+from services.runtime.store.memory import MemoryStore
+from services.runtime.store.rules import Limits
+from tacit import config, topics, wire
+from tacit._pb import wire_pb2 as pb
+from tacit.algorithms.mapa import Server
+from tacit.config import RunFile
+from tests.golden.harness import make_edge, sha256
+from tests.integration.processes import Caller
+from tests.integration.servers import wait_for
+
+RUN = """
+[run]
+updates = {updates}
+snapshot_every = {snapshot_every}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "mapa"
+smoothness = 1.0
+deviation = 1.0
+max_staleness = {max_staleness}
+[privacy]
+batch = 32
+noise_multiplier = 1.0
+clip = 1.0
+epsilon = 100.0
+[edges]
+count = 2
+"""
+ROOMY = Limits(10**6, 1 << 40)
+STATUS = pb.Receipt.Status
+
+
+def run_file(updates: int = 1000, snapshot_every: int = 10**6, max_staleness: int = 100) -> RunFile:
+    text = RUN.format(updates=updates, snapshot_every=snapshot_every, max_staleness=max_staleness)
+    return config.parse(text, "test")
+
+
+class Rig:
+    """A driver over a real broker, in this thread (`accept`) or in its own (`serve`), with edge loops in threads."""
+
+    def __init__(
+        self, run: RunFile, broker: str, run_id: str, store: Store | None = None, chunk: int = 1 << 18
+    ) -> None:
+        self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
+        self.model = run.build_model()
+        self.schema = schema_hash(self.model)
+        self.store = MemoryStore(run_id, ROOMY) if store is None else store
+        self.driver = self.new_driver(self.store)
+        self.stop = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.failures: list[BaseException] = []
+
+    def new_driver(self, store: Store) -> ServerDriver:
+        return ServerDriver(
+            self.run_id, Server(self.run, self.model), self.schema, self.model.size, store,
+            fingerprint=self.run.fingerprint(), snapshot_every=self.run.run.snapshot_every, max_message=1 << 24,
+            chunk=self.chunk,
+        )  # fmt: skip
+
+    def connect(self) -> Connection:
+        """The driver's connection, up."""
+        names = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
+        connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.inbox.put)
+        connection.start(10.0)
+        self.driver.connection = connection
+        return connection
+
+    def serve(self) -> None:
+        """Run the driver in a thread until the role halts or `close`."""
+        self.driver.recover()
+        connection = self.connect()
+
+        def work() -> None:
+            self.driver.run(connection, self.stop, lambda: None)
+            if self.driver.role.halted:
+                self.driver.farewell(self.stop)
+            connection.stop()
+
+        self._thread(work)
+
+    def edge(self, number: int, folder: Path, *, patience: float = 30.0, seed: int | None = 5,
+             deaf: Callable[[Inbound], bool] = lambda inbound: False) -> None:  # fmt: skip
+        """Edge `number` in a thread; it does not hear messages that `deaf` is true for."""
+
+        def work() -> None:
+            torch.set_num_threads(1)
+            role = make_edge(self.run, self.model, number, seed)
+            outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
+            loop = EdgeLoop(role, outbox, Terms(self.run_id, self.schema, self.model.size, self.chunk, patience))
+            connection = Connection(
+                self.broker, f"{self.run_id}-{role.edge}",
+                [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
+                lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put("up"),
+            )  # fmt: skip
+            connection.start(10.0)
+            connection.publish(topics.presence(self.run_id, role.edge), b"online", retain=True)
+            loop.run(connection, self.stop, lambda state: None)
+            connection.stop()
+            outbox.close()
+            role.releaser.ledger.close()
+
+        self._thread(work)
+
+    def _thread(self, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as failure:
+                self.failures.append(failure)
+                raise
+
+        self.threads.append(threading.Thread(target=guarded, daemon=True))
+        self.threads[-1].start()
+
+    def finished(self, seconds: float = 60.0) -> Server:
+        """Wait for the end of the run; the role."""
+        wait_for(lambda: bool(self.failures) or not any(thread.is_alive() for thread in self.threads), seconds)
+        assert not self.failures
+        return self.driver.role
+
+    def close(self) -> None:
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(10.0)
+
+    def fold(self) -> tuple[int, str, dict[str, int]]:
+        """All that an update would change."""
+        with self.driver.lock:
+            role = self.driver.role
+            return role.version, sha256(role), {name: record.updates for name, record in role.edges.items()}
+
+
+@dataclass
+class Message:
+    """One envelope from `edge`, with everything that can be wrong in it."""
+
+    edge: str
+    seq: int
+    run: str
+    schema: bytes
+    topic_edge: str = ""
+    meta: pb.Meta = field(default_factory=pb.Meta)
+    tensor: Tensor | None = None
+
+    def envelope(self) -> bytes:
+        self.meta.run, self.meta.edge, self.meta.seq, self.meta.schema_hash = self.run, self.edge, self.seq, self.schema
+        return wire.encode(self.meta, self.tensor)
+
+
+class Hostile(Caller):
+    """An edge that is known to the run, and then says something else."""
+
+    def __init__(self, rig: Rig, edge: str) -> None:
+        super().__init__(rig.broker, rig.run_id, edge)
+        self.rig, self.seq = rig, 0
+
+    def hello(self) -> int:
+        hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
+        return self.said(self.message(pb.Meta(hello=hello)))
+
+    def message(self, meta: pb.Meta, tensor: Tensor | None = None) -> Message:
+        self.seq += 1
+        return Message(self.edge, self.seq, self.run_id, self.rig.schema, meta=meta, tensor=tensor)
+
+    def update(self, value: float = 1e-3, *, base: int | None = None, size: int | None = None) -> Message:
+        version = self.rig.driver.role.version if base is None else base
+        update = pb.Update(base_version=version, clip=1.0)
+        update.spent.append(pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1))
+        tensor = torch.full((self.rig.model.size if size is None else size,), value)
+        return self.message(pb.Meta(update=update), tensor)
+
+    def parts(self, message: Message, chunk: int = 1 << 18) -> list[bytes]:
+        return list(wire.split(message.envelope(), chunk))
+
+    def publish(self, seq: int, payload: bytes, part: int = 0) -> None:
+        self.connection.publish(topics.up(self.run_id, self.edge, seq, part), payload)
+
+    def said(self, message: Message) -> int:
+        """Send it; the status of its receipt."""
+        (payload,) = self.parts(message)
+        self.publish(message.seq, payload)
+        return int(self.receipt(message.seq).status)
+
+    def receipt(self, seq: int) -> pb.Receipt:
+        while (meta := self.receive("receipt").meta).seq != seq:
+            pass
+        return meta.receipt
+
+
+def part(envelope: bytes, *, magic: bytes = wire.PART_MAGIC, number: int = 0, parts: int = 1, total: int | None = None,
+         offset: int = 0) -> bytes:  # fmt: skip
+    """One MQTT payload as wire.split makes it, or not."""
+    return struct.pack("<4sIIQQ", magic, number, parts, len(envelope) if total is None else total, offset) + envelope

@@ -1,0 +1,110 @@
+"""The noise against its distribution: right at 1x the claimed scale, caught at 2/3x and at 3/2x.
+
+Seeds are fixed. Each test rejects right noise with probability about ALPHA over seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tacit.privacy.mechanisms import gaussian, paper_noise, standard_normal
+from tacit.privacy.sampling import Random
+
+ALPHA = 1e-4
+STD = 3.7
+DRAWS = 20_000
+Test = Callable[[torch.Tensor], float]  # a p-value
+
+
+def noise(scale: float, seed: int = 1) -> torch.Tensor:
+    return gaussian(torch.zeros(DRAWS), scale * STD, Random(seed))
+
+
+def ks(sample: torch.Tensor) -> float:
+    return float(stats.kstest(sample.numpy() / STD, "norm").pvalue)
+
+
+def variance(sample: torch.Tensor) -> float:
+    statistic = float((sample / STD).square().sum())
+    return float(2 * min(stats.chi2.sf(statistic, len(sample)), stats.chi2.cdf(statistic, len(sample))))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("test", [ks, variance])
+def test_gaussian_noise_is_gaussian_of_the_claimed_scale(test: Test, seed: int) -> None:
+    assert test(noise(1.0, seed)) > ALPHA
+
+
+@pytest.mark.parametrize("scale", [2 / 3, 3 / 2, 0.9, 1.1])
+@pytest.mark.parametrize("test", [ks, variance])
+def test_noise_of_another_scale_is_caught(test: Test, scale: float) -> None:
+    assert test(noise(scale)) < ALPHA
+
+
+def test_the_tails_are_those_of_a_normal() -> None:
+    sample = standard_normal(400_000, Random(1)).abs()
+    for bound in (2.0, 3.0, 4.0):
+        beyond = int((sample > bound).sum())
+        assert stats.binomtest(beyond, len(sample), 2 * stats.norm.sf(bound)).pvalue > ALPHA
+
+
+def uneven(vectors: torch.Tensor) -> list[int]:
+    """The coordinates (columns) whose noise is not N(0, STD²), each at ALPHA / d."""
+    draws, size = vectors.shape
+    statistic = (vectors / STD).square().sum(0).numpy()
+    p = 2 * np.minimum(stats.chi2.sf(statistic, draws), stats.chi2.cdf(statistic, draws))
+    return [int(column) for column in np.flatnonzero(p < ALPHA / size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+def test_every_coordinate_is_noised_the_last_too(size: int) -> None:
+    random = Random(size)
+    vectors = torch.stack([gaussian(torch.zeros(size), STD, random) for _ in range(400)])
+    assert uneven(vectors) == []
+    vectors[:, -1] = 0.0
+    assert uneven(vectors) == [size - 1]
+
+
+def test_coordinates_and_calls_are_uncorrelated() -> None:
+    random, count = Random(1), 2000
+    calls = torch.stack([gaussian(torch.zeros(10), STD, random) for _ in range(count)]) / STD
+    limit = stats.norm.isf(ALPHA / 200) / math.sqrt(count)
+    between_coordinates = (calls.T @ calls / count).fill_diagonal_(0)
+    between_calls = calls[:-1].T @ calls[1:] / count
+    assert float(between_coordinates.abs().max()) < limit
+    assert float(between_calls.abs().max()) < limit
+    copied = torch.cat((calls[:, :9], calls[:, :1]), dim=1)  # noise used twice is caught
+    assert float((copied.T @ copied / count).fill_diagonal_(0).abs().max()) > limit
+
+
+def test_the_noise_does_not_depend_on_the_sum() -> None:
+    total = torch.full((DRAWS,), 1234.5)
+    assert ks(gaussian(total, STD, Random(2)) - total) > ALPHA
+
+
+# -- the paper's eq. (6): right as printed, which is not private ----------------------------------------------------
+
+
+def paper(scale: float) -> torch.Tensor:
+    random = Random(1)
+    return torch.stack([paper_noise(3, scale, random) for _ in range(4000)])
+
+
+def test_the_norm_of_paper_noise_is_exponential() -> None:
+    for scale, right in ((STD, True), (2 / 3 * STD, False), (3 / 2 * STD, False)):
+        norms = torch.linalg.vector_norm(paper(scale), dim=1).numpy()
+        assert (stats.kstest(norms, "expon", args=(0, STD)).pvalue > ALPHA) == right
+
+
+def test_the_direction_of_paper_noise_is_uniform_and_independent_of_its_norm() -> None:
+    noise = paper(STD)
+    norms = torch.linalg.vector_norm(noise, dim=1, keepdim=True)
+    for column in (noise / norms).T.numpy():  # on a sphere in three dimensions each coordinate is uniform
+        assert stats.kstest(column, "uniform", args=(-1, 2)).pvalue > ALPHA
+        assert abs(stats.spearmanr(column, norms.numpy().ravel()).statistic) < 0.07

@@ -1,0 +1,292 @@
+"""The run file: what is wrong is said in one line that names the field and the value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit import config
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+
+GOOD: dict[str, dict[str, str]] = {
+    "run": {"updates": "100"},
+    "data": {"dataset": '"digits"'},
+    "model": {"name": '"logistic"'},
+    "algorithm": {"name": '"mapa"'},
+    "privacy": {"batch": "32", "noise_multiplier": "1.0"},
+    "edges": {"count": "2"},
+    "evaluation": {"every": "50"},
+}
+PLAIN = {"algorithm.name": '"asgd"', "privacy.mechanism": '"none"'}
+
+
+def text(changes: dict[str, str | None] | None = None) -> str:
+    """GOOD as TOML with `section.key` set, or taken out where the value is None."""
+    sections = {name: dict(keys) for name, keys in GOOD.items()}
+    for path, value in (changes or {}).items():
+        section, key = path.split(".")
+        sections[section].pop(key, None)
+        if value is not None:
+            sections[section][key] = value
+    return _toml(sections)
+
+
+def parsed(changes: dict[str, str | None] | None = None, **replaced: Any) -> RunFile:
+    return config.parse(text(changes), "file.toml", **replaced)
+
+
+def refusal(content: str, **replaced: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        config.parse(content, "file.toml", **replaced)
+    message = str(refused.value)
+    assert message.startswith("file.toml: ")
+    assert "\n" not in message
+    return message
+
+
+def test_the_file_that_all_others_are_made_from_is_good() -> None:
+    run = parsed()
+    assert (run.run.updates, run.privacy.batch, run.edges.count, run.public_size()) == (100, 32.0, 2, 718)
+
+
+@pytest.mark.parametrize("section", GOOD)
+def test_an_unknown_key_is_refused_in_every_section(section: str) -> None:
+    assert f"{section}.typo=1: unknown key" in refusal(text({f"{section}.typo": "1"}))
+
+
+def test_an_unknown_section_is_refused() -> None:
+    assert "typo: unknown key" in refusal(text() + "\n[typo]\n")
+
+
+@pytest.mark.parametrize("section", ["run", "data", "model", "algorithm"])
+def test_a_missing_section_is_refused(section: str) -> None:
+    assert f"{section}: Field required" in refusal(_sections(section))
+
+
+def _sections(without: str) -> str:
+    return _toml({name: keys for name, keys in GOOD.items() if name != without})
+
+
+def _toml(sections: dict[str, dict[str, str]]) -> str:
+    lines = ([f"[{name}]", *(f"{key} = {value}" for key, value in keys.items())] for name, keys in sections.items())
+    return "\n".join(line for section in lines for line in section)
+
+
+def test_an_empty_file_says_everything_that_is_missing() -> None:
+    message = refusal("")
+    for section in ("run", "data", "model", "algorithm"):
+        assert f"{section}: Field required" in message
+
+
+@pytest.mark.parametrize("key", ["run.updates", "data.dataset", "model.name", "algorithm.name"])
+def test_a_missing_key_is_refused(key: str) -> None:
+    assert f"{key}: Field required" in refusal(text({key: None}))
+
+
+NUMBERS = [
+    "privacy.epsilon", "privacy.delta", "privacy.batch", "privacy.noise_multiplier", "privacy.clip",
+    "privacy.clip_min", "privacy.clip_max", "privacy.paper_epsilon", "algorithm.smoothness", "algorithm.deviation",
+    "algorithm.radius", "algorithm.reduction", "algorithm.initial_gap", "algorithm.failure", "data.alpha",
+    "data.spare_weight", "model.regularization",
+]  # fmt: skip
+COUNTS = [
+    "run.updates", "run.seed", "run.snapshot_every", "data.spare", "algorithm.max_staleness", "privacy.pushes",
+    "edges.count", "evaluation.every", "evaluation.samples", "model.kernel",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1.0", '"2"', "true", "[1.0]", "{a = 1}", "1979-05-27"])
+def test_a_number_that_is_none_is_refused(key: str, value: str) -> None:
+    message = refusal(text({key: value}))
+    assert f"{key}" in message
+    assert value in ("{a = 1}", "1979-05-27") or value.strip('"').strip("[]").lower() in message.lower()
+
+
+@pytest.mark.parametrize("key", [key for key in NUMBERS if key not in ("algorithm.deviation", "model.regularization")])
+def test_zero_is_refused_where_it_means_nothing(key: str) -> None:
+    assert f"{key}=0.0" in refusal(text({key: "0.0"}))
+
+
+@pytest.mark.parametrize("key", COUNTS)
+@pytest.mark.parametrize("value", ["-1", "2.5", "nan", '"2"', "true", "[2]"])
+def test_a_count_that_is_none_is_refused(key: str, value: str) -> None:
+    assert key in refusal(text({key: value}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("run.updates", "0"), ("edges.count", "0"), ("edges.count", "10001"), ("privacy.pushes", "0"),
+        ("run.seed", str(2**63)), ("privacy.delta", "1.0"), ("algorithm.reduction", "1.0"), ("data.spare", "1001"),
+        ("algorithm.failure", "1.0"), ("privacy.clip_min", "1e-07"), ("privacy.clip_max", "10000000.0"),
+        ("privacy.noise_multiplier", "0.05"), ("privacy.batch", "0.5"), ("model.kernel", "16"),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
+    message = refusal(text({key: value}))
+    assert f"{key}=" in message
+    assert value in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("algorithm.name", '"sgd"', "algorithm.name='sgd'"),
+        ("model.name", '"mlp"', "model.name='mlp'"),
+        ("data.dataset", '"cifar"', "data.dataset = 'cifar'"),
+        ("data.dataset", "5", "data.dataset=5"),
+        ("data.partition", '"random"', "data.partition='random'"),
+        ("privacy.mechanism", '"laplace"', "privacy.mechanism='laplace'"),
+        ("model.activation", '"gelu"', "model.activation='gelu'"),
+        ("run.name", '"a/b"', "run.name='a/b'"),
+        ("run.name", '"a\\nb"', r"run.name='a\nb'"),
+        ("model.channels", "[1]", "model.channels"),
+        ("model.channels", '[1, "2"]', "model.channels.1='2'"),
+        ("model.hidden", "[0]", "model.hidden.0=0"),
+        ("edges.epsilon", "[1.0, nan]", "edges.epsilon.1=nan"),
+        ("edges.epsilon", "[1.0, 0.0]", "edges.epsilon.1=0.0"),
+    ],
+)
+def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, said: str) -> None:
+    assert said in refusal(text({key: value}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privacy.batch": "719"}, "privacy.batch=719.0 is above the 718 rows of one edge"),
+        ({"edges.count": "100"}, "privacy.batch=32.0 is above the 14 rows of one edge"),
+        ({"edges.count": "2000"}, "edges.count = 2000 leaves less than one of 1437 rows"),
+        ({**PLAIN, "edges.count": "2000"}, "edges.count = 2000 leaves less than one of 1437 rows"),
+        ({**PLAIN, "data.dataset": '"cifar"'}, "data.dataset = 'cifar'"),
+        ({"privacy.clip_min": "2.0", "privacy.clip_max": "1.0"}, "clip_min=2.0 is above clip_max=1.0"),
+        ({"privacy.clip": "200.0"}, "clip=200.0 is outside [clip_min=0.1, clip_max=100.0]"),
+        ({"edges.epsilon": "[1.0, 2.0, 3.0]"}, "edges.epsilon names 3 edges, edges.count=2"),
+        ({"algorithm.name": '"asgd"'}, "privacy.mechanism=gaussian: asgd is not private"),
+        ({"algorithm.name": '"csgd"', "edges.count": "1"}, "privacy.mechanism=gaussian: csgd is not private"),
+        ({**PLAIN, "algorithm.name": '"csgd"'}, "edges.count=2: csgd is centralised"),
+        ({"privacy.mechanism": '"none"'}, "privacy.mechanism=none: mapa needs noise"),
+        ({"privacy.mechanism": '"none"', "algorithm.name": '"audp"'}, "privacy.mechanism=none: audp needs noise"),
+        ({"privacy.mechanism": '"paper"', "algorithm.deviation": "0.0"}, "algorithm.deviation=0.0"),
+    ],
+)
+def test_values_that_contradict_one_another_are_refused(changes: dict[str, str | None], said: str) -> None:
+    assert said in refusal(text(changes))
+
+
+def test_all_problems_are_said_at_once() -> None:
+    message = refusal(text({"run.updates": "0", "privacy.epsilon": "-1.0"}))
+    assert "run.updates=0" in message
+    assert "privacy.epsilon=-1.0" in message
+
+
+@pytest.mark.parametrize("content", ["[run", "run = ", "\x00", "[run]\nupdates = 1\n[run]\n", "updates == 1", "{}"])
+def test_what_is_not_toml_is_refused(content: str) -> None:
+    assert refusal(content).startswith("file.toml: not TOML: ")
+
+
+@pytest.mark.parametrize("section", ["run", "data", "model", "algorithm", "privacy", "edges", "evaluation"])
+@pytest.mark.parametrize("value", ["5", '"x"', "[1]"])
+def test_a_section_that_is_a_value_is_refused(section: str, value: str) -> None:
+    assert f"{section}=" in refusal(f"{section} = {value}\n" + _sections(section), edges=3, seed=4)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
+    for path in (tmp_path / "missing.toml", tmp_path, tmp_path / "latin.toml"):
+        with pytest.raises(ConfigError, match="run file ") as refused:
+            config.load(path)
+        assert "\n" not in str(refused.value)
+
+
+def test_load_is_parse_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(text(), encoding="utf-8")
+    assert config.load(tmp_path / "run.toml", edges=3, seed=9) == parsed(edges=3, seed=9)
+
+
+# -- what replaces the file -----------------------------------------------------------------------------------------
+
+
+def test_edges_and_seed_are_replaced() -> None:
+    run = parsed(edges=3, seed=9)
+    assert (run.edges.count, run.run.seed) == (3, 9)
+    assert parsed().edges.count == 2
+
+
+@pytest.mark.parametrize(("replaced", "said"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")])
+def test_what_replaces_is_checked_like_the_file(replaced: dict[str, int], said: str) -> None:
+    assert said in refusal(text(), **replaced)
+
+
+def test_csgd_keeps_its_one_edge_whatever_is_asked() -> None:
+    run = parsed({**PLAIN, "algorithm.name": '"csgd"', "edges.count": "1"}, edges=7)
+    assert run.edges.count == 1
+
+
+# -- the fingerprint ------------------------------------------------------------------------------------------------
+
+OTHER = {
+    "run.name": '"other"', "run.updates": "101", "run.seed": "2", "run.snapshot_every": "201",
+    "data.dataset": '"mnist"', "data.partition": '"shards"', "data.alpha": "0.6", "data.spare": "1",
+    "data.spare_weight": "0.3", "model.name": '"svm"', "model.channels": "[10, 21]", "model.kernel": "3",
+    "model.hidden": "[5]", "model.activation": '"tanh"', "model.regularization": "1e-4", "algorithm.name": '"audp"',
+    "algorithm.smoothness": "11.0", "algorithm.deviation": "31.0", "algorithm.radius": "1.5",
+    "algorithm.reduction": "0.6", "algorithm.initial_gap": "2.4", "algorithm.failure": "1e-2",
+    "algorithm.max_staleness": "101", "privacy.mechanism": '"paper"', "privacy.epsilon": "2.1",
+    "privacy.delta": "1e-6", "privacy.pushes": "1001", "privacy.batch": "33", "privacy.noise_multiplier": "1.1",
+    "privacy.clip": "1.0", "privacy.clip_min": "0.2", "privacy.clip_max": "99.0", "privacy.paper_epsilon": "0.2",
+    "edges.count": "3", "edges.epsilon": "[1.0]", "evaluation.every": "51", "evaluation.samples": "2001",
+}  # fmt: skip
+
+
+def test_the_list_of_changes_names_every_parameter_there_is() -> None:
+    sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
+    there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
+    assert there == set(OTHER)
+
+
+@pytest.mark.parametrize("key", OTHER)
+def test_every_parameter_changes_the_fingerprint(key: str) -> None:
+    assert parsed({key: OTHER[key]}).fingerprint() != parsed().fingerprint()
+
+
+def test_the_same_meaning_has_the_same_fingerprint() -> None:
+    spelt_out = {"privacy.batch": "32.0", "run.seed": "1", "privacy.epsilon": "2"}
+    assert parsed(dict(spelt_out)).fingerprint() == parsed().fingerprint() == parsed(edges=2).fingerprint()
+
+
+# -- the plans ------------------------------------------------------------------------------------------------------
+
+
+def test_an_edge_has_its_own_epsilon_where_it_is_named() -> None:
+    run = parsed({"edges.epsilon": "[0.5]"})
+    assert [run.plan(index).epsilon for index in (0, 1, 7)] == [0.5, 2.0, 2.0]
+
+
+def test_the_rate_is_batch_over_the_public_size() -> None:
+    plan = parsed().plan(0)
+    assert (plan.sampling_rate, plan.batch, plan.noise_multiplier) == (32 / 718, 32.0, 1.0)
+    assert parsed({"privacy.batch": "718"}).plan(0).sampling_rate == 1.0
+
+
+def test_noise_is_calibrated_for_the_pushes_where_none_is_given() -> None:
+    run = parsed({"privacy.noise_multiplier": None, "privacy.pushes": "100"})
+    left = run.plan(0).pushes_left(())
+    assert left is not None
+    assert left >= 100
+
+
+@pytest.mark.parametrize("mechanism", ["none", "paper"])
+def test_a_mechanism_without_a_guarantee_has_no_multiplier(mechanism: str) -> None:
+    changes = dict(PLAIN) if mechanism == "none" else {"privacy.mechanism": '"paper"'}
+    plan = parsed({**changes}).plan(0)
+    assert (plan.mechanism, plan.noise_multiplier, plan.pushes_left(())) == (mechanism, 0.0, None)
+
+
+def test_a_model_that_does_not_fit_the_data_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model\.kernel = 4"):
+        parsed({"model.name": '"cnn"', "model.kernel": "4"}).build_model()

@@ -1,0 +1,107 @@
+"""Clipping: whatever a record's gradient is, it moves the sum by at most C."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tacit.privacy.clipping import clipped_sum
+
+steady = settings(derandomize=True, deadline=None, max_examples=150)
+numbers = st.one_of(
+    st.floats(width=32), st.floats(-10, 10, width=32), st.sampled_from([0.0, 1e-45, 1e-20, 1e19, 1e30, 3e38])
+)
+clips = st.floats(1e-6, 1e6)
+
+
+def tables(columns: int = 5) -> st.SearchStrategy[Tensor]:
+    row = st.lists(numbers, min_size=columns, max_size=columns)
+    return st.lists(row, min_size=1, max_size=6).map(lambda rows: torch.tensor(rows, dtype=torch.float32))
+
+
+def everyone(gradients: Tensor) -> Tensor:
+    return torch.ones(len(gradients), dtype=torch.bool)
+
+
+def norm(vector: Tensor) -> float:
+    return float(torch.linalg.vector_norm(vector.to(torch.float64)))
+
+
+def by_hand(gradients: Tensor, clip: float, mask: Tensor) -> Tensor:
+    """The slow twin: one row at a time, in float64."""
+    total = torch.zeros(gradients.shape[1], dtype=torch.float64)
+    for row, taken in zip(gradients.to(torch.float64), mask, strict=True):
+        if taken and bool(torch.isfinite(row).all()):
+            total += row * min(1.0, clip / norm(row)) if norm(row) else row
+    return total
+
+
+@steady
+@given(tables(), clips)
+def test_each_contribution_is_at_most_c(gradients: Tensor, clip: float) -> None:
+    for row in gradients:
+        total = clipped_sum(row[None], clip, torch.tensor([True])).total
+        assert bool(torch.isfinite(total).all())
+        assert norm(total) <= clip
+
+
+@steady
+@given(tables(), clips, st.integers(0, 5))
+def test_adding_or_removing_any_record_moves_the_sum_by_at_most_c(gradients: Tensor, clip: float, record: int) -> None:
+    mask = everyone(gradients)
+    mask[record % len(gradients)] = False
+    full, without = clipped_sum(gradients, clip, everyone(gradients)), clipped_sum(gradients, clip, mask)
+    rounding = len(gradients) * clip * 2.0**-20  # of the float32 sum
+    assert norm(full.total.to(torch.float64) - without.total) <= full.sensitivity + rounding
+    assert full.sensitivity == without.sensitivity == clip
+
+
+@pytest.mark.parametrize("columns", [1, 2047, 2048, 2049, 300_000, 3_000_000])
+def test_the_norm_of_a_long_row_is_not_lost_to_rounding(columns: int) -> None:
+    gradients = torch.full((1, columns), 1e-2)
+    total = clipped_sum(gradients, 1e-3, torch.tensor([True])).total
+    assert 1e-3 * (1 - 1e-4) < norm(total) <= 1e-3
+
+
+@pytest.mark.parametrize("clip", [0.5, 3.0, 1e5])
+def test_the_fast_sum_equals_the_slow_one(clip: float) -> None:
+    gradients = torch.randn(20, 3000, generator=torch.Generator().manual_seed(1))
+    mask = torch.arange(20) % 3 != 0
+    total = clipped_sum(gradients, clip, mask).total
+    assert torch.allclose(total.to(torch.float64), by_hand(gradients, clip, mask), rtol=1e-4, atol=1e-4 * min(clip, 1))
+
+
+def test_a_short_gradient_is_not_stretched() -> None:
+    gradients = torch.tensor([[0.3, 0.4]])
+    assert torch.equal(clipped_sum(gradients, 1.0, everyone(gradients)).total, gradients[0])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 3e38])
+def test_a_row_without_a_finite_norm_contributes_nothing(bad: float) -> None:
+    good = torch.tensor([[0.1, 0.2], [0.3, -0.4]])
+    spoilt = torch.cat((good, torch.tensor([[1.0, bad], [bad, bad]])))
+    with_bad, without = clipped_sum(spoilt, 1.0, everyone(spoilt)), clipped_sum(good, 1.0, everyone(good))
+    assert torch.allclose(with_bad.total, without.total)
+
+
+def test_a_masked_row_contributes_nothing_whatever_it_holds() -> None:
+    gradients = torch.tensor([[0.1, 0.2], [math.nan, 1.0], [5.0, math.inf], [7.0, 7.0]])
+    total = clipped_sum(gradients, 1.0, torch.tensor([True, False, False, False])).total
+    assert torch.allclose(total, gradients[0])
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_empty_batch_is_a_zero_sum_of_the_same_sensitivity(rows: int) -> None:
+    result = clipped_sum(torch.ones(rows, 4), 2.0, torch.zeros(rows, dtype=torch.bool))
+    assert (result.total.tolist(), result.sensitivity) == ([0.0] * 4, 2.0)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.nan, math.inf, 1e-30])
+def test_a_clip_that_no_noise_can_scale_with_is_refused(clip: float) -> None:
+    with pytest.raises(ValueError, match=r"^clip="):
+        clipped_sum(torch.ones(1, 1), clip, torch.tensor([True]))

@@ -1,0 +1,192 @@
+"""The ledger: what was released stays on record, whoever dies when."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.ledger import Ledger
+
+steady = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def in_process(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a Python of its own, with `arguments` as sys.argv[1:]."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def filled(path: Path, count: int = 3) -> None:
+    ledger = Ledger(path, "data")
+    for _ in range(count):
+        ledger.charge(0.1, 1.5, "gaussian", secret=True)
+    ledger.close()
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(PrivacyError) as refused:
+        Ledger(path, "data")
+    message = str(refused.value)
+    assert message.startswith(f"ledger {path}: ")
+    assert "\n" not in message
+    return message
+
+
+def test_charges_are_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+    filled(tmp_path / "ledger.db", 3)
+    filled(tmp_path / "ledger.db", 2)
+    assert Ledger(tmp_path / "ledger.db", "data").history() == (Spend(0.1, 1.5, 5),)
+
+
+@steady
+@given(st.floats(1e-300, 1.0), st.floats(0, 1e300))
+def test_floats_come_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, q: float, z: float) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    ledger = Ledger(path, "data")
+    ledger.charge(q, z, "gaussian", secret=True)
+    ledger.close()
+    again = Ledger(path, "data")
+    assert again.history() == ledger.history() == (Spend(q, z, 1),)
+    again.close()
+
+
+def test_the_history_never_shrinks(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db", "data")
+    seen = [0.0]
+    for z in (1.5, 2.0, 1.5, 4.0, 1.5):
+        ledger.charge(0.1, z, "gaussian", secret=True)
+        seen.append(epsilon_pld(ledger.history(), 1e-5))
+        assert sum(row.count for row in ledger.history()) == len(seen) - 1
+        assert Ledger(tmp_path / "ledger.db", "data").history() == ledger.history()
+    assert seen == sorted(seen)
+
+
+def test_two_datasets_in_one_file_are_separate(tmp_path: Path) -> None:
+    first, second = Ledger(tmp_path / "ledger.db", "a"), Ledger(tmp_path / "ledger.db", "b")
+    first.charge(0.1, 1.5, "gaussian", secret=True)
+    second.charge(0.2, 1.5, "gaussian", secret=True)
+    assert Ledger(tmp_path / "ledger.db", "a").history() == (Spend(0.1, 1.5, 1),)
+    assert Ledger(tmp_path / "ledger.db", "b").history() == (Spend(0.2, 1.5, 1),)
+
+
+def test_noise_from_a_known_seed_counts_as_no_noise(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db", "data")
+    ledger.charge(0.1, 1.5, "gaussian", secret=True)
+    ledger.charge(0.1, 1.5, "gaussian", secret=False)
+    again = Ledger(tmp_path / "ledger.db", "data")
+    assert ledger.history() == again.history() == (Spend(0.1, 0.0, 1), Spend(0.1, 1.5, 1))
+    assert epsilon_pld(again.history(), 1e-5) == math.inf
+
+
+def test_its_size_does_not_grow_with_the_number_of_pushes(tmp_path: Path) -> None:
+    filled(tmp_path / "ledger.db", 1)
+    small = (tmp_path / "ledger.db").stat().st_size
+    filled(tmp_path / "ledger.db", 200)
+    assert (tmp_path / "ledger.db").stat().st_size == small
+
+
+CHARGE_AND_DIE = """
+import os, signal, sys
+from tacit.privacy.ledger import Ledger
+Ledger(sys.argv[1], "data").charge(0.1, 1.5, "gaussian", secret=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_charge_outlives_kill_9_right_after_it(tmp_path: Path) -> None:
+    for count in (1, 2):
+        assert in_process(CHARGE_AND_DIE, tmp_path / "ledger.db").returncode == -signal.SIGKILL
+        assert Ledger(tmp_path / "ledger.db", "data").history() == (Spend(0.1, 1.5, count),)
+
+
+RELEASE_ON_A_FULL_DISK = """
+import resource, sys
+from tacit.errors import PrivacyError
+from tacit.privacy.ledger import Ledger
+from tests.unit.paid import plan, releaser
+ledger = Ledger(sys.argv[1], "data")
+sender = releaser(plan(), ledger=ledger)
+before = ledger.history()
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    sender.release(1.0, lambda: print("COMPUTED"))
+except PrivacyError as error:
+    print(error)
+    assert ledger.history() == before
+"""
+
+
+def test_on_a_full_disk_nothing_is_computed(tmp_path: Path) -> None:
+    filled(tmp_path / "ledger.db")
+    done = in_process(RELEASE_ON_A_FULL_DISK, tmp_path / "ledger.db")
+    assert done.returncode == 0, done.stderr
+    assert "COMPUTED" not in done.stdout
+    assert done.stdout.startswith(f"ledger {tmp_path / 'ledger.db'}: ")
+    assert done.stdout.rstrip().endswith("the release was not computed")
+    assert Ledger(tmp_path / "ledger.db", "data").history() == (Spend(0.1, 1.5, 3),)
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\x00" + bytes(4000)])
+def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "ledger.db").write_bytes(content)
+    assert "refusing to train" in refusal(tmp_path / "ledger.db")
+
+
+def test_a_place_that_cannot_hold_a_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    refusal(tmp_path / "folder")
+    refusal(tmp_path / "missing" / "ledger.db")
+
+
+def test_a_ledger_cut_short_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path / "ledger.db")
+    whole = (tmp_path / "ledger.db").read_bytes()
+    for size in (100, 2000, len(whole) - 4096, len(whole) - 200):
+        (tmp_path / "ledger.db").write_bytes(whole[:size])
+        refusal(tmp_path / "ledger.db")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("sampling_rate", "spoilt"), ("noise_multiplier", "0x1.8p+9999"), ("noise_multiplier", "nan")],
+)
+def test_a_row_that_no_charge_wrote_is_refused(tmp_path: Path, column: str, value: str) -> None:
+    filled(tmp_path / "ledger.db")
+    with sqlite3.connect(tmp_path / "ledger.db") as database:
+        database.execute(f"UPDATE spend SET {column} = ?", (value,))
+    refusal(tmp_path / "ledger.db")
+
+
+def test_overwritten_pages_are_refused_or_still_say_the_same(tmp_path: Path) -> None:
+    filled(tmp_path / "ledger.db")
+    whole = (tmp_path / "ledger.db").read_bytes()
+    refused = 0
+    for start in range(0, len(whole), 64):
+        damaged = tmp_path / f"damaged-{start}.db"
+        damaged.write_bytes(whole[:start] + b"\xa5" * 64 + whole[start + 64 :])
+        try:
+            ledger = Ledger(damaged, "data")
+        except PrivacyError:
+            refused += 1
+            continue
+        assert ledger.history() == (Spend(0.1, 1.5, 3),)
+        ledger.close()
+    assert refused > 3
+
+
+def test_closing_twice_is_closing_once() -> None:
+    ledger = Ledger(":memory:", "data")
+    ledger.close()
+    ledger.close()
+    with pytest.raises(PrivacyError, match="was not computed"):
+        ledger.charge(0.1, 1.0, "gaussian", secret=True)
