@@ -204,7 +204,7 @@ def test_ctrl_c_ends_everything_and_a_second_run_starts_anew(tmp_path: Path) -> 
     (out / "state" / "store.db").write_text("of the earlier run")
     for name in FILES:
         (out / name).write_text("of the earlier run")
-    with tacit_run(str(run_file(tmp_path, updates=100_000)), "--out", str(out)) as process:
+    with tacit_run(str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)) as process:
         children = training(process, out)
         # when it is interrupted,
         process.send_signal(signal.SIGINT)
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_everything_and_a_second_run_starts_anew(tmp_path: Path) -> 
 
 def test_kill_9_leaves_no_child(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with tacit_run(str(run_file(tmp_path, updates=100_000)), "--out", str(out)) as process:
+    with tacit_run(str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)) as process:
         children = training(process, out)
         process.kill()
         process.wait()
@@ -254,7 +254,7 @@ def test_without_mosquitto_and_redis_it_says_so_and_works(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_children_that_are_killed_are_started_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with tacit_run(str(run_file(tmp_path, updates=1500)), "--out", str(out), "--json") as process:
+    with tacit_run(str(run_file(tmp_path, updates=1500, pushes=1500)), "--out", str(out), "--json") as process:
         children = training(process, out)
         for child in children[2:4]:  # the aggregator and an edge
             child.kill()

@@ -496,6 +496,14 @@ def test_an_empty_batch_still_pushes_pure_noise() -> None:
     assert float(vectors.mean()) == pytest.approx(0.0, abs=0.01)
 
 
+def test_the_sum_is_divided_by_the_public_batch_size_not_by_the_drawn_one() -> None:
+    alike = Dataset(DATA.x[:1].expand(40, 1, 1, 3), DATA.y[:1].expand(40), 2, "test")
+    made = edge(plan(q=0.25, batch=10.0, z=1e-4), alike)
+    drawn = [float(push(made, clip=0.1).released.vector.norm()) * 10 / 0.1 for _ in range(30)]  # |B|, each row is C
+    assert all(abs(size - round(size)) < 0.01 for size in drawn)
+    assert len({round(size) for size in drawn}) > 3
+
+
 def test_the_batch_has_one_shape_whatever_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = set()
 

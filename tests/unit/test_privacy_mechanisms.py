@@ -26,9 +26,10 @@ def test_a_sum_that_is_not_finite_never_reaches_the_noise(bad: float) -> None:
 @pytest.mark.parametrize("std", [1e-6, 0.3, 1.0, 1.999, 700.0])
 def test_a_release_lies_on_a_power_of_two_grid_that_depends_on_the_noise_alone(std: float) -> None:
     grid = 2.0 ** (math.floor(math.log2(std)) - GRID_BITS)
-    for total in (torch.zeros(500), torch.full((500,), 0.1234567 * std)):
-        steps = gaussian(total, std, Random(1)) / grid
+    for size in (0.0, 0.1234567, 1000.0):
+        steps = gaussian(torch.full((500,), size * std), std, Random(1)) / grid
         assert torch.equal(steps, torch.round(steps))
+        assert bool((steps % 2 == 1).any())  # no coarser one
     assert grid <= std / 2**GRID_BITS
 
 
