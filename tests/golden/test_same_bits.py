@@ -37,9 +37,7 @@ count = {edges}
     ("algorithm", "mechanism", "edges"),
     [("mapa", "gaussian", 3), ("audp", "gaussian", 2), ("asgd", "none", 3), ("csgd", "none", 1), ("mapa", "paper", 2)],
 )
-def test_mqtt_and_in_process_agree_to_the_last_bit(
-    tmp_path: Path, algorithm: str, mechanism: str, edges: int
-) -> None:
+def test_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, algorithm: str, mechanism: str, edges: int) -> None:
     run = config.parse(RUN.format(algorithm=algorithm, mechanism=mechanism, edges=edges, updates=60), "golden")
     store = MemoryStore("golden", Limits(10**6, 1 << 40))
     with mosquitto(tmp_path) as broker:
