@@ -134,7 +134,9 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
     except FileNotFoundError as error:
         raise ServiceError(f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log") from error
     if summary["applied"] < run_file.run.updates:
-        console.print(f"the run ended early, {summary['applied']} of {run_file.run.updates} updates applied")
+        console.print(
+            f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates} updates"
+        )
     if as_json:
         Console().print_json(data=summary)
     else:

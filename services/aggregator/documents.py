@@ -79,6 +79,7 @@ class Status(_Document):
     """summary.json's keys, with the run's state."""
 
     state: str = Field(description="waiting, training, finished or halted")
+    reason: str = Field(description="why the run ended; empty before")
     run: str
     algorithm: str
     dataset: str

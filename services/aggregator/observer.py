@@ -37,11 +37,11 @@ class Observer:
         self._version_at_start = self.driver.role.version
         if self._version_at_start and self._metrics.exists():
             lines = self._metrics.read_text(encoding="utf-8").splitlines()
-            points = [json.loads(line) for line in lines if line.endswith("}")]
+            points = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
             self.series = [point for point in points if point["version"] <= self._version_at_start]
             self._before = self.series[-1]["seconds"] if self.series else 0.0
-        else:
-            self._metrics.write_text("", encoding="utf-8")
+        # Written anew: a line that was cut by a full disk or a kill must not have the next one glued to it.
+        self._metrics.write_text("".join(json.dumps(point) + "\n" for point in self.series), encoding="utf-8")
 
     def end(self) -> None:
         """Training is over: the duration stands still."""
@@ -97,7 +97,7 @@ class Observer:
             stage, stage_step, stale, tau_max = role.stage, role.stage_step, role.stale, role.tau_max
         seconds = self.duration
         return {
-            "state": driver.state, "run": driver.run_id, "algorithm": self.run.algorithm.name,
+            "state": driver.state, "reason": role.halted, "run": driver.run_id, "algorithm": self.run.algorithm.name,
             "dataset": self.run.data.dataset, "model": self.run.model.name,
             "parameters": driver.size, "seed": self.run.run.seed,
             "edges": len(role.edges), "edges_online": self.online(), "target": role.horizon, "applied": version,

@@ -6,7 +6,7 @@ then tell the edge. Whoever dies in between, the edge sends the same bytes again
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import logging
 import queue
 import threading
@@ -144,12 +144,10 @@ class ServerDriver:
 
     def _gather(self) -> list[Inbound]:
         batch: list[Inbound] = []
-        try:
+        with contextlib.suppress(queue.Empty):
             batch.append(self.inbox.get(timeout=0.25))
             while len(batch) < BATCH:
                 batch.append(self.inbox.get_nowait())
-        except queue.Empty:
-            pass
         return batch
 
     def accept(self, batch: Iterable[Inbound]) -> None:
@@ -211,6 +209,8 @@ class ServerDriver:
             return self._decode(edge, seq, inbound)
         except WireError as error:
             self._refuse(edge, seq, error.reason)
+            if error.reason == "stale":
+                self.reply(Outgoing(edge, self.role.global_model()))
         except Crowded:
             self.counts["busy"] += 1
             self._receipt(edge, seq, pb.Receipt.BUSY, retry=RETRY_AFTER)
@@ -234,11 +234,7 @@ class ServerDriver:
         message = wire.read_up(received, self.schema, self.size)
         reason = self.role.screen(message) if isinstance(message, Update) else None
         if reason is not None:
-            self._refuse(edge, seq, reason)
-            inbound.done()
-            if reason == "stale":
-                self.reply(Outgoing(edge, self.role.global_model()))
-            return None
+            raise WireError(reason, "not for the journal")
         return Candidate(edge, seq, bytes(envelope), message, inbound)
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
@@ -274,15 +270,11 @@ class ServerDriver:
 
     def announce(self) -> None:
         """Retain the run's state on the model topic; edges that see a new epoch send again what has no receipt."""
-        raw = self.role.params.numpy().tobytes()
-        connects = self.connection.connects if self.connection else 0
-        announcement = pb.Announcement(
-            epoch=self.epoch << 20 | connects, state=self.state, version=self.role.version,
-            model_sha256=hashlib.sha256(raw).hexdigest(), model_bytes=len(raw),
-        )  # fmt: skip
-        meta = pb.Meta(run=self.run_id, edge=EVERYONE, schema_hash=self.schema, announcement=announcement)
-        inline = self.role.params if len(raw) + 4096 <= self.chunk else None
-        self._publish(topics.model(self.run_id), wire.encode(meta, inline), retain=True)
+        epoch = self.epoch << 20 | (self.connection.connects if self.connection else 0)
+        envelope = wire.announcement(
+            self.run_id, epoch, self.state, self.role.global_model(), self.schema, inline_below=self.chunk - 4096
+        )
+        self._publish(topics.model(self.run_id), envelope, retain=True)
 
     def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         assert self.connection is not None
@@ -326,9 +318,8 @@ class ServerDriver:
         """Snapshot the fold and trim the journal behind it."""
         if self.cursor == self.saved:
             return
-        tensors, values = self.role.state()
-        state = state_file.dumps(tensors, {"role": values, "counts": dict(self.counts)})
-        self.store.save(Snapshot(self.cursor, state))
+        tensors, role = self.role.state()
+        self.store.save(Snapshot(self.cursor, state_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})))
         self.saved, self.saved_at = self.cursor, time.monotonic()
         self.counts["snapshots"] += 1
         self.announce()

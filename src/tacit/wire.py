@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import GlobalModel, Halt, Hello, Push, Retired, Update
+from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Push, Retired, Update
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.plan import Released
 
@@ -178,6 +178,17 @@ def down(run: str, edge: str, message: GlobalModel | Halt, schema: bytes) -> byt
         return encode(meta, message.params)
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode(meta)
+
+
+def announcement(run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int) -> bytes:
+    """The retained word on a run; holds the model itself if that takes at most `inline_below` bytes."""
+    raw = model.params.numpy().tobytes()
+    said = pb.Announcement(
+        epoch=epoch, state=state, version=model.version, model_sha256=hashlib.sha256(raw).hexdigest(),
+        model_bytes=len(raw),
+    )  # fmt: skip
+    meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=said)
+    return encode(meta, model.params if len(raw) <= inline_below else None)
 
 
 def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Halt:

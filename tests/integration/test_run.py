@@ -278,6 +278,7 @@ def test_edges_without_budget_retire_and_the_run_ends_early(tmp_path: Path) -> N
         edge = summary["privacy"]["edges"][f"edge-{number}"]
         assert edge["pushes"] == run.pushes(number) == left
         assert edge["epsilon_pld"] <= edge["budget"] == 2.0
-    assert f"the run ended early, {3 * left} of 300 updates applied" in run.stdout
+    assert f"): {3 * left} of 300 updates" in " ".join(run.stdout.split())
+    assert "the run ended early (the budget of every edge online is spent" in " ".join(run.stdout.split())
     log = (run.out / "state" / "aggregator.log").read_text()
     assert f"run halted at version {3 * left}: the budget of every edge online is spent" in log

@@ -95,6 +95,7 @@ class Status(Summary):
     """summary.json so far, with the run's state: waiting, training, finished or halted."""
 
     state: str
+    reason: str = ""
     edges_online: int
     target: int
     schedule: Schedule
