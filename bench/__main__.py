@@ -115,7 +115,7 @@ class Worker:
 
     def __init__(self, kind: str, **options: Any) -> None:
         command = [sys.executable, "-m", "bench.worker", kind, json.dumps(options)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | local.KEEP_HEAP
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
         )

@@ -112,6 +112,7 @@ def log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
 
 
 # -- against a running aggregator --------------------------------------------------------------------------------

@@ -31,6 +31,12 @@ from tacit.errors import ConfigError, ServiceError
 
 MARKER = ".tacit-run"
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
+# glibc gives the 10 MB buffers of per-example gradients back to the system after every push, and faults them in again.
+KEEP_HEAP = {
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+    "MALLOC_TOP_PAD_": str(1 << 25),
+}
 START_SECONDS = 60.0
 
 
@@ -99,6 +105,10 @@ def run(
     state = _fresh(out, console)
     if edges is not None and edges != run_file.edges.count:
         console.print(f"csgd is centralised: one edge holds all the data (--edges {edges} ignored)")
+    if (limit := run_file.capacity()) is not None and limit < run_file.run.updates:
+        console.print(f"note: {run_file.edges.count} edges can pay for {limit} pushes only; the run will end there")
+    if serve is not None:
+        console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
     shared = {"TACIT_RUN_FILE": str(file), "TACIT_DATA": str(data or ""), "TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"}
     shared |= {"TACIT_EDGES": str(edges)} if edges is not None else {}
     shared |= {"TACIT_SEED": str(seed)} if seed is not None else {}
@@ -146,6 +156,7 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
 
 def _edge(number: int, shared: dict[str, str], state: Path) -> Child:
     environment = shared | {"TACIT_IDENTITIES": str(state / "identities"), "TACIT_IDENTITY": str(number)}
+    environment |= KEEP_HEAP
     command = [sys.executable, "-m", "services.cli", "edge"]
     return Child(f"edge-{number}", command, environment, state / f"edge-{number}.log")
 
@@ -157,7 +168,7 @@ def _watch(
     """Show progress and restart what dies, until the aggregator has ended well."""
     with Client(f"http://{http}", timeout=5.0) as client, display.Progress(console, run_file) as progress:
         while (code := aggregator.code()) != 0:
-            if interrupted.wait(0.5):
+            if interrupted.wait(1.0):
                 console.print("interrupted")
                 return 130
             for child in children:
@@ -270,6 +281,8 @@ def _free_address(serve: str | None) -> str:
     if serve is None:
         return f"127.0.0.1:{_free_port()}"
     host, _, port = serve.rpartition(":")
+    if not host:
+        raise ConfigError(f"--serve {serve!r}: expected HOST:PORT")
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

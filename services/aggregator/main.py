@@ -31,7 +31,7 @@ from tacit.models import Model
 
 log = logging.getLogger("tacit.aggregator")
 ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
-FEW_EDGES_GRACE = 120.0  # the same while fewer edges than expected have ever come
+FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever come
 
 
 def main(settings: AggregatorSettings) -> None:
@@ -116,8 +116,10 @@ def _train(
         observer.tick()
         reason = operator.wanted()
         if reason is None and observer.only_retired():
-            lonely_since = lonely_since or time.monotonic()
             grace = ALL_RETIRED_GRACE if len(driver.role.edges) >= observer.run.edges.count else FEW_EDGES_GRACE
+            if lonely_since is None:
+                log.warning("every edge here has spent its budget; the run ends in %g s unless one joins", grace)
+            lonely_since = lonely_since or time.monotonic()
             if time.monotonic() - lonely_since > grace:
                 reason = "the budget of every edge online is spent"
         else:

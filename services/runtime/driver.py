@@ -1,7 +1,7 @@
 """The server side of a run over MQTT: accept → journal → fold → reply. One thread, one writer.
 
-The order of `accept` is the promise: decode and screen, append durably, acknowledge to the broker, fold, and only
-then tell the edge. Whoever dies in between, the edge sends the same bytes again and the journal knows them.
+The order in `accept` is the promise: append durably, acknowledge to the broker, fold, and only then tell the edge.
+Whoever dies in between, the edge sends the same bytes again and the journal knows them.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class ServerDriver:
         self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
         self.cursor = self.saved = self.epoch = 0
         self.store_up = True
-        self._full = False  # the journal has refused a message: a snapshot makes room
-        self.saved_at = time.monotonic()
+        self._full, self.saved_at = False, time.monotonic()  # full: the journal has refused a message
         self.connection: Connection | None = None
         self._heard: set[str] = set()  # edges with an accepted message since farewell() began
 
@@ -220,7 +219,9 @@ class ServerDriver:
     def _present(self, inbound: Inbound) -> None:
         edge = inbound.topic.rsplit("/", 1)[1]
         if edge in self.presence or len(self.presence) < MAX_PRESENCE:
-            self.presence[edge] = inbound.payload[:20].decode("ascii", "replace")
+            before, self.presence[edge] = self.presence.get(edge), inbound.payload[:20].decode("ascii", "replace")
+            if self.presence[edge] != before:
+                log.info("%s is %s", edge, self.presence[edge])
         inbound.done()
 
     def _decode(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
@@ -288,10 +289,8 @@ class ServerDriver:
         return "training" if self.role.version else "waiting"
 
     def farewell(self, stop: threading.Event) -> None:
-        """Tell every edge that the run is over, and hear its last account of what it has spent.
-
-        A push that was under way when the run ended is not in the model, but it was released and it counts. Edges
-        that stay silent for FAREWELL_SECONDS are reported as they were last heard.
+        """Tell every edge that the run is over, and hear (for FAREWELL_SECONDS) its last account of what it has spent:
+        a push that was under way when the run ended is not in the model, but it was released and it counts.
         """
         self._heard.clear()
         self.reply(Outgoing(EVERYONE, Halt(self.role.version, self.role.halted)))

@@ -141,6 +141,13 @@ class RunFile(_Section):
             train_size(data.dataset), shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight
         )
 
+    def capacity(self) -> int | None:
+        """Pushes that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
+        p = self.privacy
+        if p.mechanism != "gaussian" or p.noise_multiplier is not None:
+            return None
+        return p.pushes * self.edges.count
+
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError when its layers do not fit the data's shape."""
         shape, classes = shape_of(self.data.dataset)
