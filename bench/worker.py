@@ -13,11 +13,12 @@ import torch
 
 from services.edge.loop import EdgeLoop, Terms
 from services.edge.main import schema_hash
-from services.runtime.mqtt import Connection, Inbound
+from services.runtime.mqtt import WINDOW, Connection, Inbound
 from services.runtime.outbox import Outbox
-from tacit import config, datasets, topics
+from tacit import config, datasets, topics, wire
+from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Edge
-from tacit.messages import GlobalModel, Halt, Outgoing, Push
+from tacit.messages import GlobalModel, Halt, Hello, Outgoing, Push
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
@@ -88,9 +89,47 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
         options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put("up")
     )
     connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
     loop.run(connection, threading.Event(), lambda state: None)
     connection.stop()
     return {"receipts": role.outbox.receipts, "models": role.models}
+
+
+def stream(options: dict[str, Any]) -> dict[str, Any]:
+    """The rails alone: ready-made envelopes, WINDOW unreceipted at a time, models received and not used."""
+    role = build(options, ReadyMade)
+    assert isinstance(role, ReadyMade)
+    role.prepare()
+    schema, count = schema_hash(role.model), options["count"]
+    hello = role.start()[0].message
+    assert isinstance(hello, Hello)
+    messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
+    envelopes = [wire.up("bench", seq, message, schema) for seq, message in enumerate(messages, 1)]
+    window, receipts = threading.Semaphore(1), threading.Semaphore(0)
+
+    def on_message(inbound: Inbound) -> None:
+        inbound.done()
+        if "/receipt/" in inbound.topic:
+            receipt = wire.decode(inbound.payload).meta.receipt
+            assert receipt.status == pb.Receipt.ACCEPTED, receipt
+            window.release()
+            receipts.release()
+
+    connection = Connection(options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message)
+    connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for seq, envelope in enumerate(envelopes, 1):
+        window.acquire()
+        if seq == 2:  # Hello has its receipt: open the window
+            window.release(WINDOW - 1)
+        for part, payload in enumerate(wire.split(envelope, 256 * 1024)):
+            connection.publish(topics.up("bench", role.edge, seq, part), payload)
+    for _ in envelopes:
+        receipts.acquire()
+    connection.stop()
+    return {}
 
 
 def compute(options: dict[str, Any]) -> dict[str, Any]:
@@ -151,5 +190,5 @@ def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    kinds = {"push": push, "compute": compute, "raw_publish": raw_publish, "raw_receive": raw_receive}
+    kinds = {"push": push, "stream": stream, "compute": compute, "raw_publish": raw_publish, "raw_receive": raw_receive}
     print(json.dumps(kinds[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)
