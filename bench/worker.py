@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from services.edge.loop import EdgeLoop, Terms
+from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
 from services.runtime.mqtt import WINDOW, Connection, Inbound
 from services.runtime.outbox import Outbox
@@ -86,7 +86,7 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     loop = EdgeLoop(role, role.outbox, terms)
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
-        options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put("up")
+        options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
     )
     connection.start(30.0)
     print("ready", flush=True)

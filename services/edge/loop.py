@@ -20,7 +20,7 @@ from tacit.messages import GlobalModel, Halt, Outgoing, Retired
 
 log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
-_UP = "up"  # put into the inbox when the connection comes (back) up
+UP = "up"  # put into the inbox when the connection comes (back) up
 FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
 
 

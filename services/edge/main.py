@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from services.edge.loop import EdgeLoop, Terms
+from services.edge.loop import UP, EdgeLoop, Terms
 from services.runtime import identity as identities
 from services.runtime.identity import Identity
 from services.runtime.mqtt import Connection, Will
@@ -88,7 +88,7 @@ def _serve(settings: EdgeSettings, model: Model, role: Edge, outbox: Outbox, sto
 
     def up() -> None:
         present("retired" if loop.retired else "online")
-        loop.inbox.put("up")
+        loop.inbox.put(UP)
 
     connection = Connection(
         settings.broker, f"{settings.run_id}-{role.edge}",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from services.edge.loop import EdgeLoop, Terms
+from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection
@@ -132,7 +132,7 @@ class MqttRun:
         loop = EdgeLoop(role, outbox, terms)
         topics_ = [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)]
         connection = Connection(
-            self.broker, f"{self.run_id}-{role.edge}", topics_, loop.inbox.put, on_up=lambda: loop.inbox.put("up")
+            self.broker, f"{self.run_id}-{role.edge}", topics_, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
         )
         try:
             connection.start(10.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from services.edge.loop import EdgeLoop, Terms
+from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection, Inbound
@@ -112,7 +112,7 @@ class Rig:
             connection = Connection(
                 self.broker, f"{self.run_id}-{role.edge}",
                 [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
-                lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put("up"),
+                lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put(UP),
             )  # fmt: skip
             connection.start(10.0)
             connection.publish(topics.presence(self.run_id, role.edge), b"online", retain=True)
