@@ -160,7 +160,7 @@ class Observer:
     def privacy(self) -> dict[str, Any]:
         """The run's guarantee: per edge, and the largest (the edges hold different people's records)."""
         edges = self._privacy_edges()
-        private = self.run.privacy.mechanism == "gaussian"
+        private = self.run.privacy.private
         epsilon = max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
         return {
             "guarantee": "(epsilon, delta)-DP per record, at each edge, against everyone else" if private else "none",

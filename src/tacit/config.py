@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tacit.datasets import nominal_size, shape_of, train_size
 from tacit.errors import ConfigError
 from tacit.models import Model, build
-from tacit.privacy.plan import Mechanism, Plan
+from tacit.privacy.plan import PRIVATE, Mechanism, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
@@ -82,11 +82,16 @@ class Privacy(_Section):
     clip_max: Clip = 100.0
     paper_epsilon: Positive = Field(0.1, description="ε per push in the paper's own accounting (mechanism paper)")
 
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee stands behind the mechanism."""
+        return self.mechanism in PRIVATE
+
     @model_validator(mode="after")
     def _bounds(self) -> Self:
         if self.clip_min > self.clip_max:
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
-        if self.mechanism == "gaussian" and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
+        if self.private and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
             raise ValueError(f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]")
         return self
 
@@ -118,7 +123,7 @@ class RunFile(_Section):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        rows, private = self.public_size(), self.privacy.mechanism == "gaussian"
+        rows, private = self.public_size(), self.privacy.private
         if self.algorithm.name in ("asgd", "csgd") and self.privacy.mechanism != "none":
             mechanism = self.privacy.mechanism
             raise ValueError(f"privacy.mechanism={mechanism}: {self.algorithm.name} is not private; say none")
@@ -126,7 +131,7 @@ class RunFile(_Section):
             raise ValueError(f"privacy.mechanism=none: {self.algorithm.name} needs noise; use asgd without it")
         if private and self.privacy.batch > rows:
             raise ValueError(f"privacy.batch={self.privacy.batch} is above the {rows} rows of one edge")
-        if self.privacy.mechanism == "paper" and self.algorithm.deviation == 0 and self.privacy.clip is None:
+        if self.privacy.mechanism.startswith("paper") and self.algorithm.deviation == 0 and self.privacy.clip is None:
             raise ValueError("algorithm.deviation=0.0: eq. (12) gives no clip norm; set privacy.clip")
         if self.algorithm.name == "csgd" and self.edges.count != 1:
             raise ValueError(f"edges.count={self.edges.count}: csgd is centralised, one edge holds all the data")
@@ -144,7 +149,7 @@ class RunFile(_Section):
     def capacity(self) -> int | None:
         """Pushes that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
         p = self.privacy
-        if p.mechanism != "gaussian" or p.noise_multiplier is not None:
+        if not p.private or p.noise_multiplier is not None:
             return None
         return p.pushes * self.edges.count
 
@@ -162,15 +167,14 @@ class RunFile(_Section):
         p = self.privacy
         epsilon = self.edges.epsilon[index] if index < len(self.edges.epsilon) else p.epsilon
         rate = min(1.0, p.batch / self.public_size())
-        if p.mechanism != "gaussian":
-            none = 0.0
-            return Plan(p.mechanism, rate, p.batch, none, p.clip_min, p.clip_max, epsilon, p.delta, p.paper_epsilon)
+        bounds = (p.clip_min, p.clip_max)
+        if not p.private:
+            return Plan(p.mechanism, rate, p.batch, 0.0, *bounds, epsilon, p.delta, p.paper_epsilon)
         if p.noise_multiplier is not None:
-            z = p.noise_multiplier
-            return Plan("gaussian", rate, p.batch, z, p.clip_min, p.clip_max, epsilon, p.delta)
+            return Plan(p.mechanism, rate, p.batch, p.noise_multiplier, *bounds, epsilon, p.delta)
         return Plan.calibrated(
             epsilon=epsilon, delta=p.delta, pushes=p.pushes, sampling_rate=rate, batch=p.batch,
-            clip_min=p.clip_min, clip_max=p.clip_max,
+            clip_min=p.clip_min, clip_max=p.clip_max, mechanism=p.mechanism,
         )  # fmt: skip
 
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from tacit.privacy.accounting import History
+from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.plan import Released
 
 SERVER = "server"  # the address of the server role
@@ -18,7 +19,8 @@ class Hello:
     """Edge → server, at start and whenever it has no model: MAPA Algorithm 1, edge line 1 ("send ε_k").
 
     Public configuration only. `noise_variance` is E||η||²/C² of one push: the server scales it by C² to plan its
-    stages without knowing the mechanism (Δ_0 of the paper). `spent` is the ledger's history (q, z, count).
+    stages without knowing the mechanism (Δ_0 of the paper). `spent` is the ledger's history (q, z, count), `charged`
+    how far it has come. refusals, refusal: models that the edge's policy refused to work on, and why the last one.
     """
 
     edge: str
@@ -29,6 +31,9 @@ class Hello:
     clip_min: float
     clip_max: float
     spent: History
+    charged: Charged = UNCHARGED
+    refusals: int = 0
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Update:
     gradient: Tensor
     clip: float
     spent: History
+    charged: Charged = UNCHARGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,16 @@ class Retired:
     edge: str
     reason: str
     spent: History
+    charged: Charged = UNCHARGED
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a server takes for granted of an edge's privacy. An edge that differs refuses; it never obeys."""
+
+    mechanism: str
+    sampling_rate: float
+    noise_multiplier: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,7 @@ class GlobalModel:
     version: int
     params: Tensor
     clip: float
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)

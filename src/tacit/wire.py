@@ -16,31 +16,35 @@ from torch import Tensor
 
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Push, Retired, Update
+from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Push, Retired, Terms, Update
 from tacit.privacy.accounting import History, Spend
+from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.plan import Released
 
 MAGIC, PART_MAGIC = b"TCT1", b"TCTP"
 _HEAD, _PART = struct.Struct("<4sI"), struct.Struct("<4sIIQQ")
 PART_HEADER = _PART.size
+_NUMPY = {"f32": "<f4", "i32": "<i4"}
+_TORCH = {"f32": torch.float32, "i32": torch.int32}
 MAX_META = 1 << 20
 MAX_MESSAGE = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A decoded envelope: its Meta and its tensor ((numel,) float32, a view of the bytes; None if it has none)."""
+    """A decoded envelope: its Meta and its tensor ((numel,) float32 or int32, a view of the bytes; None without)."""
 
     meta: pb.Meta
     tensor: Tensor | None
 
 
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
-    """One envelope. tensor: (numel,) float32 on the CPU; its size, digest and dtype are filled into `meta`."""
+    """One envelope. tensor: (numel,) float32 or int32, on the CPU; size, digest and dtype are filled into `meta`."""
     body = b""
     if tensor is not None:
-        body = tensor.detach().contiguous().numpy().astype("<f4", copy=False).tobytes()
-        meta.dtype, meta.numel, meta.sha256 = "f32", tensor.numel(), hashlib.sha256(body).digest()
+        meta.dtype = "i32" if tensor.dtype == torch.int32 else "f32"
+        body = tensor.detach().contiguous().numpy().astype(_NUMPY[meta.dtype], copy=False).tobytes()
+        meta.numel, meta.sha256 = tensor.numel(), hashlib.sha256(body).digest()
     head = meta.SerializeToString()
     padding = -(_HEAD.size + len(head)) % 64
     return b"".join((_HEAD.pack(MAGIC, len(head)), head, bytes(padding), body))
@@ -71,14 +75,14 @@ def decode(payload: bytes | bytearray | memoryview) -> Received:
 def _tensor(meta: pb.Meta, body: memoryview) -> Tensor | None:
     if meta.dtype == "" and meta.numel == 0 and len(body) == 0:
         return None
-    if meta.dtype != "f32":
-        raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32")
+    if meta.dtype not in _TORCH or (meta.dtype == "i32" and meta.WhichOneof("kind") != "update"):
+        raise WireError("dtype", f"{meta.dtype[:20]!r}: expected f32, or i32 in an update")
     if meta.numel * 4 != len(body) or meta.numel == 0:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
     if hashlib.sha256(body).digest() != meta.sha256:
         raise WireError("sha256", "the tensor bytes do not match their digest")
-    tensor = torch.frombuffer(body if not body.readonly else bytearray(body), dtype=torch.float32)
-    if not bool(torch.isfinite(tensor).all()):
+    tensor = torch.frombuffer(body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype])
+    if meta.dtype == "f32" and not bool(torch.isfinite(tensor).all()):
         raise WireError("finite", "the tensor holds inf or nan")
     return tensor
 
@@ -137,16 +141,23 @@ def up(run: str, seq: int, message: Hello | Push | Retired, schema: bytes) -> by
                 pb.Hello(
                     epsilon=message.epsilon, delta=message.delta, mechanism=message.mechanism,
                     noise_variance=message.noise_variance, clip_min=message.clip_min, clip_max=message.clip_max,
-                    spent=_spends(message.spent),
+                    spent=_spends(message.spent), charged=_charged(message.charged),
+                    refusals=message.refusals, refusal=message.refusal,
                 )
             )  # fmt: skip
             return encode(meta)
         case Push(released=Released() as released):
-            update = pb.Update(base_version=message.base_version, clip=released.clip, spent=_spends(released.spent))
+            update = pb.Update(
+                base_version=message.base_version, clip=released.clip, spent=_spends(released.spent),
+                charged=_charged(released.charged),
+            )  # fmt: skip
+            if released.vector.dtype == torch.int32:
+                update.scale = released.scale
             meta.update.CopyFrom(update)
             return encode(meta, released.vector)
         case Retired():
-            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=_spends(message.spent)))
+            charged = _charged(message.charged)
+            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=_spends(message.spent), charged=charged))
             return encode(meta)
     raise TypeError(f"Push of {type(message.released).__name__}: only a Released vector may leave an edge")
 
@@ -159,12 +170,15 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
     if kind == "update":
         if received.tensor is None or received.tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-        spent = _history(meta.update.spent)
-        return Update(meta.edge, meta.update.base_version, received.tensor, _finite("clip", meta.update.clip), spent)
+        update = meta.update
+        gradient, clip = _gradient(received.tensor, update.scale), _finite("clip", update.clip)
+        history, charged = _history(update.spent), _read_charged(update.charged)
+        return Update(meta.edge, update.base_version, gradient, clip, history, charged)
     if received.tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "retired":
-        return Retired(meta.edge, meta.retired.reason[:200], _history(meta.retired.spent))
+        retired = meta.retired
+        return Retired(meta.edge, retired.reason[:200], _history(retired.spent), _read_charged(retired.charged))
     if kind == "hello":
         return _hello(meta.edge, meta.hello)
     raise WireError("kind", f"{kind} does not come from an edge")
@@ -174,7 +188,7 @@ def down(run: str, edge: str, message: GlobalModel | Halt, schema: bytes) -> byt
     """A server's message as an envelope."""
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema)
     if isinstance(message, GlobalModel):
-        meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip))
+        meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip, terms=_terms(message.terms)))
         return encode(meta, message.params)
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode(meta)
@@ -202,7 +216,10 @@ def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Hal
         raise WireError("schema", "made for another model")
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-    return GlobalModel(meta.model.version, received.tensor, _finite("clip", meta.model.clip))
+    said = meta.model.terms
+    z = said.noise_multiplier if said.HasField("noise_multiplier") else None
+    terms = Terms(said.mechanism[:40], said.sampling_rate, z) if meta.model.HasField("terms") else None
+    return GlobalModel(meta.model.version, received.tensor, _finite("clip", meta.model.clip), terms)
 
 
 def _hello(edge: str, hello: pb.Hello) -> Hello:
@@ -211,7 +228,38 @@ def _hello(edge: str, hello: pb.Hello) -> Hello:
     }
     if not hello.epsilon > 0 or not 0 < hello.delta < 1:
         raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
-    return Hello(edge, hello.epsilon, mechanism=hello.mechanism[:40], spent=_history(hello.spent), **numbers)
+    return Hello(
+        edge, hello.epsilon, mechanism=hello.mechanism[:40], spent=_history(hello.spent),
+        charged=_read_charged(hello.charged), refusals=hello.refusals, refusal=hello.refusal[:200], **numbers,
+    )  # fmt: skip
+
+
+def _gradient(tensor: Tensor, scale: float) -> Tensor:
+    """(d,) float32: an integer message is worth `scale` a unit, computed once, in float64, here for everybody."""
+    if tensor.dtype == torch.float32:
+        return tensor
+    gradient = (tensor.to(torch.float64) * _finite("scale", scale)).to(torch.float32)
+    if not bool(torch.isfinite(gradient).all()):
+        raise WireError("value", f"scale={scale}")
+    return gradient
+
+
+def _charged(charged: Charged) -> pb.Charged | None:
+    return None if charged == UNCHARGED else pb.Charged(count=charged.count, head=charged.head)
+
+
+def _read_charged(charged: pb.Charged) -> Charged:
+    if len(charged.head) not in (0, 32):
+        raise WireError("value", f"charged: a head of {len(charged.head)} bytes")
+    return Charged(charged.count, charged.head)
+
+
+def _terms(terms: Terms | None) -> pb.Terms | None:
+    if terms is None:
+        return None
+    return pb.Terms(
+        mechanism=terms.mechanism, sampling_rate=terms.sampling_rate, noise_multiplier=terms.noise_multiplier
+    )
 
 
 def _finite(name: str, value: float) -> float:
@@ -222,13 +270,22 @@ def _finite(name: str, value: float) -> float:
 
 def _spends(history: History) -> list[pb.Spend]:
     return [
-        pb.Spend(sampling_rate=row.sampling_rate, noise_multiplier=row.noise_multiplier, count=row.count)
+        pb.Spend(
+            sampling_rate=row.sampling_rate,
+            noise_multiplier=row.noise_multiplier,
+            count=row.count,
+            mechanism="" if row.mechanism == "gaussian" else row.mechanism,
+        )
         for row in history
     ]
 
 
 def _history(spends: Iterable[pb.Spend]) -> History:
-    rows = tuple(Spend(s.sampling_rate, _finite("noise_multiplier", s.noise_multiplier), s.count) for s in spends)
-    if len(rows) > 1000 or any(not 0 < row.sampling_rate <= 1 for row in rows):
+    rows = tuple(
+        Spend(s.sampling_rate, _finite("noise_multiplier", s.noise_multiplier), s.count, s.mechanism or "gaussian")
+        for s in spends
+    )
+    known = ("gaussian", "discrete_gaussian", "knorm")
+    if len(rows) > 1000 or any(not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows):
         raise WireError("value", "spent: a history that no ledger can have")
     return rows

@@ -525,7 +525,7 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
     spent = push(made).released.spent
     retired = one(made.on_message(GlobalModel(8, PARAMS, 1.0)))
     assert retired.to == SERVER
-    assert retired.message == Retired("a", retired.message.reason, spent)
+    assert retired.message == Retired("a", retired.message.reason, spent, made.releaser.ledger.charged())
     assert "budget" in retired.message.reason
 
 

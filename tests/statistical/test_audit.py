@@ -62,10 +62,10 @@ class MeanClip(Edge):
 class FirstLayerOnly(Releaser):
     """MUTANT: the noise is added to the weights, not to the biases."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> Tensor:
-        noisy = super()._noisy(clipped, clip, paper_dims)
+    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+        noisy, scale = super()._noisy(clipped, clip, paper_dims)
         noisy[WEIGHTS.stop :] = clipped.total[WEIGHTS.stop :] / self.plan.batch
-        return noisy
+        return noisy, scale
 
 
 class Case(NamedTuple):

@@ -13,7 +13,7 @@ import torch
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting import Spend, certified_pushes
 from tacit.privacy.clipping import Clipped
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import UNCHARGED, Ledger
 from tacit.privacy.plan import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 from tests.unit.paid import plan, released, releaser
@@ -46,7 +46,7 @@ class Bomb:
 def test_a_released_vector_cannot_be_made_by_hand() -> None:
     for seal in (None, object(), True, "seal"):
         with pytest.raises(TypeError, match=r"release\(\) only"):
-            Released(TWO, 1.0, (), seal)
+            Released(TWO, 1.0, 1.0, (), UNCHARGED, seal)
 
 
 def test_a_released_vector_cannot_be_exchanged_for_another() -> None:

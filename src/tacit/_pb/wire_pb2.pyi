@@ -8,17 +8,37 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Spend(_message.Message):
-    __slots__ = ("sampling_rate", "noise_multiplier", "count")
+    __slots__ = ("sampling_rate", "noise_multiplier", "count", "mechanism")
     SAMPLING_RATE_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
     sampling_rate: float
     noise_multiplier: float
     count: int
-    def __init__(self, sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+    mechanism: str
+    def __init__(self, sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ..., count: _Optional[int] = ..., mechanism: _Optional[str] = ...) -> None: ...
+
+class Charged(_message.Message):
+    __slots__ = ("count", "head")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    head: bytes
+    def __init__(self, count: _Optional[int] = ..., head: _Optional[bytes] = ...) -> None: ...
+
+class Terms(_message.Message):
+    __slots__ = ("mechanism", "sampling_rate", "noise_multiplier")
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_RATE_FIELD_NUMBER: _ClassVar[int]
+    NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
+    mechanism: str
+    sampling_rate: float
+    noise_multiplier: float
+    def __init__(self, mechanism: _Optional[str] = ..., sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent")
+    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent", "charged", "refusals", "refusal")
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +46,9 @@ class Hello(_message.Message):
     CLIP_MIN_FIELD_NUMBER: _ClassVar[int]
     CLIP_MAX_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     epsilon: float
     delta: float
     mechanism: str
@@ -33,33 +56,44 @@ class Hello(_message.Message):
     clip_min: float
     clip_max: float
     spent: _containers.RepeatedCompositeFieldContainer[Spend]
-    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ...) -> None: ...
+    charged: Charged
+    refusals: int
+    refusal: str
+    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., refusals: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
 
 class Update(_message.Message):
-    __slots__ = ("base_version", "clip", "spent")
+    __slots__ = ("base_version", "clip", "spent", "charged", "scale")
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
     base_version: int
     clip: float
     spent: _containers.RepeatedCompositeFieldContainer[Spend]
-    def __init__(self, base_version: _Optional[int] = ..., clip: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ...) -> None: ...
+    charged: Charged
+    scale: float
+    def __init__(self, base_version: _Optional[int] = ..., clip: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class Retired(_message.Message):
-    __slots__ = ("reason", "spent")
+    __slots__ = ("reason", "spent", "charged")
     REASON_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_FIELD_NUMBER: _ClassVar[int]
     reason: str
     spent: _containers.RepeatedCompositeFieldContainer[Spend]
-    def __init__(self, reason: _Optional[str] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ...) -> None: ...
+    charged: Charged
+    def __init__(self, reason: _Optional[str] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ...) -> None: ...
 
 class GlobalModel(_message.Message):
-    __slots__ = ("version", "clip")
+    __slots__ = ("version", "clip", "terms")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     version: int
     clip: float
-    def __init__(self, version: _Optional[int] = ..., clip: _Optional[float] = ...) -> None: ...
+    terms: Terms
+    def __init__(self, version: _Optional[int] = ..., clip: _Optional[float] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
 
 class Halt(_message.Message):
     __slots__ = ("version", "reason")

@@ -37,12 +37,14 @@ from tacit.errors import BudgetSpent
 from tacit.messages import EVERYONE, SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired, Update
 from tacit.models import Model
 from tacit.privacy.accounting import History, Spend
-from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum
+from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.plan import Releaser
 from tacit.privacy.sampling import padded_size, poisson
 from tacit.vectors import example_gradients, mean_gradient
 
-_PLAIN_HELLO = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max")
+_PLAIN_HELLO = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "refusals", "refusal")
 STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
 
 
@@ -88,6 +90,7 @@ class EdgeRecord:
     hello: Hello
     updates: int = 0
     spent: History = ()
+    charged: Charged = UNCHARGED
     retired: str = ""
 
 
@@ -97,11 +100,11 @@ class Server:
     def __init__(self, run: RunFile, model: Model) -> None:
         a, p = run.algorithm, run.privacy
         self.algorithm, self.batch, self.horizon = a, p.batch, run.run.updates
-        self.clip_min = p.clip_min if p.mechanism == "gaussian" else 1e-9  # the paper has no floor; C² must not be 0
+        self.clip_min = p.clip_min if p.private else 1e-9  # the paper has no floor; C² must not be 0
         self.params = model.init(run.run.seed)  # line 4
         self.version = 0  # t
         self.clip = p.clip or first_clip(a.deviation, a.failure)
-        if p.mechanism == "gaussian":
+        if p.private:
             self.clip = min(max(self.clip, p.clip_min), p.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
         self.edges: dict[str, EdgeRecord] = {}
@@ -142,7 +145,7 @@ class Server:
 
     def _hello(self, hello: Hello) -> list[Outgoing]:
         record = self.edges.setdefault(hello.edge, EdgeRecord(hello))  # line 1: receive ε_k
-        record.hello, record.spent, record.retired = hello, hello.spent, ""
+        record.hello, record.spent, record.charged, record.retired = hello, hello.spent, hello.charged, ""
         if self.halted:
             return [Outgoing(hello.edge, Halt(self.version, self.halted))]
         return [Outgoing(hello.edge, self.global_model())]
@@ -157,7 +160,7 @@ class Server:
         self.recent.append(tau)
         self.staleness[tau] += 1
         record = self.edges[update.edge]
-        record.updates, record.spent = record.updates + 1, update.spent
+        record.updates, record.spent, record.charged = record.updates + 1, update.spent, update.charged
         self.params = torch.add(self.params, update.gradient, alpha=-self.learning_rate())  # line 11: x = x - γ·g̃
         self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
@@ -174,7 +177,7 @@ class Server:
     def _retired(self, message: Retired) -> list[Outgoing]:
         record = self.edges.get(message.edge)
         if record:
-            record.retired, record.spent = message.reason, message.spent
+            record.retired, record.spent, record.charged = message.reason, message.spent, message.charged
         return []
 
     def _halt(self, reason: str) -> list[Outgoing]:
@@ -224,7 +227,8 @@ class Server:
             name: {
                 "hello": {field: getattr(record.hello, field) for field in _PLAIN_HELLO},
                 "updates": record.updates, "retired": record.retired,
-                "spent": [[s.sampling_rate, s.noise_multiplier, s.count] for s in record.spent],
+                "spent": [[s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent],
+                "charged": [record.charged.count, record.charged.head.hex()],
             }
             for name, record in self.edges.items()
         }  # fmt: skip
@@ -244,9 +248,11 @@ class Server:
         self.staleness = Counter(dict(values["staleness"]))
         self.edges = {}
         for name, saved in values["edges"].items():
-            spent = tuple(Spend(q, z, n) for q, z, n in saved["spent"])
+            spent = tuple(Spend(*row) for row in saved["spent"])
+            count, head = saved["charged"]
             hello = Hello(name, spent=spent, **saved["hello"])
-            self.edges[name] = EdgeRecord(hello, saved["updates"], spent, saved["retired"])
+            charged = Charged(count, bytes.fromhex(head))
+            self.edges[name] = EdgeRecord(hello, saved["updates"], spent, charged, saved["retired"])
 
 
 class Edge:
@@ -260,12 +266,11 @@ class Edge:
 
     def start(self) -> list[Outgoing]:
         """Line 1: send ε_k, with what else the server needs to plan. Sent again whenever a model is wanted."""
-        plan = self.releaser.plan
-        variance = plan.noise_variance(self.model.size)
-        spent = self.releaser.ledger.history()
+        plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
-            self.edge, plan.epsilon, plan.delta, plan.mechanism, variance, plan.clip_min, plan.clip_max, spent
-        )
+            self.edge, plan.epsilon, plan.delta, plan.mechanism, plan.noise_variance(self.model.size),
+            plan.clip_min, plan.clip_max, ledger.history(), ledger.charged(),
+        )  # fmt: skip
         return [Outgoing(SERVER, hello)]
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
@@ -282,24 +287,33 @@ class Edge:
                 paper_dims=self.model.first_layer,
             )
         except BudgetSpent as spent:
-            return [Outgoing(SERVER, Retired(self.edge, str(spent), self.releaser.ledger.history()))]
+            ledger = self.releaser.ledger
+            return [Outgoing(SERVER, Retired(self.edge, str(spent), ledger.history(), ledger.charged()))]
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
 
     def _query(self, params: Tensor, clip: float) -> Clipped:
         plan = self.releaser.plan
-        if plan.mechanism == "gaussian":  # lines 4 and 5, rigorous: a clipped sum over a Poisson batch
+        if plan.private:  # lines 4 and 5, rigorous: a clipped sum over a Poisson batch
             batch = poisson(len(self.y), plan.sampling_rate, self.size, self.releaser.random)
-            index = batch.index.to(self.device)
-            gradients = example_gradients(self.model, params, self.x[index], self.y[index])
-            clipped = clipped_sum(gradients, clip, batch.mask.to(self.device))
-            return Clipped(clipped.total.cpu(), clipped.sensitivity)
-        index = self._with_replacement(round(plan.batch))
+            clipped = self._clipped(params, clip, batch.index, batch.mask)
+            return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
+        index = self._with_replacement(round(plan.batch)).to(self.device)
+        if plan.mechanism in ("paper:density", "paper:first_layer"):
+            everyone = torch.ones(len(index), dtype=torch.bool)
+            return Clipped(self._clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf)
         mean = mean_gradient(self.model, params, self.x[index], self.y[index]).cpu()  # line 4
-        if plan.mechanism == "paper":
+        if plan.mechanism in ("paper", "paper:mean_clip"):
             mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)  # line 5, as printed
         return Clipped(mean, math.inf)
+
+    def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        index, mask, plan = index.to(self.device), mask.to(self.device), self.releaser.plan
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+        if plan.mechanism == "discrete_gaussian":
+            return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
+        return clipped_sum(gradients, clip, mask)
 
     def _with_replacement(self, count: int) -> Tensor:
         # Assumption 2 of the paper: independent samples. The modulo bias is below n/2^64.
         words = self.releaser.random.words(count) % len(self.y)
-        return torch.from_numpy(words.astype("int64")).to(self.device)
+        return torch.from_numpy(words.astype("int64"))

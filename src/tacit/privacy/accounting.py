@@ -1,7 +1,12 @@
 """What a history of releases costs: ε by PLD (tight) and by RDP, calibration, and the certified push count.
 
-Every history is a list of (q, z) entries with counts: Poisson-subsampled Gaussian releases at sampling rate q and
+Every history is a list of (mechanism, q, z) entries with counts: Poisson-subsampled releases at sampling rate q and
 noise multiplier z, under add/remove adjacency. dp-accounting does the arithmetic; this file fixes how it is asked.
+
+`discrete_gaussian` is accounted as `gaussian`. By RDP at integer orders that is exact: for an integer shift D,
+E_Q[(P/Q)^j] = exp(j(j-1)||D||²/2S²) holds on the lattice as it does on the line (privacy.md §8.3). PLD is computed
+for one dimension, where the two agree to six digits at the S used here; RDP is the figure to sign.
+`knorm` at z is pure DP: one release is (1/z, 0), and ln(1 + q(e^{1/z} - 1)) after Poisson sampling.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from functools import lru_cache
 
 import dp_accounting as dpa
 from dp_accounting import rdp
+from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.errors import PrivacyError
@@ -31,23 +37,25 @@ class Spend:
     """`count` releases at `sampling_rate` q and `noise_multiplier` z (noise std over sensitivity).
 
     z = 0 means a release without a valid mechanism (no noise, or the paper's): ε is infinite from then on.
+    For `knorm`, z is the scale of its radius over the sensitivity: 1/ε of one release.
     """
 
     sampling_rate: float
     noise_multiplier: float
     count: int
+    mechanism: str = "gaussian"
 
 
 History = tuple[Spend, ...]
 
 
 def merged(history: Iterable[Spend]) -> History:
-    """The same history with equal (q, z) rows added up and empty ones dropped, in a fixed order."""
-    counts: dict[tuple[float, float], int] = {}
+    """The same history with equal rows added up and empty ones dropped, in a fixed order."""
+    counts: dict[tuple[float, float, str], int] = {}
     for row in history:
-        key = (row.sampling_rate, row.noise_multiplier)
+        key = (row.sampling_rate, row.noise_multiplier, row.mechanism)
         counts[key] = counts.get(key, 0) + row.count
-    return tuple(Spend(q, z, n) for (q, z), n in sorted(counts.items()) if n)
+    return tuple(Spend(q, z, n, mechanism) for (q, z, mechanism), n in sorted(counts.items()) if n)
 
 
 def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
@@ -79,14 +87,14 @@ def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
     return _with_tail(at, rows, delta)
 
 
-def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float) -> float:
+def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian") -> float:
     """The smallest noise multiplier (on a grid of 0.001) whose `pushes` releases stay within (ε, δ) by PLD.
 
     Raises PrivacyError when no multiplier up to 2^14 suffices.
     """
 
     def enough(step: int) -> bool:
-        spend = Spend(sampling_rate, step * MULTIPLIER_STEP, pushes)
+        spend = Spend(sampling_rate, step * MULTIPLIER_STEP, pushes, mechanism)
         return epsilon_pld([spend], delta) <= epsilon
 
     high = 256
@@ -102,15 +110,17 @@ def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float) -
 
 
 def certified_pushes(
-    epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float, history: History = ()
-) -> int:
+    epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float, history: History = (),
+    mechanism: str = "gaussian",
+) -> int:  # fmt: skip
     """T_max: how many further releases at (q, z) keep `history` plus them within (ε, δ) by PLD; 0 if none.
 
     The edge enforces this by counting: the cap is fixed before the run, so stopping early costs nothing.
     """
 
     def within(count: int) -> bool:
-        return epsilon_pld([*history, Spend(sampling_rate, noise_multiplier, count)], delta) <= epsilon
+        further = Spend(sampling_rate, noise_multiplier, count, mechanism)
+        return epsilon_pld([*history, further], delta) <= epsilon
 
     if noise_multiplier == 0 or not within(1):
         return 0
@@ -141,24 +151,39 @@ def _pld_epsilon(rows: History, delta: float) -> float:
 def _composed(rows: History) -> pld.PrivacyLossDistribution:
     total = None
     for row in rows:
-        part = _one_pld(row.sampling_rate, row.noise_multiplier).self_compose(row.count)
+        part = _one_pld(row.sampling_rate, row.noise_multiplier, row.mechanism).self_compose(row.count)
         total = part if total is None else total.compose(part)
     return total
 
 
 @lru_cache(maxsize=64)
-def _one_pld(sampling_rate: float, noise_multiplier: float) -> pld.PrivacyLossDistribution:
+def _one_pld(sampling_rate: float, noise_multiplier: float, mechanism: str) -> pld.PrivacyLossDistribution:
+    if mechanism == "knorm":
+        pure = common.DifferentialPrivacyParameters(amplified(1 / noise_multiplier, sampling_rate), 0.0)
+        return pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL)
     return pld.from_gaussian_mechanism(
         min(noise_multiplier, _MOST), sampling_prob=sampling_rate, value_discretization_interval=_INTERVAL
     )
 
 
+def amplified(epsilon: float, sampling_rate: float) -> float:
+    """ε of a pure ε-DP release on a Poisson(q) sample, add/remove adjacency: ln(1 + q(e^ε - 1)) (no overflow)."""
+    return max(0.0, epsilon + math.log(sampling_rate + (1 - sampling_rate) * math.exp(-epsilon)))
+
+
+def _pure_rdp(epsilon: float) -> tuple[float, ...]:
+    # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke 2016, Prop. 3.3).
+    return tuple(min(epsilon, alpha * epsilon**2 / 2) for alpha in _ORDERS)
+
+
 @lru_cache(maxsize=64)
-def _one_rdp(sampling_rate: float, noise_multiplier: float) -> tuple[float, ...]:
+def _one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> tuple[float, ...]:
+    if mechanism == "knorm":
+        return _pure_rdp(amplified(1 / noise_multiplier, sampling_rate))
     accountant = rdp.RdpAccountant(_ORDERS, dpa.NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(dpa.PoissonSampledDpEvent(sampling_rate, dpa.GaussianDpEvent(min(noise_multiplier, _MOST))), 1)
     return tuple(float(value) for value in accountant.rdp)
 
 
 def _rdp_columns(rows: History) -> Iterable[tuple[float, ...]]:
-    return zip(*(_one_rdp(row.sampling_rate, row.noise_multiplier) for row in rows), strict=True)
+    return zip(*(_one_rdp(row.sampling_rate, row.noise_multiplier, row.mechanism) for row in rows), strict=True)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 _SLACK = 1.0 - 2.0**-16  # float32 rounding of norm, factor and product stays below this, so ||clipped|| <= C
 _LEAST = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
+_CACHED = 2**18  # elements worked on at a time: what stays in a core's cache between the passes
 _BLOCK = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
 
 
@@ -18,11 +20,13 @@ _BLOCK = 2048  # columns whose squares are added in float32: over a whole long v
 class Clipped:
     """A sum of clipped vectors with the sensitivity that the clipping gives it.
 
-    total: (d,) float32. sensitivity: l2 distance that adding or removing one record can move `total`.
+    total: (d,) float32, or int64 counts of `step` (`integer_sum`). sensitivity: l2 distance, in real units, that
+    adding or removing one record can move `total`.
     """
 
     total: Tensor
     sensitivity: float
+    step: float | None = None
 
 
 def clipped_sum(gradients: Tensor, clip: float, mask: Tensor) -> Clipped:
@@ -39,14 +43,44 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor) -> Clipped:
     | a row of zeros              | contributes zero                                             |
     | clip < 2^-40, inf or nan    | ValueError: the noise scales with it                         |
     """
+    gradients, factors = _factors(gradients, clip, mask)
+    return Clipped(factors.to(gradients.dtype) @ gradients, clip)
+
+
+def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:
+    """The same sum on the grid of `step`: each clipped row is truncated toward zero to whole steps, then added.
+
+    gradients: (B, d) float32; mask: (B,) bool; B·clip/step < 2^53, clip/step <= 2^12 (so that float32 holds every
+    square and every sum of a block exactly). Returns int64 counts of `step`.
+    Formal guarantee: the l2 norm of each row's integers is checked, in integers, to be at most clip/step, and they
+    are added exactly: the sensitivity of the sum is `clip` without any rounding. Truncation shortens, so it needs no
+    allowance for d; it moves the sum by less than one step a row. Edge cases as `clipped_sum`; a row whose integers
+    were too long (it cannot be: the factor leaves 2^-16 of room) would contribute zero.
+    """
+    gradients, factors = _factors(gradients, clip, mask)
+    factors = (factors / step).to(gradients.dtype)
+    limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))  # (clip/step)² is whole up to its own rounding
+    if limit > 2**24:
+        raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
+    total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
+    rows = max(1, _CACHED // max(1, gradients.shape[1]))
+    for part, factor in zip(torch.split(gradients, rows), torch.split(factors, rows), strict=True):
+        units = torch.mul(part, factor[:, None])
+        units.copy_(units.to(torch.int32))  # cuts toward zero, eight times faster than torch.trunc
+        fits = torch.linalg.vecdot(units, units) <= limit
+        total += fits.to(units.dtype) @ units
+    return Clipped(total.to(torch.int64), clip, step)
+
+
+def _factors(gradients: Tensor, clip: float, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """`gradients` without its non-finite rows, and (B,) float64 min(1, C/norm), 0 where masked out or non-finite."""
     if not _LEAST <= clip < float("inf"):
         raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
     norms = _norms(gradients)
     finite = torch.isfinite(norms)
-    factors = torch.where(finite & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0).to(gradients.dtype)
     if not bool(finite.all()):
         gradients = gradients.masked_fill(~finite[:, None], 0.0)  # 0·inf is nan
-    return Clipped(factors @ gradients, clip)
+    return gradients, torch.where(finite & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
 
 
 def _norms(gradients: Tensor) -> Tensor:

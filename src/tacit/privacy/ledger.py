@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import PrivacyError
@@ -25,6 +26,17 @@ _CHARGE = """
 INSERT INTO spend VALUES (?, ?, ?, ?, ?, 1)
 ON CONFLICT (dataset, sampling_rate, noise_multiplier, mechanism, secret) DO UPDATE SET count = count + 1
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """How far a ledger has come: releases charged in the dataset's life, and the end of its hash chain."""
+
+    count: int = 0
+    head: bytes = b""
+
+
+UNCHARGED = Charged()  # a new ledger's
 
 
 class Ledger:
@@ -59,11 +71,15 @@ class Ledger:
         except sqlite3.Error as error:
             raise PrivacyError(f"ledger {self._path}: {error}; the release was not computed") from error
         counted = noise_multiplier if secret else 0.0
-        self._history = merged([*self._history, Spend(sampling_rate, counted, 1)])
+        self._history = merged([*self._history, Spend(sampling_rate, counted, 1, _accounted(mechanism))])
 
     def history(self) -> History:
         """Everything ever released from this dataset. Noise from a known seed counts as no noise (z = 0)."""
         return self._history
+
+    def charged(self) -> Charged:
+        """How far this ledger has come."""
+        return Charged(sum(row.count for row in self._history))
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -76,9 +92,18 @@ class Ledger:
 
     def _read(self) -> History:
         rows = self._db.execute(
-            "SELECT sampling_rate, noise_multiplier, secret, count FROM spend WHERE dataset = ?", (self._dataset,)
+            "SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend WHERE dataset = ?",
+            (self._dataset,),
         ).fetchall()
-        history = merged(Spend(float.fromhex(q), float.fromhex(z) if secret else 0.0, n) for q, z, secret, n in rows)
+        history = merged(
+            Spend(float.fromhex(q), float.fromhex(z) if secret else 0.0, n, _accounted(mechanism))
+            for q, z, mechanism, secret, n in rows
+        )
         if any(not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf) for row in history):
             raise ValueError("a row that no charge can have written")
         return history
+
+
+def _accounted(mechanism: str) -> str:
+    """The accountant's name for a mechanism: what is not private has z = 0, whatever its name."""
+    return mechanism if mechanism in ("discrete_gaussian", "knorm") else "gaussian"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,20 +13,29 @@ from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy import mechanisms
 from tacit.privacy.accounting import History, calibrate, certified_pushes
 from tacit.privacy.clipping import Clipped
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.sampling import Random
 
-Mechanism = Literal["gaussian", "none", "paper"]
+Private = Literal["gaussian", "discrete_gaussian", "knorm"]
+Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"]
+Mechanism = Literal[Private, Paper, "none"]
+PRIVATE: Final = get_args(Private)
 _SEAL: Final = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """A vector (d,) float32 that has been paid for. Only `release` makes one; the wire accepts nothing else."""
+    """A vector that has been paid for. Only `release` makes one; the wire accepts nothing else.
+
+    vector: (d,) float32, or (d,) int32 of which one unit is worth `scale` (a public number; 1 for float32).
+    charged: the ledger's count and chain head after this release.
+    """
 
     vector: Tensor
+    scale: float
     clip: float
     spent: History
+    charged: Charged
     seal: InitVar[object]
 
     def __post_init__(self, seal: object) -> None:
@@ -38,7 +47,8 @@ class Released:
 class Plan:
     """One edge's own privacy configuration. Public numbers only; no message from a server can change them.
 
-    mechanism: `gaussian` (rigorous), `none` (not private), `paper` (the paper's noise: not private).
+    mechanism: `gaussian`, `discrete_gaussian` or `knorm` (rigorous); `none`; `paper` and its three defects one by
+    one, `paper:mean_clip`, `paper:density`, `paper:first_layer` (not private, whatever their own ε says).
     sampling_rate q, batch L = q·n_public (the fixed denominator), noise_multiplier z = noise std / C,
     [clip_min, clip_max]: what C a server may ask for; epsilon, delta: the budget of the dataset's lifetime.
     paper_epsilon: ε per push in the paper's own (wrong) accounting, used by `paper` noise only.
@@ -57,23 +67,29 @@ class Plan:
     @classmethod
     def calibrated(
         cls, *, epsilon: float, delta: float, pushes: int, sampling_rate: float, batch: float,
-        clip_min: float, clip_max: float,
+        clip_min: float, clip_max: float, mechanism: Mechanism = "gaussian",
     ) -> Plan:  # fmt: skip
-        """The Gaussian plan with the least noise whose `pushes` releases cost at most (ε, δ) by PLD."""
-        z = calibrate(epsilon, delta, pushes, sampling_rate)
-        return cls("gaussian", sampling_rate, batch, z, clip_min, clip_max, epsilon, delta)
+        """The plan with the least noise whose `pushes` releases cost at most (ε, δ) by PLD."""
+        z = calibrate(epsilon, delta, pushes, sampling_rate, mechanism)
+        return cls(mechanism, sampling_rate, batch, z, clip_min, clip_max, epsilon, delta)
+
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee stands behind the mechanism."""
+        return self.mechanism in PRIVATE
 
     def noise_variance(self, dims: int) -> float:
-        """E||η||²/C² of one push of `dims` parameters: d(z/L)², or what the paper claims for its own noise, (9)."""
-        if self.mechanism == "paper":
+        """E||η||²/C² of one push of `dims` parameters: d(z/L)², d(d+1)(z/L)² for `knorm`, or the paper's claim (9)."""
+        if self.mechanism.startswith("paper"):
             return 2 * (2 / self.batch) ** 2 / self.paper_epsilon**2  # 2ΔS²/ε², ΔS = 2C/b
-        return dims * (self.noise_multiplier / self.batch) ** 2
+        return dims * (self.noise_multiplier / self.batch) ** 2 * (dims + 1 if self.mechanism == "knorm" else 1)
 
     def pushes_left(self, history: History) -> int | None:
         """Releases that still fit the budget after `history` (None: no guarantee, so no limit)."""
-        if self.mechanism != "gaussian":
+        if not self.private:
             return None
-        return certified_pushes(self.epsilon, self.delta, self.sampling_rate, self.noise_multiplier, history)
+        q, z = self.sampling_rate, self.noise_multiplier
+        return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)
 
 
 class Releaser:
@@ -95,41 +111,61 @@ class Releaser:
             raise PrivacyError(f"clip={clip}: this edge allows [{low}, {high}] only")
 
     def release(self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None) -> Released:
-        """Charge the ledger, then compute `query`, add noise and seal the result: (sum + N(0, (zC)²I)) / L.
+        """Charge the ledger, then compute `query`, add noise and seal the result: (sum + noise) / L.
 
         `query` returns the clipped sum over a Poisson(q) batch; its sensitivity must not exceed `clip`.
-        Guarantee (mechanism `gaussian`): one Poisson-subsampled Gaussian release at (q, z), add/remove adjacency,
-        unit = one record; composed over the dataset's life in `ledger`. The charge is durable before `query` runs,
-        because a crash inside it can depend on the data. The denominator is the public constant L, never |batch|.
+        Guarantee (a mechanism of PRIVATE): one Poisson-subsampled release at (q, z), add/remove adjacency, unit =
+        one record; composed over the dataset's life in `ledger`. The charge is durable before `query` runs, because
+        a crash inside it can depend on the data. The denominator is the public constant L, never |batch|.
         Raises BudgetSpent before any work when the certified cap is reached, PrivacyError for a clip outside the
         plan's bounds or a sum whose sensitivity is larger than promised (the charge stands).
         """
         plan = self.plan
-        if plan.mechanism == "gaussian":
+        if plan.private:
             self.check_clip(clip)
         if self.left is not None and self.left <= 0:
             raise BudgetSpent(f"epsilon={plan.epsilon}: the next push would pass this edge's budget")
-        z = plan.noise_multiplier if plan.mechanism == "gaussian" else 0.0
+        z = plan.noise_multiplier if plan.private else 0.0
         self.ledger.charge(plan.sampling_rate, z, plan.mechanism, secret=self.random.secret)
         if self.left is not None:
             self.left -= 1
-        vector = self._noisy(query(), clip, paper_dims)
-        return Released(vector.to(torch.float32), clip, self.ledger.history(), _SEAL)
+        vector, scale = self._noisy(query(), clip, paper_dims)
+        return Released(vector, scale, clip, self.ledger.history(), self.ledger.charged(), _SEAL)
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> Tensor:
-        plan = self.plan
+    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+        plan, z = self.plan, self.plan.noise_multiplier
         if plan.mechanism == "none":
-            return clipped.total
-        if plan.mechanism == "paper":
-            return self._paper(clipped.total, clip, paper_dims)
+            return clipped.total.to(torch.float32), 1.0
+        if not plan.private:
+            return self._paper(clipped.total, clip, paper_dims).to(torch.float32), 1.0
         if not clipped.sensitivity <= clip:  # so that nan fails too
             raise PrivacyError(f"sensitivity={clipped.sensitivity} is above the promised clip {clip}")
-        return mechanisms.gaussian(clipped.total, plan.noise_multiplier * clip, self.random) / plan.batch
+        if plan.mechanism == "discrete_gaussian":
+            return self._integers(clipped, clip)
+        noise = mechanisms.gaussian if plan.mechanism == "gaussian" else mechanisms.knorm
+        return (noise(clipped.total, z * clip, self.random) / plan.batch).to(torch.float32), 1.0
 
-    def _paper(self, mean: Tensor, clip: float, dims: slice | None) -> Tensor:
-        """MAPA Algorithm 1, lines 5 to 7: η of eq. (6) with λ = ΔS/ε_k, ΔS = 2C/b, on `dims` only (P4)."""
-        noisy = mean.to(torch.float64).clone()
-        part = noisy[dims or slice(None)]
-        sensitivity = 2 * clip / self.plan.batch  # ΔS
-        part += mechanisms.paper_noise(part.numel(), sensitivity / self.plan.paper_epsilon, self.random)
+    def _integers(self, clipped: Clipped, clip: float) -> tuple[Tensor, float]:
+        z = self.plan.noise_multiplier
+        if clipped.step is None or clipped.step < mechanisms.grid_step(clip, z):  # finer: noise of too few steps
+            raise PrivacyError(f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}")
+        noisy = mechanisms.discrete_gaussian(clipped.total, z, self.random)
+        if not bool((noisy.abs() < 2**31).all()):
+            raise PrivacyError("a sum of more than 2^31 grid steps: the expected batch is too large for 32 bits")
+        return noisy.to(torch.int32), clipped.step / self.plan.batch
+
+    def _paper(self, total: Tensor, clip: float, dims: slice | None) -> Tensor:
+        """MAPA Algorithm 1, lines 5 to 7: η of eq. (6) with λ = ΔS/ε_k, ΔS = 2C/b, on `dims` only (P1, P2, P4).
+
+        With one defect named, the rest is right: `density` and `first_layer` divide a per-example clipped sum,
+        `mean_clip` and `first_layer` draw the d-dimensional density that (6) was meant to be.
+        """
+        mechanism, sensitivity = self.plan.mechanism, 2 * clip / self.plan.batch  # ΔS
+        noisy = total.to(torch.float64).clone()
+        part = noisy[dims or slice(None)] if mechanism in ("paper", "paper:first_layer") else noisy
+        scale = sensitivity / self.plan.paper_epsilon
+        if mechanism in ("paper", "paper:density"):
+            part += mechanisms.paper_noise(part.numel(), scale, self.random)
+        else:
+            part.copy_(mechanisms.knorm(part, scale, self.random))
         return noisy
