@@ -10,12 +10,13 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tacit.datasets import nominal_size, shape_of, train_size
 from tacit.errors import ConfigError
-from tacit.models import Model, build
-from tacit.privacy.plan import PRIVATE, Mechanism, Plan
+from tacit.messages import Terms
+from tacit.models import Model, Normalization, build
+from tacit.privacy.plan import PRIVATE, Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
@@ -53,6 +54,14 @@ class ModelSection(_Section):
     hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field((), strict=False)
     activation: Literal["relu", "tanh"] = "relu"
     regularization: float = Field(0.0, ge=0, allow_inf_nan=False, description="λ of (λ/2)||x||², paper: 1e-4")
+    normalization: Normalization = Field("none", description="group: the convolutions' outputs, per example")
+
+    @field_validator("normalization", mode="before")
+    @classmethod
+    def _per_example(cls, value: Any) -> Any:
+        if value == "batch":
+            raise ValueError("batch normalization looks across examples, so clipping bounds nobody; use group")
+        return value
 
 
 class Algorithm(_Section):
@@ -72,6 +81,7 @@ class Privacy(_Section):
     """Each edge's own privacy configuration."""
 
     mechanism: Mechanism = "gaussian"
+    noise_at: NoiseAt = Field("edge", description="server: a trusted aggregator; the unit is then an edge")
     epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
     delta: float = Field(1e-5, gt=0, lt=1)
     pushes: int = Field(1000, gt=0, description="pushes of one edge that the budget must cover")
@@ -91,6 +101,8 @@ class Privacy(_Section):
     def _bounds(self) -> Self:
         if self.clip_min > self.clip_max:
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
+        if self.noise_at == "server" and self.mechanism != "gaussian":
+            raise ValueError(f"mechanism={self.mechanism}: noise_at=server knows gaussian only")
         if self.private and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
             raise ValueError(f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]")
         return self
@@ -159,23 +171,34 @@ class RunFile(_Section):
         model = self.model
         return build(
             model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
-            regularization=model.regularization, activation=model.activation,
+            regularization=model.regularization, activation=model.activation, normalization=model.normalization,
         )  # fmt: skip
 
     def plan(self, index: int) -> Plan:
         """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it."""
         p = self.privacy
         epsilon = self.edges.epsilon[index] if index < len(self.edges.epsilon) else p.epsilon
-        rate = min(1.0, p.batch / self.public_size())
+        rate = self.sampling_rate()
         bounds = (p.clip_min, p.clip_max)
         if not p.private:
             return Plan(p.mechanism, rate, p.batch, 0.0, *bounds, epsilon, p.delta, p.paper_epsilon)
         if p.noise_multiplier is not None:
-            return Plan(p.mechanism, rate, p.batch, p.noise_multiplier, *bounds, epsilon, p.delta)
+            z = p.noise_multiplier
+            return Plan(p.mechanism, rate, p.batch, z, *bounds, epsilon, p.delta, noise_at=p.noise_at)
         return Plan.calibrated(
             epsilon=epsilon, delta=p.delta, pushes=p.pushes, sampling_rate=rate, batch=p.batch,
-            clip_min=p.clip_min, clip_max=p.clip_max, mechanism=p.mechanism,
+            clip_min=p.clip_min, clip_max=p.clip_max, mechanism=p.mechanism, noise_at=p.noise_at,
         )  # fmt: skip
+
+    def sampling_rate(self) -> float:
+        """q of every push: L over n_public; 1 where the noise covers a whole edge, which has no secret to sample."""
+        return 1.0 if self.privacy.noise_at == "server" else min(1.0, self.privacy.batch / self.public_size())
+
+    def terms(self) -> Terms:
+        """What the server takes for granted of every edge; z only where the file states one for all."""
+        p = self.privacy
+        mechanism = p.mechanism if p.noise_at == "edge" else f"{p.mechanism}@{p.noise_at}"
+        return Terms(mechanism, self.sampling_rate(), p.noise_multiplier if p.private else None)
 
     def fingerprint(self) -> str:
         """SHA-256 of every parameter: two run files that mean the same have the same one."""

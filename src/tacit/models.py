@@ -22,6 +22,8 @@ from tacit.errors import ConfigError
 
 NAMES = ("logistic", "svm", "cnn")
 Activation = Literal["relu", "tanh"]
+Normalization = Literal["none", "group"]
+_GROUP = 5  # channels that share a mean and a variance, at most
 _Layout = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -48,6 +50,7 @@ class Model:
     hidden: tuple[int, ...] = ()
     regularization: float = 0.0
     activation: Activation = "relu"
+    normalization: Normalization = "none"
 
     @cached_property
     def layout(self) -> _Layout:
@@ -110,12 +113,20 @@ class Model:
             kernel = _channels_last(next(weights))
             layers.append(Layer(x, functional.conv2d(x, kernel, next(weights), padding=self.padding)))
             # After pooling: the same values and gradients as before it (it rises), on a quarter of the elements.
-            x = self._activate(functional.max_pool2d(layers[-1].output, 2))
+            x = self._activate(functional.max_pool2d(self._normalize(layers[-1].output), 2))
         x = x.flatten(-len(self.shape))
         for _ in (*self.hidden, self.classes):
             layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
             x = self._activate(layers[-1].output)
         return layers
+
+    def _normalize(self, x: torch.Tensor) -> torch.Tensor:
+        """Groups of channels to mean 0 and variance 1, each example by itself; nothing is learned."""
+        if self.normalization == "none":
+            return x
+        channels = x.shape[-3]
+        groups = next(count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0)
+        return functional.group_norm(x.reshape(-1, *x.shape[-3:]), groups).view(x.shape)
 
     def _activate(self, x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x) if self.activation == "tanh" else functional.relu(x)
@@ -142,6 +153,7 @@ class Model:
         """A stable line that two models share exactly when their vectors are interchangeable (hash input)."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
         how = f"padding[{self.padding}] activation[{self.activation}]"
+        how += "" if self.normalization == "none" else f" normalization[{self.normalization}]"
         return f"{self.name} input{list(self.shape)} {how} {layers}".replace(", ", ",")
 
 
@@ -172,18 +184,22 @@ def build(
     hidden: tuple[int, ...] = (),
     regularization: float = 0.0,
     activation: Activation = "relu",
+    normalization: Normalization = "none",
 ) -> Model:
     """A model for inputs of `shape` and `classes` classes.
 
     `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer sizes. `cnn` is
     the MAPA paper's five layers (conv, pool, conv, pool, fully connected) and `hidden` adds dense ones:
     hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28. `tanh` keeps activations, and so
-    per-example gradients, bounded: clipping then costs less (Papernot et al., arXiv:2007.14191).
+    per-example gradients, bounded: clipping then costs less (Papernot et al., arXiv:2007.14191). `group` normalizes
+    the convolutions' outputs of each example by itself, without parameters; batch normalization looks across examples.
 
     Raises ConfigError naming the field and the value.
     """
     if classes < 2 or regularization < 0:
         raise ConfigError(f"model: classes = {classes} must be >= 2, regularization = {regularization} >= 0")
+    if normalization != "none" and (name != "cnn" or normalization != "group"):
+        raise ConfigError(f"model.normalization = {normalization!r}: group is for cnn, other models have none")
     if name in ("logistic", "svm"):
         return Model(name, shape, classes, regularization=regularization)
     if name != "cnn":
@@ -191,7 +207,7 @@ def build(
     padding = _padding(shape, channels, kernel)
     if min(channels + hidden) < 1:
         raise ConfigError(f"model.channels = {channels} and model.hidden = {hidden} must be positive")
-    return Model(name, shape, classes, channels, kernel, padding, hidden, regularization, activation)
+    return Model(name, shape, classes, channels, kernel, padding, hidden, regularization, activation, normalization)
 
 
 def _after(side: int, kernel: int, padding: int) -> int:

@@ -219,7 +219,8 @@ def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Hal
     said = meta.model.terms
     z = said.noise_multiplier if said.HasField("noise_multiplier") else None
     terms = Terms(said.mechanism[:40], said.sampling_rate, z) if meta.model.HasField("terms") else None
-    return GlobalModel(meta.model.version, received.tensor, _finite("clip", meta.model.clip), terms)
+    # C as it was said, nan too: whether to work with it is the edge's policy to decide, and to count.
+    return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
 
 
 def _hello(edge: str, hello: pb.Hello) -> Hello:

@@ -233,12 +233,14 @@ OTHER = {
     "run.name": '"other"', "run.updates": "101", "run.seed": "2", "run.snapshot_every": "201",
     "data.dataset": '"mnist"', "data.partition": '"shards"', "data.alpha": "0.6", "data.spare": "1",
     "data.spare_weight": "0.3", "model.name": '"svm"', "model.channels": "[10, 21]", "model.kernel": "3",
-    "model.hidden": "[5]", "model.activation": '"tanh"', "model.regularization": "1e-4", "algorithm.name": '"audp"',
+    "model.hidden": "[5]", "model.activation": '"tanh"', "model.regularization": "1e-4",
+    "model.normalization": '"group"', "algorithm.name": '"audp"',
     "algorithm.smoothness": "11.0", "algorithm.deviation": "31.0", "algorithm.radius": "1.5",
     "algorithm.reduction": "0.6", "algorithm.initial_gap": "2.4", "algorithm.failure": "1e-2",
     "algorithm.max_staleness": "101", "privacy.mechanism": '"paper"', "privacy.epsilon": "2.1",
     "privacy.delta": "1e-6", "privacy.pushes": "1001", "privacy.batch": "33", "privacy.noise_multiplier": "1.1",
     "privacy.clip": "1.0", "privacy.clip_min": "0.2", "privacy.clip_max": "99.0", "privacy.paper_epsilon": "0.2",
+    "privacy.noise_at": '"server"',
     "edges.count": "3", "edges.epsilon": "[1.0]", "evaluation.every": "51", "evaluation.samples": "2001",
 }  # fmt: skip
 
@@ -285,6 +287,34 @@ def test_a_mechanism_without_a_guarantee_has_no_multiplier(mechanism: str) -> No
     changes = dict(PLAIN) if mechanism == "none" else {"privacy.mechanism": '"paper"'}
     plan = parsed({**changes}).plan(0)
     assert (plan.mechanism, plan.noise_multiplier, plan.pushes_left(())) == (mechanism, 0.0, None)
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_gaussian", "knorm", "paper"])
+def test_noise_at_the_server_is_gaussian(mechanism: str) -> None:
+    with pytest.raises(ConfigError, match=rf"mechanism={mechanism}: noise_at=server knows gaussian only"):
+        parsed({"privacy.noise_at": '"server"', "privacy.mechanism": f'"{mechanism}"'})
+
+
+def test_noise_at_the_server_covers_an_edge_that_is_always_seen() -> None:
+    plan = parsed({"privacy.noise_at": '"server"', "privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
+    assert (plan.private, plan.sampling_rate, plan.declared) == (False, 1.0, "gaussian@server")
+    central = plan.central()
+    assert (central.private, central.sampling_rate, central.batch) == (True, 1.0, 1.0)
+    assert 20 <= (central.pushes_left(()) or 0) < 24
+    assert plan.noise_variance(650) == central.noise_variance(650) == 650 * plan.noise_multiplier**2
+
+
+def test_batch_normalization_is_refused_and_told_why() -> None:
+    with pytest.raises(
+        ConfigError, match=r"model\.normalization='batch': .* looks across examples.* use group"
+    ) as error:
+        parsed({"model.name": '"cnn"', "model.normalization": '"batch"'})
+    assert "\n" not in str(error.value)
+
+
+def test_a_linear_model_has_nothing_to_normalize() -> None:
+    with pytest.raises(ConfigError, match=r"model\.normalization = 'group': group is for cnn"):
+        parsed({"model.normalization": '"group"'}).build_model()
 
 
 def test_a_model_that_does_not_fit_the_data_is_refused() -> None:

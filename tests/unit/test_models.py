@@ -12,6 +12,7 @@ from torch.nn import functional
 from tacit.datasets import Dataset, load
 from tacit.errors import ConfigError
 from tacit.models import Model, build, evaluate
+from tacit.vectors import example_gradients, vmap_gradients
 
 IMAGE = (1, 28, 28)
 
@@ -154,6 +155,24 @@ def test_penalty_is_half_lambda_norm_squared_inside_the_loss() -> None:
     (plain, params), (penalised, _) = linear("svm"), linear("svm", regularization=0.5)
     difference = penalised.loss(params, x, y) - plain.loss(params, x, y)
     assert difference.item() == pytest.approx(0.5 * 0.5 * 5)  # five ones in params
+
+
+@pytest.mark.parametrize(("channels", "groups"), [((3, 4), (1, 1)), ((10, 20), (2, 4)), ((7, 12), (7, 3))])
+def test_group_normalization_is_torchs_on_each_example(channels: tuple[int, int], groups: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    modules: list[torch.nn.Module] = []
+    for inputs, outputs, count in zip((1, channels[0]), channels, groups, strict=True):
+        norm = torch.nn.GroupNorm(count, outputs, affine=False)
+        modules += [torch.nn.Conv2d(inputs, outputs, 5), norm, torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
+    reference = torch.nn.Sequential(*modules, torch.nn.Flatten(), torch.nn.Linear(channels[1] * 16, 10))
+    params = torch.cat([part.detach().flatten() for part in reference.parameters()])
+    x, y = 5 * torch.rand(3, *IMAGE), torch.tensor([1, 0, 7])
+    model = build("cnn", IMAGE, 10, channels=channels, normalization="group")
+    assert torch.allclose(model.logits(params, x), reference(x), atol=1e-5)
+    assert torch.allclose(model.logits(params, x[0]), reference(x[:1])[0], atol=1e-5)
+    fast, slow = example_gradients(model, params, x, y), vmap_gradients(model, params, x, y)
+    assert (fast - slow).abs().max() < 1e-5 * slow.norm(dim=1).min()
+    assert model.schema() != build("cnn", IMAGE, 10, channels=channels).schema()
 
 
 def test_evaluate_by_hand_in_unequal_batches() -> None:

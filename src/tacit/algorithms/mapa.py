@@ -41,6 +41,7 @@ from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.plan import Releaser
+from tacit.privacy.policy import refusal
 from tacit.privacy.sampling import padded_size, poisson
 from tacit.vectors import example_gradients, mean_gradient
 
@@ -99,7 +100,7 @@ class Server:
 
     def __init__(self, run: RunFile, model: Model) -> None:
         a, p = run.algorithm, run.privacy
-        self.algorithm, self.batch, self.horizon = a, p.batch, run.run.updates
+        self.algorithm, self.batch, self.horizon, self.terms = a, p.batch, run.run.updates, run.terms()
         self.clip_min = p.clip_min if p.private else 1e-9  # the paper has no floor; C² must not be 0
         self.params = model.init(run.run.seed)  # line 4
         self.version = 0  # t
@@ -188,7 +189,7 @@ class Server:
 
     def global_model(self) -> GlobalModel:
         """x_t, t and C (ΔS = 2C/b) as sent to an edge."""
-        return GlobalModel(self.version, self.params, self.clip)
+        return GlobalModel(self.version, self.params, self.clip, self.terms)
 
     # -- the schedule -------------------------------------------------------------------------------------------
 
@@ -263,22 +264,29 @@ class Edge:
         self.x, self.y = data.x.to(device), data.y.to(device)
         self.size = padded_size(len(data), releaser.plan.sampling_rate)
         self.halted = ""
+        self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
 
     def start(self) -> list[Outgoing]:
         """Line 1: send ε_k, with what else the server needs to plan. Sent again whenever a model is wanted."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
-            self.edge, plan.epsilon, plan.delta, plan.mechanism, plan.noise_variance(self.model.size),
-            plan.clip_min, plan.clip_max, ledger.history(), ledger.charged(),
+            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.model.size),
+            plan.clip_min, plan.clip_max, ledger.history(), ledger.charged(), self.refusals, self.refusal,
         )  # fmt: skip
         return [Outgoing(SERVER, hello)]
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
-        """Lines 3 to 8 for a model; the end of the loop for Halt (line 2)."""
+        """Lines 3 to 8 for a model; the end of the loop for Halt (line 2).
+
+        A model that the edge's plan does not allow is counted and nothing else: nothing is charged or released.
+        """
         if isinstance(message, Halt):
             self.halted = message.reason or "halted"
             return []
         if self.halted:  # a model that was under way
+            return []
+        if why := refusal(self.releaser.plan, message):
+            self.refusals, self.refusal = self.refusals + 1, why
             return []
         try:
             released = self.releaser.release(
@@ -287,9 +295,13 @@ class Edge:
                 paper_dims=self.model.first_layer,
             )
         except BudgetSpent as spent:
-            ledger = self.releaser.ledger
-            return [Outgoing(SERVER, Retired(self.edge, str(spent), ledger.history(), ledger.charged()))]
+            return self.retire(str(spent))
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
+
+    def retire(self, reason: str) -> list[Outgoing]:
+        """The last word of an edge whose budget is spent."""
+        ledger = self.releaser.ledger
+        return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def _query(self, params: Tensor, clip: float) -> Clipped:
         plan = self.releaser.plan
@@ -302,6 +314,8 @@ class Edge:
             everyone = torch.ones(len(index), dtype=torch.bool)
             return Clipped(self._clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf)
         mean = mean_gradient(self.model, params, self.x[index], self.y[index]).cpu()  # line 4
+        if plan.noise_at == "server":  # the whole vector, clipped to C: the edge is the unit
+            return Clipped(clipped_sum(mean[None], clip, torch.ones(1, dtype=torch.bool)).total, math.inf)
         if plan.mechanism in ("paper", "paper:mean_clip"):
             mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)  # line 5, as printed
         return Clipped(mean, math.inf)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from typing import Final, Literal, get_args
 
 import torch
@@ -19,6 +19,7 @@ from tacit.privacy.sampling import Random
 Private = Literal["gaussian", "discrete_gaussian", "knorm"]
 Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"]
 Mechanism = Literal[Private, Paper, "none"]
+NoiseAt = Literal["edge", "server"]
 PRIVATE: Final = get_args(Private)
 _SEAL: Final = object()
 
@@ -52,6 +53,8 @@ class Plan:
     sampling_rate q, batch L = q·n_public (the fixed denominator), noise_multiplier z = noise std / C,
     [clip_min, clip_max]: what C a server may ask for; epsilon, delta: the budget of the dataset's lifetime.
     paper_epsilon: ε per push in the paper's own (wrong) accounting, used by `paper` noise only.
+    noise_at: `server` trusts the aggregator with un-noised updates, one vector of norm C each; z and the budget are
+    then those of `central()`, and here, at the edge, no guarantee is claimed.
     """
 
     mechanism: Mechanism
@@ -63,26 +66,45 @@ class Plan:
     epsilon: float
     delta: float
     paper_epsilon: float = 0.1
+    noise_at: NoiseAt = "edge"
 
     @classmethod
     def calibrated(
         cls, *, epsilon: float, delta: float, pushes: int, sampling_rate: float, batch: float,
-        clip_min: float, clip_max: float, mechanism: Mechanism = "gaussian",
+        clip_min: float, clip_max: float, mechanism: Mechanism = "gaussian", noise_at: NoiseAt = "edge",
     ) -> Plan:  # fmt: skip
         """The plan with the least noise whose `pushes` releases cost at most (ε, δ) by PLD."""
         z = calibrate(epsilon, delta, pushes, sampling_rate, mechanism)
-        return cls(mechanism, sampling_rate, batch, z, clip_min, clip_max, epsilon, delta)
+        return cls(mechanism, sampling_rate, batch, z, clip_min, clip_max, epsilon, delta, noise_at=noise_at)
 
     @property
     def private(self) -> bool:
-        """Whether a guarantee stands behind the mechanism."""
+        """Whether a guarantee stands behind what is released under this plan, where it is released."""
+        return self.mechanism in PRIVATE and self.noise_at == "edge"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether [clip_min, clip_max] binds: wherever the noise is added, it is scaled to C."""
         return self.mechanism in PRIVATE
+
+    @property
+    def declared(self) -> str:
+        """The mechanism with its place, as Hello and a server's terms name it."""
+        return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
+
+    def central(self) -> Plan:
+        """What a trusted aggregator does with one update of this edge: noise zC on one vector of norm C, q = 1.
+
+        The unit is the edge: its update is replaced by zero. When it pushes is known, so nothing is amplified.
+        """
+        return replace(self, sampling_rate=1.0, batch=1.0, noise_at="edge")
 
     def noise_variance(self, dims: int) -> float:
         """E||η||²/C² of one push of `dims` parameters: d(z/L)², d(d+1)(z/L)² for `knorm`, or the paper's claim (9)."""
         if self.mechanism.startswith("paper"):
             return 2 * (2 / self.batch) ** 2 / self.paper_epsilon**2  # 2ΔS²/ε², ΔS = 2C/b
-        return dims * (self.noise_multiplier / self.batch) ** 2 * (dims + 1 if self.mechanism == "knorm" else 1)
+        batch = self.batch if self.noise_at == "edge" else 1.0
+        return dims * (self.noise_multiplier / batch) ** 2 * (dims + 1 if self.mechanism == "knorm" else 1)
 
     def pushes_left(self, history: History) -> int | None:
         """Releases that still fit the budget after `history` (None: no guarantee, so no limit)."""
@@ -121,7 +143,7 @@ class Releaser:
         plan's bounds or a sum whose sensitivity is larger than promised (the charge stands).
         """
         plan = self.plan
-        if plan.private:
+        if plan.bounded:
             self.check_clip(clip)
         if self.left is not None and self.left <= 0:
             raise BudgetSpent(f"epsilon={plan.epsilon}: the next push would pass this edge's budget")
@@ -134,7 +156,7 @@ class Releaser:
 
     def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
         plan, z = self.plan, self.plan.noise_multiplier
-        if plan.mechanism == "none":
+        if plan.mechanism == "none" or plan.noise_at == "server":
             return clipped.total.to(torch.float32), 1.0
         if not plan.private:
             return self._paper(clipped.total, clip, paper_dims).to(torch.float32), 1.0

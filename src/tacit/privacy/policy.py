@@ -1,0 +1,112 @@
+"""What the owner of the data allows: a policy of the edge's own, and what it refuses at run time. Pure checks.
+
+A policy can only forbid. What is not named in it is as the run file says; nothing that a server sends loosens it.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tacit.errors import ConfigError, PrivacyError
+from tacit.messages import GlobalModel
+from tacit.privacy.plan import Mechanism, NoiseAt, Plan
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Policy(BaseModel):
+    """Bounds on a run's plan; None: not bounded. Lists name what is allowed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    max_epsilon: Positive | None = None
+    max_delta: float | None = Field(None, gt=0, lt=1)
+    min_noise_multiplier: Positive | None = None
+    clip_min: Positive | None = None
+    clip_max: Positive | None = None
+    mechanisms: tuple[Mechanism, ...] | None = Field(None, strict=False)  # TOML has no tuples
+    algorithms: tuple[str, ...] | None = Field(None, strict=False)
+    models: tuple[str, ...] | None = Field(None, strict=False)
+    noise_at: tuple[NoiseAt, ...] = Field(("edge",), strict=False, description="server must be named to be allowed")
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.clip_min is not None and self.clip_max is not None and self.clip_min > self.clip_max:
+            raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
+        return self
+
+    def check(self, plan: Plan, algorithm: str, model: str) -> None:
+        """Raise PrivacyError, one line with the field and both values, unless `plan` is within this policy."""
+        lists = (
+            ("mechanisms", self.mechanisms, "privacy.mechanism", plan.mechanism),
+            ("algorithms", self.algorithms, "algorithm.name", algorithm),
+            ("models", self.models, "model.name", model),
+            ("noise_at", self.noise_at, "privacy.noise_at", plan.noise_at),
+        )
+        for field, allowed, name, value in lists:
+            if allowed is not None and value not in allowed:
+                raise _refused(field, list(allowed), name, value)
+        for field, limit, name, number, sign in self._limits(plan):
+            if limit is not None and not sign * number <= sign * limit:
+                raise _refused(field, limit, name, number)
+
+    def _limits(self, plan: Plan) -> tuple[tuple[str, float | None, str, float, int], ...]:
+        # What has no guarantee has an infinite ε and no noise, whatever its own numbers say.
+        private = plan.bounded
+        return (
+            ("max_epsilon", self.max_epsilon, "privacy.epsilon", plan.epsilon if private else math.inf, 1),
+            ("max_delta", self.max_delta, "privacy.delta", plan.delta, 1),
+            ("min_noise_multiplier", self.min_noise_multiplier, "noise_multiplier", _noise(plan), -1),
+            ("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min, -1),
+            ("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max, 1),
+        )
+
+
+def parse(text: str, origin: str) -> Policy:
+    """The policy in the TOML `text`. Raises ConfigError, one line that names `origin`, the field and the value."""
+    try:
+        return Policy.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin}: not TOML: {error}") from error
+    except ValidationError as error:
+        problems = []
+        for item in error.errors(include_url=False):
+            unknown, field = item["type"] == "extra_forbidden", ".".join(map(str, item["loc"]))
+            message = "unknown key" if unknown else item["msg"].removeprefix("Value error, ")
+            problems.append(f"{field}={item['input']!r}: {message}" if field else message)
+        raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
+
+
+def refusal(plan: Plan, model: GlobalModel) -> str | None:
+    """Why, in one line, an edge of this plan must not work on `model`; None: it may.
+
+    C must lie in the plan's bounds (nan, inf and 0 do not). The server's terms, where it states them, must be the
+    plan's: mechanism, place of the noise, q, and z. A server that is to add the noise must state them.
+    """
+    terms, low, high = model.terms, plan.clip_min, plan.clip_max
+    if plan.bounded and not low <= model.clip <= high:
+        return f"clip={model.clip}: this edge allows [{low}, {high}] only"
+    if terms is None:
+        trusting = plan.noise_at == "server"
+        return "terms=None: only a server that states them gets updates without noise" if trusting else None
+    said = (
+        ("mechanism", terms.mechanism, plan.declared),
+        ("sampling_rate", terms.sampling_rate, plan.sampling_rate),
+        ("noise_multiplier", terms.noise_multiplier, plan.noise_multiplier),
+    )
+    for field, theirs, ours in said:
+        if theirs is not None and theirs != ours:
+            return f"{field}={theirs}: this edge works with {ours} only"
+    return None
+
+
+def _noise(plan: Plan) -> float:
+    return plan.noise_multiplier if plan.bounded else 0.0
+
+
+def _refused(field: str, limit: object, name: str, value: object) -> PrivacyError:
+    return PrivacyError(f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part")

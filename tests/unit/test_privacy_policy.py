@@ -1,0 +1,159 @@
+"""The owner's policy: what it forbids, how it says so, and that a server's word loosens nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from tacit import config, datasets
+from tacit.algorithms.mapa import Edge
+from tacit.errors import ConfigError, PrivacyError
+from tacit.messages import GlobalModel, Hello, Push, Terms
+from tacit.models import build
+from tacit.privacy import policy
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.sampling import Random
+
+INF, NAN = math.inf, math.nan
+PLAN = Plan("gaussian", 0.25, 40.0, 1.5, 0.2, 5.0, 2.0, 1e-5)
+TERMS = Terms("gaussian", 0.25, 1.5)
+
+
+def check(text: str, plan: Plan = PLAN, algorithm: str = "mapa", model: str = "cnn") -> None:
+    policy.parse(text, "policy").check(plan, algorithm, model)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "max_epsilon = 2.0", "max_delta = 1e-5", "min_noise_multiplier = 1.5", "clip_min = 0.2", "clip_max = 5.0",
+        'mechanisms = ["gaussian"]', 'algorithms = ["mapa"]', 'models = ["cnn", "svm"]', 'noise_at = ["edge"]',
+    ],
+)  # fmt: skip
+def test_a_plan_at_the_bound_is_allowed(text: str) -> None:
+    check(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("max_epsilon = 1.9", r"policy max_epsilon=1\.9: the run file says privacy\.epsilon=2\.0"),
+        ("max_delta = 9e-6", r"policy max_delta=9e-06: the run file says privacy\.delta=1e-05"),
+        ("min_noise_multiplier = 1.6", r"policy min_noise_multiplier=1\.6: .* noise_multiplier=1\.5"),
+        ("clip_min = 0.3", r"policy clip_min=0\.3: .* privacy\.clip_min=0\.2"),
+        ("clip_max = 4.0", r"policy clip_max=4\.0: .* privacy\.clip_max=5\.0"),
+        ('mechanisms = ["knorm"]', r"policy mechanisms=\['knorm'\]: .* privacy\.mechanism=gaussian"),
+        ('algorithms = ["audp"]', r"policy algorithms=\['audp'\]: .* algorithm\.name=mapa"),
+        ("models = []", r"policy models=\[\]: .* model\.name=cnn"),
+        ('noise_at = ["server"]', r"policy noise_at=\['server'\]: .* privacy\.noise_at=edge"),
+    ],
+)
+def test_a_plan_beyond_the_bound_is_refused_with_both_values(text: str, line: str) -> None:
+    with pytest.raises(PrivacyError, match=line) as refused:
+        check(text)
+    assert refused.value.exit_code == 5
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["max_epsilon = 100.0", "min_noise_multiplier = 0.1"])
+@pytest.mark.parametrize("mechanism", ["none", "paper", "paper:density"])
+def test_what_has_no_guarantee_passes_no_bound_on_it(text: str, mechanism: Any) -> None:
+    with pytest.raises(PrivacyError):
+        check(text, dataclasses.replace(PLAN, mechanism=mechanism, noise_multiplier=9.0))
+
+
+def test_trusting_the_server_must_be_allowed_by_name() -> None:
+    trusting = dataclasses.replace(PLAN, noise_at="server")
+    with pytest.raises(PrivacyError, match=r"noise_at=\['edge'\]: .* privacy\.noise_at=server"):
+        check("", trusting)
+    check('noise_at = ["edge", "server"]', trusting)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("epsilon = 1.0", r"p\.toml: epsilon=1\.0: unknown key"),
+        ("max_epsilon = 0.0", r"p\.toml: max_epsilon=0\.0: "),
+        ("max_epsilon = nan", r"p\.toml: max_epsilon=nan: "),
+        ('max_epsilon = "2"', r"p\.toml: max_epsilon='2': "),
+        ("max_delta = 1.0", r"p\.toml: max_delta=1\.0: "),
+        ('mechanisms = ["laplace"]', r"p\.toml: mechanisms\.0='laplace': "),
+        ("clip_min = 2.0\nclip_max = 1.0", r"p\.toml: clip_min=2\.0 is above clip_max=1\.0"),
+        ("max_epsilon = ", r"p\.toml: not TOML: "),
+    ],
+)
+def test_a_wrong_policy_is_one_line_with_the_field_and_the_value(text: str, line: str) -> None:
+    with pytest.raises(ConfigError, match=line) as refused:
+        policy.parse(text, "p.toml")
+    assert "\n" not in str(refused.value)
+
+
+def model(clip: float = 1.0, terms: Terms | None = TERMS) -> GlobalModel:
+    return GlobalModel(3, torch.zeros(650), clip, terms)
+
+
+REFUSED = {
+    **{f"clip {clip}": (model(clip), f"clip={clip}") for clip in (0.0, -1.0, 0.19, 5.01, INF, NAN)},
+    **{f"z {z}": (model(terms=Terms("gaussian", 0.25, z)), f"noise_multiplier={z}") for z in (0.0, 1.49, 1.51, NAN)},
+    **{f"q {q}": (model(terms=Terms("gaussian", q, 1.5)), f"sampling_rate={q}") for q in (0.0, 0.26, 1.0, NAN)},
+    **{
+        name or "nothing": (model(terms=Terms(name, 0.25)), f"mechanism={name}")
+        for name in ("none", "paper", "", "gaussian@server")
+    },
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_model_on_other_terms_is_refused_counted_and_not_paid_for(case: str) -> None:
+    # Given an edge that works on a model of its own terms,
+    edge = make_edge()
+    (out,) = edge.on_message(model())
+    assert isinstance(out.message, Push)
+    charged = edge.releaser.ledger.charged()
+    # when a model comes on others, then it says nothing, charges nothing, and knows why,
+    refused, reason = REFUSED[case]
+    assert edge.on_message(refused) == []
+    assert edge.releaser.ledger.charged() == charged
+    assert edge.refusals == 1
+    assert edge.refusal.startswith(reason)
+    # tells the server with its next Hello, and takes the next good model.
+    (hello,) = edge.start()
+    assert isinstance(hello.message, Hello)
+    assert (hello.message.refusals, hello.message.refusal) == (1, edge.refusal)
+    assert isinstance(edge.on_message(model(terms=Terms("gaussian", 0.25)))[0].message, Push)
+
+
+@pytest.mark.parametrize("clip", [0.2, 5.0])
+@pytest.mark.parametrize("terms", [None, TERMS, Terms("gaussian", 0.25)])
+def test_a_model_at_the_bounds_is_accepted(clip: float, terms: Terms | None) -> None:
+    assert policy.refusal(PLAN, model(clip, terms)) is None
+
+
+def test_no_update_without_noise_goes_to_a_server_that_does_not_say_that_it_adds_it() -> None:
+    trusting = dataclasses.replace(PLAN, noise_at="server", sampling_rate=1.0)
+    assert policy.refusal(trusting, model(terms=Terms("gaussian@server", 1.0, 1.5))) is None
+    for terms in (None, Terms("gaussian", 1.0, 1.5), Terms("gaussian@server", 1.0, 0.0), Terms("none", 1.0)):
+        assert policy.refusal(trusting, model(terms=terms)) is not None
+
+
+@pytest.mark.parametrize("noise_at", ["edge", "server"])
+@pytest.mark.parametrize("z", [None, 1.5])
+def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: float | None) -> None:
+    text = (
+        '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = "svm"\n[algorithm]\nname = "mapa"\n'
+        f'[privacy]\nnoise_at = "{noise_at}"\nbatch = 32\npushes = 10\n'
+    ) + ("" if z is None else f"noise_multiplier = {z}\n")
+    run = config.parse(text, "test")
+    for plan in (run.plan(0), run.plan(3)):
+        assert policy.refusal(plan, GlobalModel(0, torch.zeros(1), 1.0, run.terms())) is None
+
+
+def make_edge() -> Edge:
+    rows = datasets.load("digits", "train", None)
+    made = build("logistic", (1, 8, 8), 10)
+    return Edge("edge-0", rows.take(torch.arange(160)), made, Releaser(PLAN, Ledger(":memory:", "x"), Random(1)))
