@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.runtime.store.base import Appended, Entry, Record, Snapshot, Store, Verdict
+from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Store, Verdict
 from services.runtime.store.memory import MemoryStore
 from services.runtime.store.rules import MAX_SEQ, Limits
 from services.runtime.store.sqlite import SqliteStore
 from tacit import errors
 
-__all__ = ["MAX_SEQ", "Appended", "Entry", "Record", "Snapshot", "Store", "Verdict", "open_store"]
+__all__ = ["MAX_SEQ", "Anchor", "Appended", "Entry", "Record", "Snapshot", "Store", "Verdict", "open_store"]
 
 
 def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:

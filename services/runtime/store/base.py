@@ -21,12 +21,22 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Anchor:
+    """How far the ledger of `lineage` (a dataset at an edge) has come: so many charges, this head of its hash chain."""
+
+    lineage: str
+    count: int
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One message to append: `payload` is the whole envelope as received."""
+    """One message to append: `payload` is the whole envelope as received, `anchor` where its sender's ledger stands."""
 
     edge: str
     seq: int
     payload: bytes
+    anchor: Anchor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ class Snapshot:
 
 
 class Store(Protocol):
-    """One run's journal and snapshot. Single writer, fenced by epoch; not thread-safe.
+    """One run's journal and snapshot, and the anchors of all runs. Single writer, fenced by epoch; not thread-safe.
 
     Every method raises `errors.ServiceError` when the backend cannot be reached or refuses (disk full), and
     every write raises `errors.Fenced` when a newer `open` has happened; then nothing was written.
@@ -80,8 +90,9 @@ class Store(Protocol):
         For each entry, with `last` the edge's last accepted seq (0: none): seq <= last is DUPLICATE; a journal that
         holds its limit of entries or bytes, or more, gives BUSY; else ACCEPTED. Numbers may skip (a refused message
         leaves a hole): an edge has one unreceipted message in flight, so a later one cannot overtake.
-        Verdicts inside one call see the effects of the entries before them.
-        Raises ValueError for a seq outside 0..MAX_SEQ (rules.py), before anything is written.
+        Verdicts inside one call see the effects of the entries before them. An ACCEPTED entry's anchor is kept in the
+        same step, if its count is larger than the one held for its lineage.
+        Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (rules.py), before anything is written.
         """
 
     def read(self, after: int, limit: int) -> list[Record]:
@@ -101,6 +112,9 @@ class Store(Protocol):
 
     def last_seqs(self) -> dict[str, int]:
         """Last accepted seq of every edge ever accepted in this run."""
+
+    def anchors(self) -> dict[str, Anchor]:
+        """The furthest anchor of every lineage, over all runs ever in this place: a new run does not forget them."""
 
     def close(self) -> None:
         """Release the connection; idempotent."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from services.runtime.store import rules
-from services.runtime.store.base import Appended, Entry, Record, Snapshot, Verdict
+from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
 
 
 @dataclass(slots=True)
@@ -20,6 +20,7 @@ class MemoryRun:
     journal: list[Record] = field(default_factory=list)
     last_seqs: dict[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
+    anchors: dict[str, Anchor] = field(default_factory=dict)  # of the run without a name: all runs share it
 
 
 class MemoryStore:
@@ -28,7 +29,9 @@ class MemoryStore:
     def __init__(self, run: str, limits: rules.Limits, shared: dict[str, MemoryRun] | None = None) -> None:
         self._run = run
         self._limits = limits
-        self._data = ({} if shared is None else shared).setdefault(run, MemoryRun())
+        shared = {} if shared is None else shared
+        self._data = shared.setdefault(run, MemoryRun())
+        self._anchors = shared.setdefault("", MemoryRun()).anchors
         self._epoch = 0
 
     def open(self, fingerprint: str) -> int:
@@ -76,6 +79,10 @@ class MemoryStore:
         """See base.Store.last_seqs."""
         return dict(self._data.last_seqs)
 
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        return dict(self._anchors)
+
     def close(self) -> None:
         """Nothing to release."""
 
@@ -93,4 +100,7 @@ class MemoryStore:
         data.journal.append(Record(data.position, entry.edge, entry.seq, entry.payload))
         data.bytes += len(entry.payload)
         data.last_seqs[entry.edge] = entry.seq
+        anchor = entry.anchor
+        if anchor and (anchor.lineage not in self._anchors or anchor.count > self._anchors[anchor.lineage].count):
+            self._anchors[anchor.lineage] = anchor
         return Appended(verdict, data.position, entry.seq)

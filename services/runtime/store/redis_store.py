@@ -23,10 +23,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from services.runtime.store import rules
-from services.runtime.store.base import Appended, Entry, Record, Snapshot, Verdict
+from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
 from tacit import errors
 
 _CONNECT_S = 5.0
+_ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
 # KEYS meta; ARGV fingerprint. Answers {epoch or 0, fingerprint held}.
@@ -37,7 +38,8 @@ redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1])
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), ARGV[1]}
 """
 
-# KEYS journal meta seq; ARGV epoch edge seq max_entries max_bytes payload. Answers {verdict, position, last}.
+# KEYS journal meta seq anchors; ARGV epoch edge seq max_entries max_bytes payload lineage count head (no lineage: no
+# anchor). Answers {verdict, position, last}.
 # `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows what it
 # drops without reading the payloads. XADD comes first: if memory is refused, nothing has been written.
 _APPEND = """
@@ -56,6 +58,12 @@ appended = string.format('%.0f', tonumber(appended or 0) + #ARGV[6])
 redis.call('XADD', KEYS[1], id, 'appended', appended, 'edge', ARGV[2], 'seq', ARGV[3], 'payload', ARGV[6])
 redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', appended)
 redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
+if ARGV[7] ~= '' then
+    local held = string.match(redis.call('HGET', KEYS[4], ARGV[7]) or '', '^%d+')
+    if not held or tonumber(ARGV[8]) > tonumber(held) then
+        redis.call('HSET', KEYS[4], ARGV[7], ARGV[8] .. ' ' .. ARGV[9])
+    end
+end
 return {'accepted', position, seq}
 """
 _APPEND_SHA = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
@@ -115,8 +123,11 @@ class RedisStore:
         # SCRIPT LOAD inside the transaction: no restart or SCRIPT FLUSH can come between, so no NOSCRIPT.
         commands: list[tuple[Any, ...]] = [("SCRIPT LOAD", _APPEND)]
         for entry in entries:
-            head = ("EVALSHA", _APPEND_SHA, 3, self._journal, self._meta, self._seq, self._epoch)
-            commands.append((*head, entry.edge, entry.seq, *limits, entry.payload))
+            keys = (self._journal, self._meta, self._seq, _ANCHORS)
+            anchor = entry.anchor or Anchor("", 0, b"")
+            mark = (anchor.lineage, anchor.count, anchor.head)
+            rest = (self._epoch, entry.edge, entry.seq, *limits, entry.payload, *mark)
+            commands.append(("EVALSHA", _APPEND_SHA, len(keys), *keys, *rest))
         _, *rows = self._transaction(commands)
         # The transaction is atomic, so either every entry was fenced or none.
         if rows[0][0] == b"fenced":
@@ -157,6 +168,14 @@ class RedisStore:
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
         return {edge.decode(): int(seq) for edge, seq in self._call("HGETALL", self._seq).items()}
+
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        found = {}
+        for name, value in self._call("HGETALL", _ANCHORS).items():
+            count, _, head = value.partition(b" ")
+            found[name.decode()] = Anchor(name.decode(), int(count), head)
+        return found
 
     def close(self) -> None:
         """See base.Store.close."""

@@ -39,10 +39,12 @@ def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdic
 
 
 def check_entries(entries: Sequence[Entry]) -> None:
-    """Raise ValueError for a sequence number outside 0..MAX_SEQ, before anything is written."""
+    """Raise ValueError for a sequence number or an anchor outside 0..MAX_SEQ, before anything is written."""
     for entry in entries:
         if not 0 <= entry.seq <= MAX_SEQ:
             raise ValueError(f"seq {entry.seq} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
+        if entry.anchor is not None and not 0 <= entry.anchor.count <= MAX_SEQ:
+            raise ValueError(f"anchor {entry.anchor.count} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
 
 
 def check_cursor(cursor: int, held: int, position: int) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.runtime.store import rules
-from services.runtime.store.base import Appended, Entry, Record, Snapshot, Verdict
+from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
 from tacit import errors
 
-_FORMAT = 1  # PRAGMA user_version of a file with the tables below
+_FORMAT = 2  # PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
 _TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS run (
@@ -29,8 +29,14 @@ CREATE TABLE IF NOT EXISTS journal (
     run TEXT NOT NULL, position INTEGER NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL,
     payload BLOB NOT NULL, PRIMARY KEY (run, position));
 CREATE TABLE IF NOT EXISTS snapshot (run TEXT PRIMARY KEY, cursor INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS anchor (
+    lineage TEXT PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {_FORMAT};
 COMMIT;
+"""
+_KEEP_ANCHOR = """
+INSERT INTO anchor VALUES (?, ?, ?) ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
+WHERE excluded.count > anchor.count
 """
 
 
@@ -131,6 +137,11 @@ class SqliteStore:
         with self._connection() as db:
             return dict(db.execute("SELECT edge, seq FROM edge WHERE run = ?", (self._run,)).fetchall())
 
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        with self._connection() as db:
+            return {row[0]: Anchor(*row) for row in db.execute("SELECT lineage, count, head FROM anchor").fetchall()}
+
     def close(self) -> None:
         """See base.Store.close."""
         if self._open_db is not None:
@@ -150,6 +161,8 @@ class SqliteStore:
             (self._run, position, entry.edge, entry.seq, entry.payload),
         )
         db.execute("INSERT OR REPLACE INTO edge VALUES (?, ?, ?)", (*key, entry.seq))
+        if (anchor := entry.anchor) is not None:
+            db.execute(_KEEP_ANCHOR, (anchor.lineage, anchor.count, anchor.head))
         return Appended(verdict, position, entry.seq)
 
     def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
@@ -198,9 +211,9 @@ class SqliteStore:
         found, tables = db.execute(
             "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
-        if found != _FORMAT and (found != 0 or tables != 0):
+        if found not in (1, _FORMAT) and (found != 0 or tables != 0):
             raise errors.ServiceError(f"store: sqlite file {self._path}: was not written by this version of tacit")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        if found == 0:
+        if found != _FORMAT:
             db.executescript(_TABLES)

@@ -1,0 +1,49 @@
+"""The store contract's three backends for tests: handles on one place, and what a reader sees there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from services.runtime.store import Appended, Entry, Store
+from services.runtime.store.memory import MemoryRun, MemoryStore
+from services.runtime.store.redis_store import RedisStore
+from services.runtime.store.rules import Limits
+from services.runtime.store.sqlite import SqliteStore
+
+ROOMY = Limits(entries=1000, bytes=1 << 30)
+ALL_BYTES_1_MIB = bytes(range(256)) * 4096
+Connect = Callable[..., Store]  # (run="run", limits=ROOMY) -> another store handle on the same data
+
+
+def connector(backend: str, place: str, stack: ExitStack) -> Connect:
+    """Handles on one place: a file path, a Redis URL, or (memory) a dict made here. `stack` closes them."""
+    shared: dict[str, MemoryRun] = {}
+
+    def connect(run: str = "run", limits: Limits = ROOMY) -> Store:
+        store: Store
+        if backend == "memory":
+            store = MemoryStore(run, limits, shared)
+        elif backend == "sqlite":
+            store = SqliteStore(Path(place), run, limits)
+        else:
+            store = RedisStore(place, run, limits)
+        stack.callback(store.close)
+        return store
+
+    return connect
+
+
+def entries(edge: str, *seqs: int, size: int = 10) -> list[Entry]:
+    return [Entry(edge, seq, bytes([seq % 256]) * size) for seq in seqs]
+
+
+def verdicts(answers: list[Appended]) -> list[str]:
+    return [answer.verdict.value for answer in answers]
+
+
+def contents(store: Store, lineages: str = "") -> tuple[object, ...]:
+    """Everything that a reader can see; of the anchors those of lineages that begin so."""
+    anchors = {name: anchor for name, anchor in store.anchors().items() if name.startswith(lineages)}
+    return store.read(0, 10_000), store.snapshot(), store.depth(), store.last_seqs(), anchors
