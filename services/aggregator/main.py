@@ -42,7 +42,7 @@ def main(settings: AggregatorSettings) -> None:
     torch.set_num_threads(settings.threads)
     run = settings.load_run()
     model = run.build_model()
-    test = datasets.load(run.data.dataset, "test", settings.data)
+    test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features)
     listener = _listen(settings.http)
     _prepare(settings.out)
     store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)

@@ -70,7 +70,7 @@ def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Ide
         datasets.load_labels(data.dataset, "train", settings.data), identity.number, shards=run.edges.count,
         method=data.partition, seed=run.run.seed, alpha=data.alpha, spare=data.spare, spare_weight=data.spare_weight,
     )  # fmt: skip
-    part = datasets.load(data.dataset, "train", settings.data, rows)
+    part = datasets.load(data.dataset, "train", settings.data, rows, data.features)
     releaser = Releaser(run.plan(identity.number), ledger, Random())
     return Edge(identity.edge, part, model, releaser, settings.device)
 

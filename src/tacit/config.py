@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tacit.datasets import nominal_size, shape_of, train_size
+from tacit.datasets import Features, nominal_size, shape_of, train_size
 from tacit.errors import ConfigError
 from tacit.messages import Terms
 from tacit.models import Model, Normalization, build
@@ -39,6 +39,7 @@ class Data(_Section):
     """Which data, and how the testbed deals it to the edges."""
 
     dataset: str
+    features: Features = Field("none", description="what a linear model sees: pixels, or wavelet scattering of them")
     partition: Literal["iid", "dirichlet", "shards"] = "iid"
     alpha: Positive = 0.5
     spare: int = Field(0, ge=0, le=1000, description="parts kept for edges that may join later")
@@ -145,6 +146,8 @@ class RunFile(_Section):
             raise ValueError(f"privacy.batch={self.privacy.batch} is above the {rows} rows of one edge")
         if self.privacy.mechanism.startswith("paper") and self.algorithm.deviation == 0 and self.privacy.clip is None:
             raise ValueError("algorithm.deviation=0.0: eq. (12) gives no clip norm; set privacy.clip")
+        if self.data.features != "none" and self.model.name == "cnn":
+            raise ValueError(f"data.features={self.data.features}: needs model.name logistic or svm, not cnn")
         if self.algorithm.name == "csgd" and self.edges.count != 1:
             raise ValueError(f"edges.count={self.edges.count}: csgd is centralised, one edge holds all the data")
         if len(self.edges.epsilon) > self.edges.count:
@@ -167,7 +170,7 @@ class RunFile(_Section):
 
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError when its layers do not fit the data's shape."""
-        shape, classes = shape_of(self.data.dataset)
+        shape, classes = shape_of(self.data.dataset, self.data.features)
         model = self.model
         return build(
             model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,

@@ -77,6 +77,11 @@ class Model:
         return sum(self.sizes)
 
     @property
+    def linear(self) -> bool:
+        """Whether one dense layer is all there is: then an example's gradient is an outer product."""
+        return not self.channels and not self.hidden
+
+    @property
     def first_layer(self) -> slice:
         """Where the first layer's weight and bias lie: the paper adds its noise to these alone."""
         return slice(0, self.sizes[0] + self.sizes[1])

@@ -34,6 +34,14 @@ def example_gradients(
     return gradients
 
 
+def linear_factors(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(δ (B, classes), x (B, inputs)) of a linear model: each example's gradient is (δ ⊗ x, δ), without the penalty."""
+    (layer,), (delta,) = _deltas(model, params, x, y)
+    return delta, layer.input.detach()
+
+
 def vmap_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """`example_gradients` by its definition, for tests; B at least 1."""
     return _transformed(model)(params.detach(), x, y)
@@ -61,15 +69,22 @@ def _transformed(model: Model) -> _Gradients:
 
 def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
     """Every row of `out` (B, d) becomes its example's gradient; each layer writes its own columns."""
-    with torch.enable_grad():
-        layers = model.trace(params.detach().requires_grad_(), x)
-        loss = model.data_loss(layers[-1].output, y).sum()
-        deltas = torch.autograd.grad(loss, [layer.output for layer in layers])
+    layers, deltas = _deltas(model, params, x, y)
     columns = iter(torch.split(out, list(model.sizes), dim=1))
     for layer, delta in zip(layers, deltas, strict=True):
         _write_layer(layer, delta, model, next(columns), next(columns))
     if model.regularization:
         out.add_(params.detach(), alpha=model.regularization)
+
+
+def _deltas(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> tuple[list[Layer], tuple[torch.Tensor, ...]]:
+    """Every layer at work, and d loss / d output there: by one backward pass, as no layer mixes examples."""
+    with torch.enable_grad():
+        layers = model.trace(params.detach().requires_grad_(), x)
+        loss = model.data_loss(layers[-1].output, y).sum()
+        return layers, torch.autograd.grad(loss, [layer.output for layer in layers])
 
 
 def _write_layer(layer: Layer, delta: torch.Tensor, model: Model, weight: torch.Tensor, bias: torch.Tensor) -> None:

@@ -231,9 +231,9 @@ def test_csgd_keeps_its_one_edge_whatever_is_asked() -> None:
 
 OTHER = {
     "run.name": '"other"', "run.updates": "101", "run.seed": "2", "run.snapshot_every": "201",
-    "data.dataset": '"mnist"', "data.partition": '"shards"', "data.alpha": "0.6", "data.spare": "1",
-    "data.spare_weight": "0.3", "model.name": '"svm"', "model.channels": "[10, 21]", "model.kernel": "3",
-    "model.hidden": "[5]", "model.activation": '"tanh"', "model.regularization": "1e-4",
+    "data.dataset": '"mnist"', "data.features": '"scattering"', "data.partition": '"shards"', "data.alpha": "0.6",
+    "data.spare": "1", "data.spare_weight": "0.3", "model.name": '"svm"', "model.channels": "[10, 21]",
+    "model.kernel": "3", "model.hidden": "[5]", "model.activation": '"tanh"', "model.regularization": "1e-4",
     "model.normalization": '"group"', "algorithm.name": '"audp"',
     "algorithm.smoothness": "11.0", "algorithm.deviation": "31.0", "algorithm.radius": "1.5",
     "algorithm.reduction": "0.6", "algorithm.initial_gap": "2.4", "algorithm.failure": "1e-2",

@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tacit.algorithms import mapa
+from tacit.algorithms.mapa import Edge
+from tacit.datasets import Dataset
 from tacit.models import Model, build
-from tacit.vectors import example_gradients, mean_gradient, vmap_gradients
+from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.sampling import Random
+from tacit.vectors import example_gradients, linear_factors, mean_gradient, vmap_gradients
 
 MODELS = [
     build("logistic", (1, 8, 8), 10, regularization=1e-2),
@@ -106,3 +116,91 @@ def test_results_are_detached_repeatable_and_leave_the_inputs_alone() -> None:
     assert not mean_gradient(model, params, x, y).requires_grad
     assert not params.requires_grad
     assert all(torch.equal(a, b) for a, b in zip(before, (params, x, y), strict=True))
+
+
+# -- a linear model's clipped sum without its rows --------------------------------------------------------------------
+
+LINEAR = [build("logistic", (3, 4, 4), 10), build("svm", (1, 8, 8), 10), build("logistic", (5,), 3)]
+steady = settings(derandomize=True, deadline=None, max_examples=60)
+
+
+def ghost(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, clip: float, **mask: Any) -> Clipped:
+    """The fast path as the edge takes it."""
+    taken = mask.get("mask", torch.ones(len(y), dtype=torch.bool))
+    return outer_sum(*linear_factors(model, params, x, y), clip, taken)
+
+
+@steady
+@given(st.sampled_from(LINEAR), st.integers(0, 40), st.integers(0, 10**6), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
+    model: Model, size: int, seed: int, clip: float, scale: float
+) -> None:
+    params, x, y = batch(model, size, seed)
+    mask = torch.rand(size, generator=torch.Generator().manual_seed(seed)) < 0.7
+    expected = clipped_sum(example_gradients(model, params, x * scale, y), clip, mask)
+    found = ghost(model, params, x * scale, y, clip, mask=mask)
+    assert found.total.shape == expected.total.shape == (model.size,)
+    assert found.total.dtype == torch.float32
+    assert torch.allclose(found.total, expected.total, rtol=1e-5, atol=1e-5 * clip)
+    assert found.sensitivity == expected.sensitivity == clip
+
+
+@steady
+@given(st.floats(-1e3, 1e3, width=32), st.floats(1e-6, 1e6), st.integers(0, 10**6), st.sampled_from([1, 60, 4000]))
+def test_a_ghost_row_is_never_longer_than_c(exponent: float, clip: float, seed: int, inputs: int) -> None:
+    """The norm of the one row, in float64, at every size that float32 can hold."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = 10.0 ** (exponent % 30 - 15), 10.0 ** (exponent % 23 - 12)
+    delta, x = sizes[0] * torch.randn(1, 7, generator=generator), sizes[1] * torch.randn(1, inputs, generator=generator)
+    total = outer_sum(delta, x, clip, torch.tensor([True])).total
+    assert bool(torch.isfinite(total).all())
+    assert float(torch.linalg.vector_norm(total.to(torch.float64))) <= clip
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["delta", "x"])
+def test_a_non_finite_row_contributes_nothing(bad: float, where: str) -> None:
+    delta, x, mask = torch.rand(4, 3), torch.rand(4, 5), torch.tensor([True, True, True, False])
+    expected = outer_sum(delta[[0, 2]], x[[0, 2]], 0.5, mask[:2])
+    (delta if where == "delta" else x)[1, 2] = bad
+    assert torch.allclose(outer_sum(delta, x, 0.5, mask).total, expected.total, atol=1e-6)
+
+
+def test_no_row_gives_a_zero_sum_and_a_clip_that_is_none_is_refused() -> None:
+    delta, x, mask = torch.rand(2, 3), torch.rand(2, 5), torch.tensor([False, False])
+    assert torch.equal(outer_sum(delta, x, 1.0, mask).total, torch.zeros(18))
+    assert torch.equal(outer_sum(delta[:0], x[:0], 1.0, mask[:0]).total, torch.zeros(18))
+    assert torch.equal(outer_sum(delta * 0, x, 1.0, ~mask).total, torch.zeros(18))
+    for clip in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="clip="):
+            outer_sum(delta, x, clip, mask)
+
+
+# -- the edge's choice between them ------------------------------------------------------------------------------------
+
+
+def edge(model: Model, mechanism: Mechanism) -> Edge:
+    _, x, y = batch(model, 40)
+    plan = Plan(mechanism, 0.5, 20.0, 1.0, 0.1, 1.0, 1.0, 1e-5)
+    releaser = Releaser(plan, Ledger(":memory:", "toy"), Random(1))
+    return Edge("edge-0", Dataset(x, y, model.classes, "toy"), model, releaser)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=Model.schema)
+@pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_a_batch_in_parts_gives_the_sum_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, model: Model, mechanism: Mechanism, rows: int
+) -> None:
+    monkeypatch.setattr(mapa, "GRADIENTS", rows * 4 * model.size + 3)
+    params, x, y = batch(model, 40)
+    index, mask = torch.arange(40).flip(0), torch.arange(40) % 3 > 0
+    gradients = example_gradients(model, params, x[index], y[index])
+    found = edge(model, mechanism)._clipped(params, 0.3, index, mask)
+    if mechanism == "discrete_gaussian":
+        expected = integer_sum(gradients, 0.3, mask, grid_step(0.3, 1.0))
+        assert (found.total - expected.total).abs().max() <= 40  # a step or so of rounding per row
+    else:
+        expected = clipped_sum(gradients, 0.3, mask)
+        assert torch.allclose(found.total, expected.total, atol=1e-5)
+    assert (found.sensitivity, found.step, found.total.dtype) == (0.3, expected.step, expected.total.dtype)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,15 +37,16 @@ from tacit.errors import BudgetSpent
 from tacit.messages import EVERYONE, SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired, Update
 from tacit.models import Model
 from tacit.privacy.accounting import History, Spend
-from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum
+from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.plan import Releaser
 from tacit.privacy.policy import refusal
 from tacit.privacy.sampling import padded_size, poisson
-from tacit.vectors import example_gradients, mean_gradient
+from tacit.vectors import example_gradients, linear_factors, mean_gradient
 
 _PLAIN_HELLO = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "refusals", "refusal")
+GRADIENTS = 2**26  # bytes of per-example gradients that an edge holds at a time
 STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
 
 
@@ -321,7 +322,17 @@ class Edge:
         return Clipped(mean, math.inf)
 
     def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        index, mask, plan = index.to(self.device), mask.to(self.device), self.releaser.plan
+        index, mask, mechanism = index.to(self.device), mask.to(self.device), self.releaser.plan.mechanism
+        if mechanism in ("gaussian", "knorm") and self.model.linear and not self.model.regularization:
+            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask)
+        # The padded batch in parts of a public size, so that no batch needs more memory than GRADIENTS.
+        rows = max(1, GRADIENTS // (4 * self.model.size))
+        parts = zip(torch.split(index, rows), torch.split(mask, rows), strict=True)
+        sums = [self._clipped_part(params, clip, *part) for part in parts]
+        return replace(sums[0], total=torch.stack([part.total for part in sums]).sum(0)) if sums[1:] else sums[0]
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        plan = self.releaser.plan
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if plan.mechanism == "discrete_gaussian":
             return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))

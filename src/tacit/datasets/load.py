@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tacit.datasets import features as frozen
+from tacit.datasets.features import Features
 from tacit.errors import ConfigError, DataError
 
 Split = Literal["train", "test"]
@@ -37,7 +39,7 @@ _SHOWN = 12  # characters of a checksum in a message
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """One table of examples: `x` float32 (n, *shape) in [0, 1], `y` int64 (n,) in [0, classes)."""
+    """One table of examples: `x` float32 (n, *shape), pixels in [0, 1] or features, `y` int64 (n,) in [0, classes)."""
 
     x: torch.Tensor
     y: torch.Tensor
@@ -101,13 +103,17 @@ _SOURCES: dict[str, _Source] = {
 _DIGITS_SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
 
 
-def load(name: str, split: Split, root: Path | None, rows: torch.Tensor | None = None) -> Dataset:
+def load(
+    name: str, split: Split, root: Path | None, rows: torch.Tensor | None = None, features: Features = "none"
+) -> Dataset:
     """One split of a named dataset, checked against its SHA-256.
 
     `root` is the data folder (ignored for "digits", which scikit-learn brings along). With `rows`
-    (int64 (m,)) only those rows become float32: an edge then never holds the whole table.
+    (int64 (m,)) only those rows become float32: an edge then never holds the whole table. `features` replace
+    each image by a function of that image alone, computed here and kept in memory only.
 
-    Raises ConfigError for an unknown name, DataError for a file that is missing, altered or unreadable.
+    Raises ConfigError for an unknown name and for features that do not fit, DataError for a file that is
+    missing, altered or unreadable.
     """
     source = _source(name)
     raw, labels, low, high = _read(name, source, split, root)
@@ -115,7 +121,8 @@ def load(name: str, split: Split, root: Path | None, rows: torch.Tensor | None =
         raw, labels = raw[rows.numpy()], labels[rows.numpy()]
     x = torch.from_numpy(raw.astype(np.float32)).sub_(low).div_(high - low)
     y = torch.from_numpy(labels.astype(np.int64))
-    return Dataset(x.reshape(-1, *source.shape), y, source.classes, f"{name}/{split}")
+    x = frozen.apply(features, x.reshape(-1, *source.shape))
+    return Dataset(x, y, source.classes, f"{name}/{split}")
 
 
 def load_labels(name: str, split: Split, root: Path | None) -> torch.Tensor:
@@ -135,10 +142,10 @@ def available(name: str, root: Path | None) -> bool:
     return all(root is not None and (root / file).is_file() for file in files)
 
 
-def shape_of(name: str) -> tuple[tuple[int, ...], int]:
-    """Input shape and number of classes, without reading the data. Raises ConfigError."""
+def shape_of(name: str, features: Features = "none") -> tuple[tuple[int, ...], int]:
+    """Shape of one example as `load` gives it, and number of classes, without reading the data. Raises ConfigError."""
     source = _source(name)
-    return source.shape, source.classes
+    return frozen.shape_with(features, source.shape), source.classes
 
 
 def train_size(name: str) -> int:

@@ -47,6 +47,23 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor) -> Clipped:
     return Clipped(factors.to(gradients.dtype) @ gradients, clip)
 
 
+def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor) -> Clipped:
+    """`clipped_sum` of a linear layer's gradients without ever writing them: row i is (δ_i ⊗ x_i, δ_i).
+
+    deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. Returns o·i + o numbers:
+    the weight, row-major, then the bias. The norm of a row is ||δ||·sqrt(||x||² + 1), in float64, and the sum over the
+    rows is one product of matrices ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
+    Formal guarantee and edge cases as `clipped_sum`; a row is non-finite where its δ or its x is.
+    """
+    norms = _norms64(deltas) * torch.sqrt(_norms64(inputs) ** 2 + 1)
+    factors = _clip_factors(norms, clip, mask)
+    used = torch.isfinite(norms)[:, None]
+    scaled = torch.where(used, factors[:, None] * deltas, 0.0).to(deltas.dtype)  # (B, o); the product in float64
+    if not bool(used.all()):
+        inputs = inputs.masked_fill(~used, 0.0)  # 0·inf is nan
+    return Clipped(torch.cat(((scaled.T @ inputs).flatten(), scaled.sum(0))), clip)
+
+
 def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:
     """The same sum on the grid of `step`: each clipped row is truncated toward zero to whole steps, then added.
 
@@ -74,13 +91,23 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
 
 def _factors(gradients: Tensor, clip: float, mask: Tensor) -> tuple[Tensor, Tensor]:
     """`gradients` without its non-finite rows, and (B,) float64 min(1, C/norm), 0 where masked out or non-finite."""
-    if not _LEAST <= clip < float("inf"):
-        raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
     norms = _norms(gradients)
     finite = torch.isfinite(norms)
     if not bool(finite.all()):
         gradients = gradients.masked_fill(~finite[:, None], 0.0)  # 0·inf is nan
-    return gradients, torch.where(finite & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
+    return gradients, _clip_factors(norms, clip, mask)
+
+
+def _clip_factors(norms: Tensor, clip: float, mask: Tensor) -> Tensor:
+    if not _LEAST <= clip < float("inf"):
+        raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
+    return torch.where(torch.isfinite(norms) & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
+
+
+def _norms64(rows: Tensor) -> Tensor:
+    """(B,) float64 l2 norms, in float64 throughout."""
+    parts = torch.split(rows, max(1, _CACHED // max(1, rows.shape[1])))  # dtype=float64 for the whole is 10x slower
+    return torch.cat([torch.linalg.vector_norm(part.to(torch.float64), dim=1) for part in parts])
 
 
 def _norms(gradients: Tensor) -> Tensor:
