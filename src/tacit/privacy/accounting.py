@@ -135,6 +135,12 @@ def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
     return epsilon_pld([row for history in parties for row in history], delta)
 
 
+def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
+    """What of δ pays for padded batches that cut a draw and for the integers' distance from a Gaussian, at `epsilon`."""
+    rows = merged(history)
+    return (1 + math.exp(min(epsilon, 700.0))) * (_cut(rows) + _off_lattice(rows))
+
+
 def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian") -> float:
     """The smallest noise multiplier (on a grid of 0.001) whose `pushes` releases stay within (ε, δ) by PLD.
 
