@@ -110,11 +110,15 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
 
     def on_message(inbound: Inbound) -> None:
         inbound.done()
-        if "/receipt/" in inbound.topic:
-            receipt = wire.decode(inbound.payload).meta.receipt
-            assert receipt.status == pb.Receipt.ACCEPTED, receipt
-            window.release()
-            receipts.release()
+        if "/receipt/" not in inbound.topic and "/model/" not in inbound.topic:
+            return
+        whole = wire.Assembler(1 << 28).add(inbound.payload) if "/model/" in inbound.topic else inbound.payload
+        assert whole is not None  # one chunk
+        meta = wire.decode(whole).meta
+        receipt = meta.receipt if meta.HasField("receipt") else meta.answer
+        assert receipt.status == pb.Receipt.ACCEPTED, receipt
+        window.release()
+        receipts.release()
 
     connection = Connection(options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message)
     connection.start(30.0)

@@ -184,9 +184,11 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
     raise WireError("kind", f"{kind} does not come from an edge")
 
 
-def down(run: str, edge: str, message: GlobalModel | Halt, schema: bytes) -> bytes:
-    """A server's message as an envelope."""
-    meta = pb.Meta(run=run, edge=edge, schema_hash=schema)
+def down(
+    run: str, edge: str, message: GlobalModel | Halt, schema: bytes, answer: pb.Receipt | None = None, answered: int = 0
+) -> bytes:
+    """A server's message as an envelope; `answer` is the receipt of message `answered`, if it goes with it."""
+    meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
         meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip, terms=_terms(message.terms)))
         return encode(meta, message.params)

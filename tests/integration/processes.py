@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import open_store
 from services.runtime.weights import weights
 from tacit import config, topics, wire
+from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server
 from tacit.config import RunFile
 from tacit.errors import ServiceError
@@ -143,7 +144,7 @@ class Deployment:
 
     def pushes(self, number: int) -> int:
         """What the ledger file of identity `number` says has been released (0: there is none yet)."""
-        return int(self._query(number, "ledger", "SELECT COALESCE(SUM(count), 0) FROM spend")[0][0])
+        return int(self._query(number, "ledger", "SELECT COALESCE(SUM(count), 0) FROM chain")[0][0])
 
     def pending(self, number: int) -> dict[int, bytes]:
         """The messages in the outbox file of identity `number`; the latest has no receipt, or a very new one."""
@@ -201,6 +202,7 @@ class Caller:
 
     def __init__(self, broker: str, run_id: str, edge: str) -> None:
         self.run_id, self.edge, self.inbox = run_id, edge, queue.SimpleQueue[Inbound]()
+        self._taken: deque[wire.Received] = deque()
         down = [topics.down_all(run_id, edge), topics.model(run_id)]
         self.connection = Connection(broker, f"{run_id}-{edge}", down, self.inbox.put)
         self.connection.start(10.0)
@@ -210,17 +212,32 @@ class Caller:
             pass
 
     def receive(self, kind: str, seconds: float = 30.0) -> wire.Received:
-        """The next message of this kind; others are skipped. Raises TimeoutError."""
-        try:
-            while True:
-                inbound = self.inbox.get(timeout=seconds)
-                inbound.done()
-                payload = inbound.payload
-                whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
-                if whole is not None and (received := wire.decode(whole)).meta.WhichOneof("kind") == kind:
+        """The next message of this kind (a receipt that came with a model counts); others are skipped.
+
+        Raises TimeoutError.
+        """
+        while True:
+            while self._taken:
+                if (received := self._taken.popleft()).meta.WhichOneof("kind") == kind:
                     return received
-        except queue.Empty:
-            raise TimeoutError(f"no {kind} came") from None
+            try:
+                inbound = self.inbox.get(timeout=seconds)
+            except queue.Empty:
+                raise TimeoutError(f"no {kind} came") from None
+            inbound.done()
+            payload = inbound.payload
+            whole = payload if payload[:4] == wire.MAGIC else wire.Assembler(1 << 24).add(payload)
+            if whole is not None:
+                self._taken.extend(apart(wire.decode(whole)))
+
+
+def apart(received: wire.Received) -> list[wire.Received]:
+    """A model that carries a receipt, as two messages."""
+    meta = received.meta
+    if not meta.HasField("answer"):
+        return [received]
+    receipt = pb.Meta(run=meta.run, edge=meta.edge, seq=meta.answered, receipt=meta.answer)
+    return [wire.Received(receipt, None), received]
 
 
 def appended(directory: Path) -> list[Accepted]:

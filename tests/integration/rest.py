@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import torch
 import uvicorn
+from fastapi import FastAPI
 
 from services.aggregator.api import Operator, create_app
 from services.aggregator.observer import Observer
@@ -57,7 +58,7 @@ class Rig:
         )  # fmt: skip
         self.driver.recover()
         # Never started: what the driver publishes waits in its queue.
-        self.driver.connection = Connection(f"{HOST}:1", "test", [], self.driver.inbox.put)
+        self.driver.down.connection = Connection(f"{HOST}:1", "test", [], self.driver.inbox.put)
         self.observer = Observer(run, self.driver, folder / "metrics.jsonl")
         self.observer.resumed()
         self.operator = Operator(token)
@@ -83,7 +84,7 @@ class Rig:
         number = self._seq if seq is None else seq
         meta.run, meta.edge, meta.seq, meta.schema_hash = "run", edge, number, self.driver.schema
         topic = topics.up("run", edge, number, 0)
-        parts = wire.split(wire.encode(meta, tensor), self.driver.chunk)
+        parts = wire.split(wire.encode(meta, tensor), self.driver.down.chunk)
         self.driver.accept([Inbound(topic, part, lambda: None) for part in parts])
 
 
@@ -91,18 +92,23 @@ def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:
     return [pb.Spend(sampling_rate=0.07, noise_multiplier=multiplier, count=pushes)] if pushes else []
 
 
+def served(rig: Rig) -> AbstractContextManager[str]:
+    """The rig's REST interface; yields its URL."""
+    return serving(rig.app, rig.operator)
+
+
 @contextmanager
-def served(rig: Rig) -> Iterator[str]:
-    """The rig's REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
+def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
+    """A REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
     with socket.create_server((HOST, 0)) as listener:  # it listens already: the first request waits for uvicorn
-        config = uvicorn.Config(rig.app, log_level="warning", access_log=False, timeout_graceful_shutdown=30)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=30)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             yield "http://{}:{}".format(*listener.getsockname())
         finally:
-            rig.operator.close()
+            operator.close()
             server.should_exit = True
             thread.join(10)
             assert not thread.is_alive(), "an open connection delays the shutdown"

@@ -146,7 +146,7 @@ class Announcement(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., model_sha256: _Optional[str] = ..., model_bytes: _Optional[int] = ..., url: _Optional[str] = ...) -> None: ...
 
 class Meta(_message.Message):
-    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "hello", "update", "retired", "model", "halt", "receipt", "announcement")
+    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "hello", "update", "retired", "model", "halt", "receipt", "announcement")
     RUN_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +154,8 @@ class Meta(_message.Message):
     NUMEL_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_HASH_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +170,8 @@ class Meta(_message.Message):
     numel: int
     sha256: bytes
     schema_hash: bytes
+    answer: Receipt
+    answered: int
     hello: Hello
     update: Update
     retired: Retired
@@ -175,4 +179,4 @@ class Meta(_message.Message):
     halt: Halt
     receipt: Receipt
     announcement: Announcement
-    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ...) -> None: ...
