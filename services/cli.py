@@ -74,6 +74,9 @@ def run(
     data: Annotated[
         Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
     ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(envvar="TACIT_POLICY", help="what the edges allow (TOML) [default: the run file]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
@@ -82,7 +85,10 @@ def run(
     if data is None and SHARED_DATA.is_dir():
         data = SHARED_DATA
     folder = out or Path("out") / file.stem
-    raise typer.Exit(local.run(file, edges=edges, out=folder, serve=serve, seed=seed, data=data, as_json=as_json))
+    code = local.run(
+        file, edges=edges, out=folder, serve=serve, seed=seed, data=data, as_json=as_json, policy=policy
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -83,7 +83,8 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     accuracy = summary["test_accuracy"]
     rows = [
         ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
-        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per record, at each edge"),
+        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}"),
+        ("trusted", privacy["trusted"]),
         ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),
         ("duplicates / stale / rejected", f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}"),
         ("staleness mean / p95 / max", f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}"),

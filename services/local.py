@@ -25,6 +25,7 @@ from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
 from services import display
+from services.runtime.settings import load_policy
 from tacit import config, datasets
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
@@ -90,6 +91,7 @@ def run(
     seed: int | None,
     data: Path | None,
     as_json: bool,
+    policy: Path | None = None,
     observe: Callable[[Status], None] = lambda status: None,
 ) -> int:
     """Run everything; returns the exit code. Raises TacitError for bad input before anything is started.
@@ -100,6 +102,8 @@ def run(
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
     run_file.build_model()
+    if policy is not None:
+        load_policy(policy)  # whether the run file is within it is for every edge to say
     datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
     http = _free_address(serve)
     state = _fresh(out, console)
@@ -112,6 +116,7 @@ def run(
     shared = {"TACIT_RUN_FILE": str(file), "TACIT_DATA": str(data or ""), "TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"}
     shared |= {"TACIT_EDGES": str(edges)} if edges is not None else {}
     shared |= {"TACIT_SEED": str(seed)} if seed is not None else {}
+    shared |= {"TACIT_POLICY": str(policy)} if policy is not None else {}
     if data is None:
         del shared["TACIT_DATA"]
     children: list[Child] = []

@@ -32,13 +32,14 @@ def status(to: Console, run: Status) -> Table:
         ("state", run.state),
         ("run", f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed {run.seed}"),
         ("applied", f"{run.applied} of {run.target} ({run.updates_per_s:g}/s for {run.duration_s:.1f} s)"),
-        ("edges", f"{run.edges_online} online of {run.edges}"),
+        ("edges", f"{run.edges_online} online of {run.edges}{_refusing(run)}"),
         ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
         ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
         ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
         ("schedule", f"stage {run.stages}, C {run.schedule.clip:.4g}, ΔS {run.schedule.delta_s:.4g}"),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         ("privacy", f"ε {epsilon(privacy.epsilon)} at δ {privacy.delta:g}: {privacy.guarantee}"),
+        ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
     ]
     return _pairs(to, rows)
@@ -50,7 +51,8 @@ def line(run: Status, as_json: bool) -> str:
         return json.dumps(run.to_json())
     accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
     shown = epsilon(run.privacy.epsilon)
-    return f"{run.state} {run.applied}/{run.target} accuracy {accuracy} edges {run.edges_online} ε {shown}"
+    edges = f"{run.edges_online}{_refusing(run)}"
+    return f"{run.state} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
 
 
 def model(to: Console, info: ModelInfo) -> Table:
@@ -68,7 +70,7 @@ def model(to: Console, info: ModelInfo) -> Table:
 
 def ledger(to: Console, edges: Iterable[Edge]) -> Table:
     """What every edge's data has paid, and what its budget leaves."""
-    names = ["edge", "state", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left"]
+    names = ["edge", "state", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left", "refused"]
     table = Table(box=_box(to), header_style="bold")
     for name in names:
         table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=True)
@@ -78,8 +80,13 @@ def ledger(to: Console, edges: Iterable[Edge]) -> Table:
         table.add_row(
             edge.id, edge.state, str(edge.pushes), _number(edge.sampling_rate), _number(edge.noise_multiplier),
             epsilon(spent), epsilon(edge.epsilon_rdp), f"{edge.delta:g}", _number(budget), left,
+            f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
         )  # fmt: skip
     return table
+
+
+def _refusing(run: Status) -> str:
+    return f", {run.edges_refusing} refusing the model" if run.edges_refusing else ""
 
 
 def _pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:

@@ -58,18 +58,21 @@ class Edge(EdgePrivacy):
     """One edge that has said Hello."""
 
     id: str
-    state: str = Field(description="online, retired, left, offline or unknown")
+    state: str = Field(description="online, refusing, retired, left, offline or unknown")
     updates: int
     retired: str = Field(description="why, if it is")
+    refusals: int = Field(description="models that its policy has refused to work on, as it last said")
+    refusal: str = Field(description="why it refused the latest of them")
 
 
 class Privacy(_Document):
     """The run's guarantee."""
 
     guarantee: str
-    unit: str
+    unit: str = Field(description="what is protected: record, or edge (all that one edge ever sent)")
     adjacency: str
-    noise_at: str
+    noise_at: str = Field(description="edge or server")
+    trusted: str = Field(description="who sees more than the guarantee covers")
     delta: float
     epsilon: float | None
     edges: dict[str, EdgePrivacy]
@@ -88,6 +91,8 @@ class Status(_Document):
     seed: int
     edges: int
     edges_online: int
+    edges_refusing: int = Field(description="online, but their policy refuses the model")
+    refusals: int = Field(description="models that edges have refused, as they last said")
     target: int
     applied: int
     duplicates: int

@@ -15,7 +15,20 @@ from tacit.algorithms.mapa import EdgeRecord
 from tacit.config import RunFile
 from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
 
-_ONLINE = ("online", "retired")
+_ONLINE = ("online", "refusing", "retired")
+_ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
+_GUARANTEE = {
+    "edge": {
+        "guarantee": "(epsilon, delta)-DP per record, at each edge, against everyone else", "unit": "record",
+        "adjacency": "add-or-remove-one", "noise_at": "edge", "trusted": "nobody but the edge itself",
+    },
+    "server": {
+        "guarantee": "(epsilon, delta)-DP per edge, against everyone who sees models, not against the aggregator",
+        "unit": "edge", "adjacency": "replace-an-edges-updates-by-zero", "noise_at": "server",
+        "trusted": "the aggregator, and whoever can read what it receives (the broker)",
+    },
+}  # fmt: skip
+_NONE = {"guarantee": "none", "trusted": "everybody who sees an update or a model"}
 
 
 class Observer:
@@ -82,7 +95,7 @@ class Observer:
             records = dict(self.driver.role.edges)
         spent = [name for name, record in records.items() if record.retired]
         newcomers = [name for name, state in presence.items() if state == "online" and name not in records]
-        able = [name for name in records if name not in spent and presence.get(name) not in ("left", "offline")]
+        able = [name for name in records if name not in spent and presence.get(name) not in _ABSENT]
         return bool(spent) and not able and not newcomers
 
     def epsilon(self) -> float:
@@ -101,7 +114,8 @@ class Observer:
             "state": driver.state, "reason": role.halted, "run": driver.run_id, "algorithm": self.run.algorithm.name,
             "dataset": self.run.data.dataset, "model": self.run.model.name,
             "parameters": driver.size, "seed": self.run.run.seed,
-            "edges": len(role.edges), "edges_online": self.online(), "target": role.horizon, "applied": version,
+            "edges": len(role.edges), "edges_online": self.online(), **self.refusals(),
+            "target": role.horizon, "applied": version,
             "duplicates": driver.counts["duplicate"], "stale": driver.counts["stale"] + stale,
             "rejected": sum(n for reason, n in dict(driver.counts).items() if reason.startswith("rejected:")),
             "duration_s": round(seconds, 3), "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
@@ -117,6 +131,13 @@ class Observer:
         """Edges connected now."""
         return sum(state in _ONLINE for state in list(self.driver.presence.values()))
 
+    def refusals(self) -> dict[str, int]:
+        """Edges whose policy refuses the model now, and how many models edges have refused, as far as they said."""
+        with self.driver.lock:
+            records = list(self.driver.role.edges.values())
+        refusing = sum(state == "refusing" for state in list(self.driver.presence.values()))
+        return {"edges_refusing": refusing, "refusals": sum(record.hello.refusals for record in records)}
+
     def edges(self) -> list[dict[str, Any]]:
         """One row per edge that ever said Hello."""
         with self.driver.lock:
@@ -127,7 +148,10 @@ class Observer:
     def _edge(self, name: str, record: EdgeRecord, spent: dict[str, Any]) -> dict[str, Any]:
         presence = self.driver.presence.get(name, "unknown")
         state = "retired" if record.retired else presence
-        return {"id": name, "state": state, "updates": record.updates, "retired": record.retired, **spent}
+        return {
+            "id": name, "state": state, "updates": record.updates, "retired": record.retired,
+            "refusals": record.hello.refusals, "refusal": record.hello.refusal, **spent,
+        }  # fmt: skip
 
     def _spent(self, record: EdgeRecord) -> dict[str, Any]:
         hello, spent = record.hello, record.spent
@@ -139,12 +163,12 @@ class Observer:
             "noise_multiplier": last.noise_multiplier if last else None,
             "sampling_rate": last.sampling_rate if last else None,
             "clip": [hello.clip_min, hello.clip_max], "mechanism": hello.mechanism,
-            "adjacency": "add-or-remove-one", "budget": hello.epsilon,
+            "adjacency": _GUARANTEE[self.run.privacy.noise_at]["adjacency"], "budget": hello.epsilon,
             "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in spent],
         }  # fmt: skip
 
     def _privacy_edges(self) -> dict[str, dict[str, Any]]:
-        """Exact for the pushes that it names. While the run is on, made at most 5 % of the time and else kept."""
+        """Exact for the pushes that it names. While the run is on, made at most 2 % of the time and else kept."""
         with self._accounting:
             began = time.monotonic()
             if self._rows and not self._ended and began < self._rows_until:
@@ -154,19 +178,15 @@ class Observer:
             rows = {name: self._spent(record) for name, record in records}
             # Composing takes 50 ms an edge, time that training would miss: the dearer it was, the longer it is kept.
             now = time.monotonic()
-            self._rows, self._rows_until = rows, now + 20 * (now - began)
+            self._rows, self._rows_until = rows, now + 50 * (now - began)
             return rows
 
     def privacy(self) -> dict[str, Any]:
         """The run's guarantee: per edge, and the largest (the edges hold different people's records)."""
         edges = self._privacy_edges()
-        private = self.run.privacy.private
+        stated = _GUARANTEE[self.run.privacy.noise_at] | ({} if self.run.privacy.private else _NONE)
         epsilon = max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
-        return {
-            "guarantee": "(epsilon, delta)-DP per record, at each edge, against everyone else" if private else "none",
-            "unit": "record", "adjacency": "add-or-remove-one", "noise_at": "edge", "delta": self.run.privacy.delta,
-            "epsilon": epsilon, "edges": edges,
-        }  # fmt: skip
+        return {**stated, "delta": self.run.privacy.delta, "epsilon": epsilon, "edges": edges}
 
 
 def _json_number(value: float) -> float | None:

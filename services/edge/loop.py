@@ -22,6 +22,7 @@ log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
 UP = "up"  # put into the inbox when the connection comes (back) up
 FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
+COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ class EdgeLoop:
     def __init__(self, role: Edge, outbox: Outbox, terms: Terms) -> None:
         self.role, self.outbox, self.terms = role, outbox, terms
         self.inbox: queue.SimpleQueue[Inbound | str] = queue.SimpleQueue()
-        self.retired = False
+        self.retired = self.refusing = False
+        self._present: Callable[[str], None] = lambda state: None
+        self._complained_at = -COMPLAINT_SECONDS
         self._model: GlobalModel | None = None
         self._assembler: wire.Assembler | None = None
         self._connected = False
@@ -52,7 +55,7 @@ class EdgeLoop:
 
     def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
         """Serve; returns why it ended. `present` publishes this edge's state. Raises PrivacyError."""
-        self._connection = connection
+        self._connection, self._present = connection, present
         while not stop.is_set() and not self.role.halted:
             self._take()
             if self.outbox.oldest() is not None:
@@ -60,7 +63,7 @@ class EdgeLoop:
             elif self.retired:
                 pass  # nothing more to say; wait for Halt
             elif self._model is not None:
-                self._step(present)
+                self._step()
             elif time.monotonic() - self._asked_at > self.terms.patience:
                 self._post(self.role.start())  # Hello: the answer is the newest model
         if self.role.halted and not self.retired:
@@ -154,20 +157,48 @@ class EdgeLoop:
                 log.warning("message %d was refused: %s", seq, receipt.reason)
                 if receipt.reason == "unknown":
                     self._asked_at = 0.0  # say Hello now; after any other refusal, after a while
+                if receipt.reason == "budget" and self.role.releaser.plan.noise_at == "server" and not self.retired:
+                    self._retire(self.role.retire("the budget in the aggregator's ledger is spent"))
         else:
             self._resend_at = time.monotonic() + receipt.retry_after_s * random.uniform(0.5, 1.5)
 
     # -- outbound -----------------------------------------------------------------------------------------------
 
-    def _step(self, present: Callable[[str], None]) -> None:
+    @property
+    def state(self) -> str:
+        """What this edge's presence says while it is connected."""
+        return "retired" if self.retired else "refusing" if self.refusing else "online"
+
+    def _step(self) -> None:
         assert self._model is not None
         model, self._model = self._model, None
-        self._asked_at = time.monotonic()
+        self._asked_at, refusals = time.monotonic(), self.role.refusals
         outgoing = self.role.on_message(model)
-        if any(isinstance(out.message, Retired) for out in outgoing):
-            self.retired = True
-            log.info("%s retires: its budget is spent", self.role.edge)
-            present("retired")
+        if self.role.refusals > refusals:
+            self._refuse()
+        elif any(isinstance(out.message, Retired) for out in outgoing):
+            self._retire(outgoing)
+        else:
+            if self.refusing:
+                self.refusing = False
+                log.info("%s works again: a model that its policy allows", self.role.edge)
+                self._present(self.state)
+            self._post(outgoing)
+
+    def _refuse(self) -> None:
+        """Say so: in presence and by a Hello at once, then by every Hello that asks for a model, after `patience`."""
+        if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:
+            self._complained_at = time.monotonic()
+            log.warning("%s refuses a model (its %d.): %s", self.role.edge, self.role.refusals, self.role.refusal)
+        if not self.refusing:  # only then: the same model answers
+            self.refusing = True
+            self._present(self.state)
+            self._post(self.role.start())
+
+    def _retire(self, outgoing: list[Outgoing]) -> None:
+        self.retired = True
+        log.info("%s retires: its budget is spent", self.role.edge)
+        self._present(self.state)
         self._post(outgoing)
 
     def _post(self, outgoing: list[Outgoing]) -> None:

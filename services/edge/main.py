@@ -23,6 +23,7 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
+from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.sampling import Random
 
 log = logging.getLogger("tacit.edge")
@@ -65,13 +66,17 @@ def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Ide
         torch.zeros(1, device=device)
     except RuntimeError as error:
         raise ConfigError(f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}") from error
+    plan = run.plan(identity.number)
+    settings.load_policy().check(plan, run.algorithm.name, run.model.name)
+    if plan.private:
+        require_separate_examples(model, settings.device)
     data = run.data
     rows = datasets.shard(
         datasets.load_labels(data.dataset, "train", settings.data), identity.number, shards=run.edges.count,
         method=data.partition, seed=run.run.seed, alpha=data.alpha, spare=data.spare, spare_weight=data.spare_weight,
     )  # fmt: skip
     part = datasets.load(data.dataset, "train", settings.data, rows, data.features)
-    releaser = Releaser(run.plan(identity.number), ledger, Random())
+    releaser = Releaser(plan, ledger, Random())
     return Edge(identity.edge, part, model, releaser, settings.device)
 
 
@@ -87,7 +92,7 @@ def _serve(settings: EdgeSettings, model: Model, role: Edge, outbox: Outbox, sto
     present: Callable[[str], None] = lambda state: connection.publish(topic, state.encode(), retain=True)  # noqa: E731
 
     def up() -> None:
-        present("retired" if loop.retired else "online")
+        present(loop.state)
         loop.inbox.put(UP)
 
     connection = Connection(

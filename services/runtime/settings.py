@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from tacit import config, datasets
 from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
+from tacit.privacy import policy
+from tacit.privacy.policy import Policy
 
 S = TypeVar("S", bound="ServiceSettings")
 
@@ -79,6 +81,20 @@ class EdgeSettings(ServiceSettings):
     identity: int | None = Field(None, ge=0, description="take this identity only; default: the first free one")
     device: str = "cpu"
     patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
+    policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")
+
+    def load_policy(self) -> Policy:
+        """The policy file, checked; without one, a policy that allows every plan. Raises ConfigError."""
+        return Policy(noise_at=("edge", "server")) if self.policy is None else load_policy(self.policy)
+
+
+def load_policy(path: Path) -> Policy:
+    """Read and check a policy file. Raises ConfigError (missing, unreadable, or wrong)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"policy {path}: {error}") from error
+    return policy.parse(text, f"policy {path}")
 
 
 def read(kind: type[S], **overrides: Any) -> S:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -30,14 +31,16 @@ def sha256(role: Server) -> str:
     return hashlib.sha256(role.params.numpy().tobytes()).hexdigest()
 
 
-def make_edge(run: RunFile, model: Model, number: int, seed: int | None) -> Edge:
-    """Edge `number` with its rows and, unless `seed` is None, predictable noise."""
+def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon: float | None = None) -> Edge:
+    """Edge `number` with its rows and, unless `seed` is None, predictable noise; `epsilon` instead of its own."""
     data = run.data
     labels = datasets.load_labels(data.dataset, "train", None)
     rows = datasets.shard(labels, number, shards=run.edges.count, method=data.partition, seed=run.run.seed)
     part = datasets.load(data.dataset, "train", None, rows)
     random = Random(None if seed is None else seed + number)
-    return Edge(f"edge-{number}", part, model, Releaser(run.plan(number), Ledger(":memory:", data.dataset), random))
+    plan = run.plan(number)
+    plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
+    return Edge(f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
 
 
 def as_received(message: Hello | Push | Retired) -> Hello | Update | Retired:

@@ -71,6 +71,7 @@ class Rig:
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
         self.failures: list[BaseException] = []
+        self.epsilon: dict[int, float] = {}  # ε of an edge, where it is not the run file's
 
     def new_driver(self, store: Store) -> ServerDriver:
         return ServerDriver(
@@ -106,7 +107,7 @@ class Rig:
 
         def work() -> None:
             torch.set_num_threads(1)
-            role = make_edge(self.run, self.model, number, seed)
+            role = make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
             outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
             loop = EdgeLoop(role, outbox, Terms(self.run_id, self.schema, self.model.size, self.chunk, patience))
             connection = Connection(
@@ -115,8 +116,11 @@ class Rig:
                 lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put(UP),
             )  # fmt: skip
             connection.start(10.0)
-            connection.publish(topics.presence(self.run_id, role.edge), b"online", retain=True)
-            loop.run(connection, self.stop, lambda state: None)
+            present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731
+                topics.presence(self.run_id, role.edge), state.encode(), retain=True
+            )
+            present("online")
+            loop.run(connection, self.stop, present)
             connection.stop()
             outbox.close()
             role.releaser.ledger.close()

@@ -51,18 +51,24 @@ class EdgePrivacy(_Document):
 
 
 class Edge(EdgePrivacy):
-    """One edge; `state` is online, retired, left, offline or unknown."""
+    """One edge; `state` is online, refusing, retired, left, offline or unknown."""
 
     id: str
     state: str
     updates: int
     retired: str = ""
+    refusals: int = 0
+    refusal: str = ""
 
 
 class Privacy(_Document):
     """The run's guarantee: the largest ε of any edge (None: no guarantee), and all of them."""
 
     guarantee: str
+    unit: str = "record"
+    adjacency: str = ""
+    noise_at: str = "edge"
+    trusted: str = ""
     delta: float
     epsilon: float | None
     edges: dict[str, EdgePrivacy]
@@ -97,6 +103,8 @@ class Status(Summary):
     state: str
     reason: str = ""
     edges_online: int
+    edges_refusing: int = 0
+    refusals: int = 0
     target: int
     schedule: Schedule
 
