@@ -5,7 +5,8 @@
     size;
 (b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, padded) over what two
     processes compute of the same edge step with no broker, no journal and no ledger on disk;
-(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in flight), p50, p99.
+(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in flight), p50, p99;
+(d) what privacy costs: an edge step taken apart (bench/cost.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 from tacit_client import Status
 
+from bench import cost
 from services import local
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
@@ -84,6 +86,7 @@ def main() -> None:
         compute.append(_compute(folder, data))
         results["compute_per_s"] = statistics.mean(compute)
         results["training_over_compute"] = results["training_per_s"] / results["compute_per_s"]
+    results |= cost.costs()
     results = {key: round(value, 4) if isinstance(value, float) else value for key, value in results.items()}
     (out / "bench.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     _print(results)
@@ -97,6 +100,7 @@ def _print(results: dict[str, Any]) -> None:
     for what in ("receipt", "model"):
         p50, p99 = results[f"push_to_{what}_ms_p50"], results[f"push_to_{what}_ms_p99"]
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
+    cost.show(results)
     print("written to out/bench.json")
 
 
