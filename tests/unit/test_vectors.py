@@ -192,7 +192,7 @@ def edge(model: Model, mechanism: Mechanism) -> Edge:
 def test_a_batch_in_parts_gives_the_sum_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, model: Model, mechanism: Mechanism, rows: int
 ) -> None:
-    monkeypatch.setattr(mapa, "GRADIENTS", rows * 4 * model.size + 3)
+    monkeypatch.setattr(mapa, "HELD", rows * 4 * model.size + 3)
     params, x, y = batch(model, 40)
     index, mask = torch.arange(40).flip(0), torch.arange(40) % 3 > 0
     gradients = example_gradients(model, params, x[index], y[index])

@@ -46,7 +46,7 @@ from tacit.privacy.sampling import padded_size, poisson
 from tacit.vectors import example_gradients, linear_factors, mean_gradient
 
 _PLAIN_HELLO = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "refusals", "refusal")
-GRADIENTS = 2**26  # bytes of per-example gradients that an edge holds at a time
+HELD = 2**24  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
 STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
 
 
@@ -264,6 +264,8 @@ class Edge:
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
         self.x, self.y = data.x.to(device), data.y.to(device)
         self.size = padded_size(len(data), releaser.plan.sampling_rate)
+        outer = model.linear and not model.regularization  # what the gradient of every example is
+        self._ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         self.halted = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
 
@@ -322,17 +324,17 @@ class Edge:
         return Clipped(mean, math.inf)
 
     def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        index, mask, mechanism = index.to(self.device), mask.to(self.device), self.releaser.plan.mechanism
-        if mechanism in ("gaussian", "knorm") and self.model.linear and not self.model.regularization:
-            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask)
-        # The padded batch in parts of a public size, so that no batch needs more memory than GRADIENTS.
-        rows = max(1, GRADIENTS // (4 * self.model.size))
+        index, mask = index.to(self.device), mask.to(self.device)
+        # The padded batch in parts of a public size, so that no batch needs much more memory than HELD.
+        rows = max(1, HELD // (4 * (self.model.size // self.model.classes if self._ghost else self.model.size)))
         parts = zip(torch.split(index, rows), torch.split(mask, rows), strict=True)
         sums = [self._clipped_part(params, clip, *part) for part in parts]
         return replace(sums[0], total=torch.stack([part.total for part in sums]).sum(0)) if sums[1:] else sums[0]
 
     def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         plan = self.releaser.plan
+        if self._ghost:
+            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask)
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if plan.mechanism == "discrete_gaussian":
             return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
