@@ -128,6 +128,8 @@ class EdgeLoop:
         elif kind == "announcement":
             self._announcement(meta.announcement, retained)
         else:
+            if meta.HasField("answer"):
+                self._receipt(meta.answered, meta.answer)
             message = wire.read_down(received, self.terms.schema, self.terms.size)
             if isinstance(message, Halt):
                 self.role.on_message(message)
@@ -155,12 +157,26 @@ class EdgeLoop:
             self._resend_at = 0.0  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:
                 log.warning("message %d was refused: %s", seq, receipt.reason)
+                self._stop_if_rolled_back(receipt.reason)
                 if receipt.reason == "unknown":
                     self._asked_at = 0.0  # say Hello now; after any other refusal, after a while
                 if receipt.reason == "budget" and self.role.releaser.plan.noise_at == "server" and not self.retired:
                     self._retire(self.role.retire("the budget in the aggregator's ledger is spent"))
         else:
             self._resend_at = time.monotonic() + receipt.retry_after_s * random.uniform(0.5, 1.5)
+
+    def _stop_if_rolled_back(self, reason: str) -> None:
+        count = self.role.releaser.ledger.charged().count
+        if reason == "rollback":
+            raise PrivacyError(
+                f"ledger of {self.role.edge}: it has {count} releases, the aggregator has seen more; an older copy was "
+                "put back, refusing to train"
+            )
+        if reason == "clone":
+            raise PrivacyError(
+                f"ledger of {self.role.edge}: the aggregator has seen {count} releases with another history; another "
+                "copy is in use, refusing to train"
+            )
 
     # -- outbound -----------------------------------------------------------------------------------------------
 

@@ -7,11 +7,13 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import closing
 
 import torch
 
 from services.edge.loop import UP, EdgeLoop, Terms
 from services.runtime import identity as identities
+from services.runtime import lineage
 from services.runtime.identity import Identity
 from services.runtime.mqtt import Connection, Will
 from services.runtime.outbox import Outbox
@@ -40,18 +42,16 @@ def main(settings: EdgeSettings) -> None:
     identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
     if identity is None:
         return
-    ledger = Ledger(identity.path / "ledger.db", run.data.dataset)
-    outbox = Outbox(identity.path / "outbox.db", settings.run_id)
-    try:
+    # Order: the connection is down (in _serve), then outbox, ledger, and last the identity they belong to.
+    with (
+        closing(identity),
+        lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
+        closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
+    ):
         role = build_role(settings, run, model, identity, ledger)
         left = role.releaser.left
         log.info("%s: %s", identity.edge, "no guarantee" if left is None else f"{left} pushes left")
         _serve(settings, model, role, outbox, stop)
-    finally:
-        # Order: the connection is down (in _serve), then outbox, ledger, and last the identity they belong to.
-        outbox.close()
-        ledger.close()
-        identity.release()
 
 
 def parts(run: RunFile) -> int:

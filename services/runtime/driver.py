@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from services.runtime import state as state_file
+from services.runtime.anchors import Anchors
+from services.runtime.downlink import Downlink
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.partials import Crowded, Partials
-from services.runtime.store import Appended, Entry, Snapshot, Store, Verdict
+from services.runtime.store import Anchor, Appended, Entry, Snapshot, Store, Verdict
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server
@@ -30,7 +32,7 @@ BATCH = 64  # messages that share one append; more arrive while it is being writ
 OPERATOR = "operator"  # journal entries that no edge sent: halts
 SNAPSHOT_SECONDS = 30.0
 MAX_PRESENCE = 100_000  # names; whoever may publish there must not fill our memory
-RETRY_AFTER = 1.0  # seconds that a busy receipt asks for
+BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 FAREWELL_SECONDS = 5.0
 
 
@@ -42,6 +44,7 @@ class Candidate:
     seq: int
     payload: bytes
     message: Hello | Update | Retired
+    anchor: Anchor
     inbound: Inbound
 
 
@@ -53,17 +56,19 @@ class ServerDriver:
         snapshot_every: int, max_message: int, chunk: int,
     ) -> None:  # fmt: skip
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
-        self.store, self.fingerprint, self.chunk, self.snapshot_every = store, fingerprint, chunk, snapshot_every
+        self.store, self.fingerprint, self.snapshot_every = store, fingerprint, snapshot_every
+        self.down = Downlink(run_id, schema, chunk)
         # Memory is set aside for what a first part announces: no more than this run's largest message can need.
+        self._anchors = Anchors(role.dataset)
         self._partials = Partials(min(max_message, 4 * size + wire.MAX_META + 128))
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.lock = threading.Lock()
         self.presence: dict[str, str] = {}
+        self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: candidate  # before it is journalled
         self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
         self.cursor = self.saved = self.epoch = 0
         self.store_up = True
         self._full, self.saved_at = False, time.monotonic()  # full: the journal has refused a message
-        self.connection: Connection | None = None
         self._heard: set[str] = set()  # edges with an accepted message since farewell() began
 
     # -- start and recovery -------------------------------------------------------------------------------------
@@ -84,6 +89,8 @@ class ServerDriver:
             self.counts.update(values["counts"])
             self.cursor = self.saved = snapshot.cursor
         self._replay()
+        folded = {name: record.charged for name, record in self.role.edges.items()}
+        self._anchors.load(self.store.anchors().values(), self.store.last_seqs(), folded)
         self.epoch = epoch  # last: REST answers from here on
 
     def _check_kept(self, held: int) -> None:
@@ -116,7 +123,7 @@ class ServerDriver:
 
     def run(self, connection: Connection, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Serve until the role has halted or `stop` is set; `idle` is called at least every 0.25 s."""
-        self.connection = connection
+        self.down.connection = connection
         self.announce()
         while not stop.is_set() and not self.role.halted:
             batch = self._gather()
@@ -155,23 +162,30 @@ class ServerDriver:
         if not candidates:
             return
         try:
-            answers = self.store.append([Entry(c.edge, c.seq, c.payload) for c in candidates])
+            answers = self.store.append([Entry(c.edge, c.seq, c.payload, c.anchor) for c in candidates])
         except ServiceError:
             for candidate in candidates:  # nothing is lost: the edge keeps the bytes and sends them again
-                self._receipt(candidate.edge, candidate.seq, pb.Receipt.BUSY, retry=RETRY_AFTER)
+                self.down.receipt(candidate.edge, candidate.seq, BUSY)
                 candidate.inbound.done()
             self.counts["busy"] += len(candidates)
             raise
         replies: dict[str, Outgoing] = {}
+        receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
         for candidate, answer in zip(candidates, answers, strict=True):
             candidate.inbound.done()
-            for outgoing in self._settle(candidate, answer):
-                replies[outgoing.to] = outgoing  # an edge wants only the newest model
-        for outgoing in replies.values():
-            if outgoing.to != EVERYONE:  # the end is said by farewell(), after the last snapshot
-                self.reply(outgoing)
+            receipt, outgoing = self._settle(candidate, answer)
+            if earlier := receipts.pop(candidate.edge, None):
+                self.down.receipt(candidate.edge, *earlier)
+            receipts[candidate.edge] = (candidate.seq, receipt)
+            # An edge wants only the newest model. The end is said by farewell(), after the last snapshot.
+            replies |= {out.to: out for out in outgoing if out.to != EVERYONE}
+        for edge, last in receipts.items():
+            if edge not in replies:
+                self.down.receipt(edge, *last)
+        for edge, out in replies.items():
+            self.reply(out, *receipts.get(edge, (0, None)))  # receipt and model in one message
 
-    def _settle(self, candidate: Candidate, answer: Appended) -> list[Outgoing]:
+    def _settle(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
         self.counts[answer.verdict] += 1
         edge, seq = candidate.edge, candidate.seq
         if answer.verdict == Verdict.ACCEPTED:
@@ -182,15 +196,13 @@ class ServerDriver:
             # One that aged, or came after the last, in the same batch is in the journal but not in the model.
             left_out = isinstance(candidate.message, Update) and self.role.version == before
             status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
-            self._receipt(edge, seq, status, last=answer.last_seq)
-            return outgoing
+            return pb.Receipt(status=status, last_seq=answer.last_seq), outgoing
         if answer.verdict == Verdict.DUPLICATE:
-            self._receipt(edge, seq, pb.Receipt.DUPLICATE, last=answer.last_seq)
             # Its model may have been lost with whoever died: send the newest.
-            return [Outgoing(edge, self.role.global_model())] if seq == answer.last_seq else []
+            again = [Outgoing(edge, self.role.global_model())] if seq == answer.last_seq else []
+            return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=answer.last_seq), again
         self._full = True
-        self._receipt(edge, seq, pb.Receipt.BUSY, retry=RETRY_AFTER)
-        return []
+        return BUSY, []
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
         if inbound.topic.split("/")[3:4] == ["presence"]:
@@ -212,7 +224,7 @@ class ServerDriver:
                 self.reply(Outgoing(edge, self.role.global_model()))
         except Crowded:
             self.counts["busy"] += 1
-            self._receipt(edge, seq, pb.Receipt.BUSY, retry=RETRY_AFTER)
+            self.down.receipt(edge, seq, BUSY)
         inbound.done()
         return None
 
@@ -234,9 +246,12 @@ class ServerDriver:
             raise WireError("identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}")
         message = wire.read_up(received, self.schema, self.size)
         reason = self.role.screen(message) if isinstance(message, Update) else None
+        if reason in ("unknown", "version"):
+            raise WireError(reason, "not for the journal")
+        anchor = self._anchors.check(seq, message)  # of a stale one, too: it was released
         if reason is not None:
             raise WireError(reason, "not for the journal")
-        return Candidate(edge, seq, bytes(envelope), message, inbound)
+        return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
         status = pb.Receipt.STALE if reason == "stale" else pb.Receipt.REJECTED
@@ -245,41 +260,22 @@ class ServerDriver:
         else:
             self.counts["stale" if reason == "stale" else f"rejected:{reason}"] += 1
             log.warning("refused %s/%d: %s", edge, seq, reason)
-        self._receipt(edge, seq, status, reason=reason)
+        self.down.receipt(edge, seq, pb.Receipt(status=status, reason=reason))
 
     # -- downlink -----------------------------------------------------------------------------------------------
 
-    def reply(self, outgoing: Outgoing) -> None:
-        """Hop 8: a role's message to its edge, or to all."""
+    def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
+        """Hop 8: a role's message to its edge, or to all; the receipt of its message `seq` goes with it."""
         message = outgoing.message
         assert isinstance(message, GlobalModel | Halt)
-        kind = "model" if isinstance(message, GlobalModel) else "control"
-        edges = list(self.role.edges) if outgoing.to == EVERYONE else [outgoing.to]
-        for edge in edges:
-            envelope = wire.down(self.run_id, edge, message, self.schema)
-            for part, payload in enumerate(wire.split(envelope, self.chunk)):
-                self._publish(topics.down(self.run_id, edge, kind, part), payload)
+        for edge in list(self.role.edges) if outgoing.to == EVERYONE else [outgoing.to]:
+            self.down.send(edge, message, seq, receipt)
         if outgoing.to == EVERYONE:
             self.announce()
 
-    def _receipt(
-        self, edge: str, seq: int, status: pb.Receipt.Status, *, reason: str = "", retry: float = 0.0, last: int = 0
-    ) -> None:
-        receipt = pb.Receipt(status=status, reason=reason, retry_after_s=retry, last_seq=last)
-        meta = pb.Meta(run=self.run_id, edge=edge, seq=seq, receipt=receipt)
-        self._publish(topics.down(self.run_id, edge, "receipt"), wire.encode(meta))
-
     def announce(self) -> None:
-        """Retain the run's state on the model topic; edges that see a new epoch send again what has no receipt."""
-        epoch = self.epoch << 20 | (self.connection.connects if self.connection else 0)
-        envelope = wire.announcement(
-            self.run_id, epoch, self.state, self.role.global_model(), self.schema, inline_below=self.chunk - 4096
-        )
-        self._publish(topics.model(self.run_id), envelope, retain=True)
-
-    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        assert self.connection is not None
-        self.connection.publish(topic, payload, retain=retain)
+        """Say, retained, how the run stands: at start, after a reconnection, with every snapshot, at the end."""
+        self.down.announce(self.epoch, self.state, self.role.global_model())
 
     @property
     def state(self) -> str:
@@ -296,8 +292,8 @@ class ServerDriver:
         self.reply(Outgoing(EVERYONE, Halt(self.role.version, self.role.halted)))
         deadline = time.monotonic() + FAREWELL_SECONDS
         while time.monotonic() < deadline and not stop.is_set():
-            waiting = [edge for edge, state in self.presence.items() if state == "online" and edge in self.role.edges]
-            if self._heard.issuperset(waiting):
+            there = {edge for edge, state in self.presence.items() if state in ("online", "refusing")}
+            if self._heard.issuperset(there.intersection(self.role.edges)):
                 break
             self.accept(self._gather())
         self.save()

@@ -31,7 +31,7 @@ class Identity:
         """The edge's id on every topic."""
         return f"edge-{self.number}"
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Give the identity back."""
         self.lock.close()
 

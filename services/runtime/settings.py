@@ -79,6 +79,7 @@ class EdgeSettings(ServiceSettings):
 
     identities: Path = Path("state/identities")
     identity: int | None = Field(None, ge=0, description="take this identity only; default: the first free one")
+    ledger: str | None = Field(None, description="privacy ledger; {n}: the identity [identities/{n}/ledger.db]")
     device: str = "cpu"
     patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
     policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")

@@ -85,7 +85,7 @@ class Rig:
         names = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
         connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.inbox.put)
         connection.start(10.0)
-        self.driver.connection = connection
+        self.driver.down.connection = connection
         return connection
 
     def serve(self) -> None:

@@ -115,7 +115,7 @@ class Finished:
     def pushes(self, number: int) -> int:
         """What the ledger file of this edge says."""
         with closing(sqlite3.connect(self.out / "state" / "identities" / str(number) / "ledger.db")) as db:
-            return int(db.execute("SELECT SUM(count) FROM spend").fetchone()[0])
+            return int(db.execute("SELECT SUM(count) FROM chain").fetchone()[0])
 
 
 @pytest.fixture(scope="module")

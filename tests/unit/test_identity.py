@@ -44,21 +44,21 @@ def test_each_gets_the_first_free_one(tmp_path: Path) -> None:
     assert [identity.edge for identity in held] == ["edge-0", "edge-1", "edge-2"]
     assert all(identity.path.is_dir() for identity in held)
     assert nobody(tmp_path, 3)
-    held[1].release()
+    held[1].close()
     held[1] = taken(tmp_path)
     assert held[1].number == 1
     for identity in held:
-        identity.release()
+        identity.close()
 
 
 def test_a_named_one_is_taken_or_waited_for(tmp_path: Path) -> None:
     identity = taken(tmp_path, only=2)
     assert identity.number == 2
     assert nobody(tmp_path, 3, only=2)
-    identity.release()
+    identity.close()
     again = taken(tmp_path, only=2)
     assert again.number == 2
-    again.release()
+    again.close()
 
 
 def test_one_that_the_data_was_not_dealt_to_is_refused(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
     assert (tmp_path / "1" / "ledger.db").read_text() == "spent"
     for identity in found:
         assert identity is not None
-        identity.release()
+        identity.close()
     for holder in holders:
         holder.kill()
         holder.communicate()
@@ -98,7 +98,7 @@ def test_a_standby_leaves_when_told_to(tmp_path: Path) -> None:
     stop.set()
     standby.join(30.0)
     assert found == [None]
-    identity.release()
+    identity.close()
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

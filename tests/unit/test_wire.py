@@ -18,6 +18,7 @@ from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
 from tacit.messages import GlobalModel, Halt, Hello, Push, Retired, Update
 from tacit.privacy.accounting import History, Spend
+from tacit.privacy.ledger import Charged, Ledger
 from tests.unit.paid import released
 
 SCHEMA = bytes(range(32))
@@ -169,9 +170,10 @@ _SPENT = "09000000000000d03f11000000000000f83f1803"
 GOLDEN = {
     "hello": f"5443543183000000{_META}1809{_SCHEMA}82014d09000000000000004011f168e388b5f8e43e1a08676175737369616e"
     f"21000000000000e03f299a9999999999b93f3100000000000059403a14{_SPENT}" + 53 * "00",
-    "update": f"544354317b000000{_META}18092203663332280332202ce4bdb6b34a50ac7092eb9fee94337a27498e9eb9bae44192f15b88"
-    f"831b2422{_SCHEMA}8a011c080711000000000000f83f1a0b09000000000000d03f180122020801"
-    + 61 * "00"
+    "update": f"544354319d000000{_META}18092203663332280332202ce4bdb6b34a50ac7092eb9fee94337a27498e9eb9bae44192f15b88"
+    f"831b2422{_SCHEMA}8a013e080711000000000000f83f1a0b09000000000000d03f1801222408011220"
+    + bytes(range(32)).hex()
+    + 27 * "00"
     + "0000803f000000c00000003f",
     "retired": f"5443543153000000{_META}1809{_SCHEMA}92011d0a057370656e741214{_SPENT}" + 37 * "00",
     "model": f"5443543168000000{_META}220366333228033220b3d522d72e4db7ea1fb6fdc6d776ba0be64bd4a293677e8d4afe0da7ab9d"
@@ -183,7 +185,9 @@ GOLDEN = {
 }
 
 
-def test_up_messages_are_the_golden_bytes() -> None:
+def test_up_messages_are_the_golden_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = bytes(range(32))  # of a real ledger's chain, it is never the same
+    monkeypatch.setattr(Ledger, "charged", lambda ledger: Charged(1, head))
     assert up(HELLO).hex() == GOLDEN["hello"]
     assert update_bytes(torch.tensor([1.0, -2.0, 0.5])).hex() == GOLDEN["update"]
     assert up(Retired("edge-1", "spent", SPENT)).hex() == GOLDEN["retired"]

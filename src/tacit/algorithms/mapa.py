@@ -102,6 +102,7 @@ class Server:
     def __init__(self, run: RunFile, model: Model) -> None:
         a, p = run.algorithm, run.privacy
         self.algorithm, self.batch, self.horizon, self.terms = a, p.batch, run.run.updates, run.terms()
+        self.dataset = run.data.dataset  # what the edges' ledgers are of
         self.clip_min = p.clip_min if p.private else 1e-9  # the paper has no floor; C² must not be 0
         self.params = model.init(run.run.seed)  # line 4
         self.version = 0  # t

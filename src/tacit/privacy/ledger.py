@@ -1,31 +1,37 @@
 """The edge's durable record of what it has released: charged first, never refunded.
 
-One SQLite file per identity; rows are (dataset, q, z, mechanism) with a count, so its size does not grow with the
-number of pushes. It belongs to the data, not to a run: a new run, a restarted process or a new container that
-takes the identity over continues the same rows.
+One SQLite file beside the data: rows of equal charges in the order they were made, joined by a hash chain
+(`chain.py`). It belongs to the data, not to a run: a new run, a restarted process or a new container that takes the
+identity over continues the same rows, and so the same chain.
 """
 
 from __future__ import annotations
 
-import math
+import secrets
 import sqlite3
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tacit.errors import PrivacyError
-from tacit.privacy.accounting import History, Spend, merged
+from tacit.errors import DataError, PrivacyError
+from tacit.privacy.accounting import History, merged
+from tacit.privacy.chain import NONCE, Chain, Entry, advanced, first_head
 
+_FORMAT = 2  # PRAGMA user_version; 1 (which said 0) had no chain, and becomes 2 when it is opened
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS spend (
-    dataset TEXT NOT NULL, sampling_rate TEXT NOT NULL, noise_multiplier TEXT NOT NULL, mechanism TEXT NOT NULL,
-    secret INTEGER NOT NULL, count INTEGER NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (dataset, sampling_rate, noise_multiplier, mechanism, secret)
-) WITHOUT ROWID
+CREATE TABLE IF NOT EXISTS chain (
+    dataset TEXT PRIMARY KEY, lineage BLOB NOT NULL, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entry (
+    dataset TEXT NOT NULL, number INTEGER NOT NULL, session BLOB NOT NULL, sampling_rate TEXT NOT NULL,
+    noise_multiplier TEXT NOT NULL, mechanism TEXT NOT NULL, secret INTEGER NOT NULL, count INTEGER NOT NULL,
+    head BLOB NOT NULL, PRIMARY KEY (dataset, number)) WITHOUT ROWID;
 """
-_CHARGE = """
-INSERT INTO spend VALUES (?, ?, ?, ?, ?, 1)
-ON CONFLICT (dataset, sampling_rate, noise_multiplier, mechanism, secret) DO UPDATE SET count = count + 1
+_ENTRIES = """
+SELECT number, session, sampling_rate, noise_multiplier, mechanism, secret, count, head FROM entry
+WHERE dataset = ? ORDER BY number
 """
+_OLD = "SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend WHERE dataset = ? AND count <> 0"
+_DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)  # what reading altered bytes can raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +48,46 @@ UNCHARGED = Charged()  # a new ledger's
 class Ledger:
     """The spend of one dataset at one edge. Floats are stored as hex, so that they come back to the last bit."""
 
-    def __init__(self, path: Path | str, dataset: str) -> None:
-        """Open or create the ledger at `path` (":memory:" for tests) for the data lineage `dataset`.
+    def __init__(self, path: Path | str, dataset: str, *, lineage: bytes | None = None) -> None:
+        """Open or create the ledger at `path` (":memory:" for tests) for `dataset`, and verify its chain.
 
-        Raises PrivacyError when the file cannot be opened or is damaged: without its history an edge must not
-        train.
+        With `lineage` (of the ledger that is meant) nothing is created. Raises PrivacyError when the file cannot be
+        opened, is damaged, or is missing, empty or another ledger although `lineage` says that one was here: without
+        its history an edge must not train.
         """
-        self._dataset = dataset
-        self._path = path
+        self._path, self._dataset = path, dataset
+        self._session = secrets.token_bytes(NONCE)
         try:
+            if lineage is not None and not (Path(path).is_file() and Path(path).stat().st_size):
+                raise ValueError("is missing or empty, but this data has been trained on")
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")  # a charge is on disk before anything is computed
-            self._db.execute(_SCHEMA)
-            self._check()
-            self._history = self._read()
-        except (sqlite3.Error, ValueError, OverflowError) as error:
+            chain = self._prepared(lineage)
+            chain.verify()
+            self._history = chain.history()
+        except (*_DAMAGE, OSError) as error:
             raise PrivacyError(f"ledger {path}: {error}; refusing to train without its history") from error
+        self.lineage = chain.lineage
+        self._head, self._count, self._rows = chain.head, chain.count, len(chain.entries)
+        self._last: Entry | None = None  # the row of this session that is still growing
 
     def charge(self, sampling_rate: float, noise_multiplier: float, mechanism: str, *, secret: bool) -> None:
         """Record one release, durably, before it is computed. A crash afterwards refunds nothing.
 
-        Raises PrivacyError when the charge cannot be made durable (disk full, damaged file).
+        Raises PrivacyError when the charge cannot be made durable (disk full, damaged file), or when another process
+        has charged this file since it was opened.
         """
-        row = (self._dataset, sampling_rate.hex(), noise_multiplier.hex(), mechanism, int(secret))
+        entry = Entry(self._session, sampling_rate.hex(), noise_multiplier.hex(), mechanism, secret, 1, b"")
+        head = advanced(self._head, self._count, entry)
+        more = self._last is not None and self._last.same(entry)
+        entry = replace(entry, count=self._last.count + 1 if self._last and more else 1, head=head)
+        row = self._rows + (not more)
         try:
-            self._db.execute(_CHARGE, row)
+            self._write(entry, row)
         except sqlite3.Error as error:
+            self._roll_back()
             raise PrivacyError(f"ledger {self._path}: {error}; the release was not computed") from error
-        counted = noise_multiplier if secret else 0.0
-        self._history = merged([*self._history, Spend(sampling_rate, counted, 1, _accounted(mechanism))])
+        self._head, self._count, self._rows, self._last = head, self._count + 1, row, entry
+        self._history = merged([*self._history, replace(entry, count=1).spend()])
 
     def history(self) -> History:
         """Everything ever released from this dataset. Noise from a known seed counts as no noise (z = 0)."""
@@ -79,31 +95,125 @@ class Ledger:
 
     def charged(self) -> Charged:
         """How far this ledger has come."""
-        return Charged(sum(row.count for row in self._history))
+        return Charged(self._count, self._head) if self._count else UNCHARGED
+
+    def verify(self) -> None:
+        """Read the rows back from the file and recompute the chain. Raises PrivacyError when they differ from it."""
+        try:
+            chain = _chain(self._db, self._dataset)
+            chain.verify()
+            if (chain.count, chain.head) != (self._count, self._head):
+                raise ValueError(f"has {chain.count} charges, this process has made it {self._count}")
+        except _DAMAGE as error:
+            raise PrivacyError(f"ledger {self._path}: {error}") from error
 
     def close(self) -> None:
         """Close the file; idempotent."""
         self._db.close()
 
-    def _check(self) -> None:
+    def _prepared(self, lineage: bytes | None) -> Chain:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # a charge is on disk before anything is computed
         (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
+        self._db.execute("BEGIN IMMEDIATE")
+        _create_or_convert(self._db, self._session)
+        if lineage is None:
+            new = secrets.token_bytes(NONCE)
+            self._db.execute(
+                "INSERT OR IGNORE INTO chain VALUES (?, ?, 0, ?)", (self._dataset, new, first_head(new, self._dataset))
+            )
+        self._db.execute("COMMIT")
+        chain = _chain(self._db, self._dataset)
+        if lineage not in (None, chain.lineage):
+            raise ValueError(f"is not the ledger that {self._dataset} was trained with here, but another one")
+        return chain
 
-    def _read(self) -> History:
-        rows = self._db.execute(
-            "SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend WHERE dataset = ?",
-            (self._dataset,),
-        ).fetchall()
-        history = merged(
-            Spend(float.fromhex(q), float.fromhex(z) if secret else 0.0, n, _accounted(mechanism))
-            for q, z, mechanism, secret, n in rows
+    def _write(self, entry: Entry, row: int) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        moved = self._db.execute(
+            "UPDATE chain SET count = count + 1, head = ? WHERE dataset = ? AND count = ? AND head = ?",
+            (entry.head, self._dataset, self._count, self._head),
         )
-        if any(not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf) for row in history):
-            raise ValueError("a row that no charge can have written")
-        return history
+        if moved.rowcount != 1:
+            raise sqlite3.IntegrityError("another process has charged it")
+        _store(self._db, self._dataset, row, entry)
+        self._db.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # closed, or gone: the error that is being raised says so
 
 
-def _accounted(mechanism: str) -> str:
-    """The accountant's name for a mechanism: what is not private has z = 0, whatever its name."""
-    return mechanism if mechanism in ("discrete_gaussian", "knorm") else "gaussian"
+def read(path: Path) -> list[Chain]:
+    """Every dataset's chain in the ledger file at `path`, as it stands; the file is not changed, nor verified.
+
+    Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
+    """
+    if not path.is_file():
+        raise DataError(f"ledger {path}: there is no such file")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as db:
+            (found,) = db.execute("PRAGMA user_version").fetchone()
+            if found != _FORMAT:
+                raise ValueError("is not a ledger with a chain (an edge converts an older one when it next starts)")
+            names = [name for (name,) in db.execute("SELECT dataset FROM chain ORDER BY dataset")]
+            return [_chain(db, name) for name in names]
+    except _DAMAGE as error:
+        raise PrivacyError(f"ledger {path}: {error}") from error
+
+
+def _create_or_convert(db: sqlite3.Connection, session: bytes) -> None:
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found == _FORMAT:
+        return
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if found != 0 or not tables <= {"spend"}:
+        raise ValueError("was not written by this version of tacit")
+    for statement in _SCHEMA.split(";"):  # not executescript, which would commit
+        db.execute(statement)
+    if tables:
+        _convert(db, session)
+    db.execute(f"PRAGMA user_version = {_FORMAT}")
+
+
+def _convert(db: sqlite3.Connection, session: bytes) -> None:
+    """The rows of the format without a chain, chained in their order under this opening's session."""
+    for (dataset,) in db.execute("SELECT DISTINCT dataset FROM spend").fetchall():
+        lineage, count = secrets.token_bytes(NONCE), 0
+        head = first_head(lineage, dataset)
+        rows = db.execute(_OLD, (dataset,)).fetchall()
+        for row, (q, z, mechanism, secret, n) in enumerate(rows, 1):
+            if not 0 < n < 2**32 or secret not in (0, 1):
+                raise ValueError("a row that no charge can have written")
+            entry = Entry(session, q, z, mechanism, bool(secret), n, b"")
+            head = advanced(head, count, entry)
+            count += n
+            _store(db, dataset, row, replace(entry, head=head))
+        db.execute("INSERT INTO chain VALUES (?, ?, ?, ?)", (dataset, lineage, count, head))
+    db.execute("DROP TABLE spend")
+
+
+def _store(db: sqlite3.Connection, dataset: str, row: int, entry: Entry) -> None:
+    fields = (entry.session, entry.sampling_rate, entry.noise_multiplier, entry.mechanism, int(entry.secret))
+    db.execute(
+        "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (dataset, number) DO UPDATE SET count = excluded.count, head = excluded.head",
+        (dataset, row, *fields, entry.count, entry.head),
+    )
+
+
+def _chain(db: sqlite3.Connection, dataset: str) -> Chain:
+    found = db.execute("SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)).fetchone()
+    if found is None:
+        raise ValueError(f"has no charges of {dataset}, but this data has been trained on")
+    rows = db.execute(_ENTRIES, (dataset,)).fetchall()
+    if any(row[0] != place or row[5] not in (0, 1) for place, row in enumerate(rows, 1)):
+        raise ValueError(f"{dataset}: a row is missing, or is one that no charge can have written")
+    entries = tuple(Entry(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows)
+    lineage, count, head = found
+    return Chain(dataset, lineage, count, head, entries)

@@ -1,0 +1,102 @@
+"""Which ledger belongs to an identity's data: enrolled once, then demanded at every start, and used by one at a time.
+
+The ledger goes with the data (TACIT_LEDGER), not with the identity, the container or the run. `enrolled.json` in the
+identity's directory remembers the lineage of every dataset's ledger, so that one that is gone, emptied or exchanged is
+not taken for a new beginning.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from services.runtime.identity import Identity
+from tacit.errors import PrivacyError
+from tacit.privacy.ledger import Ledger
+
+_MARKER = "enrolled.json"
+
+
+@contextmanager
+def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Ledger]:
+    """The ledger of `dataset` for this identity, at `setting` ({n}: its number; None: in its directory), locked.
+
+    Raises PrivacyError when another edge uses it, when it is not the one that was enrolled here, and when it is missing
+    or empty although this identity has sent messages before.
+    """
+    place = str(identity.path / "ledger.db") if setting is None else setting.replace("{n}", str(identity.number))
+    path = Path(place)
+    with _locked(path):
+        known = _enrolled(identity.path, dataset)
+        if known is None and not (path.is_file() and path.stat().st_size) and _used_before_markers(identity.path):
+            raise PrivacyError(
+                f"ledger {path}: is missing or empty, but {identity.edge} has sent messages before; refusing to train "
+                "without its history"
+            )
+        with closing(Ledger(path, dataset, lineage=known)) as opened:
+            if known is None:
+                _enrol(identity.path, dataset, opened.lineage)
+            yield opened
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        lock = Path(f"{path}.lock").open("ab")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise PrivacyError(f"ledger {path}: {error.strerror or error}; an edge needs a durable place for it") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise PrivacyError(
+                f"ledger {path}: another edge is using it; two would spend one budget (TACIT_LEDGER: a file for each)"
+            ) from error
+        yield
+
+
+def _enrolled(folder: Path, dataset: str) -> bytes | None:
+    """The lineage that was enrolled, if one was."""
+    try:
+        found = json.loads((folder / _MARKER).read_bytes()).get(dataset)
+        return None if found is None else bytes.fromhex(found)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise PrivacyError(f"identity {folder / _MARKER}: {error}; refusing to train without it") from error
+
+
+def _enrol(folder: Path, dataset: str, lineage: bytes) -> None:
+    """Remember the lineage, durably, before anything is charged."""
+    path, new = folder / _MARKER, folder / f"{_MARKER}.new"
+    try:
+        known = json.loads(path.read_bytes()) if path.exists() else {}
+        with new.open("w", encoding="ascii") as file:
+            json.dump(known | {dataset: lineage.hex()}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise PrivacyError(f"identity {path}: {error.strerror or error}; nothing was computed") from error
+
+
+def _used_before_markers(folder: Path) -> bool:
+    """Whether the outbox has ever numbered a message, and nothing was enrolled: the ledger of an older tacit."""
+    path = folder / "outbox.db"
+    if (folder / _MARKER).exists() or not path.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            return db.execute("SELECT 1 FROM counter LIMIT 1").fetchone() is not None
+    except sqlite3.Error:
+        return True  # damaged, so it was in use; opening it will say how
