@@ -128,7 +128,7 @@ def run(
         aggregator = Child(
             "aggregator", [sys.executable, "-m", "services.cli", "aggregator"],
             shared | {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http,
-                      "TACIT_TOKEN_FILE": str(state / "token")},
+                      "TACIT_TOKEN_FILE": str(state / "token"), "TACIT_TRUSTED": str(state / "trusted.db")},
             state / "aggregator.log",
         )  # fmt: skip
         children.append(aggregator)

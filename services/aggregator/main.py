@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import uvicorn
 
-from services.aggregator import report
+from services.aggregator import report, trusted
 from services.aggregator.api import Operator, create_app
 from services.aggregator.evaluator import Evaluator
 from services.aggregator.observer import Observer
@@ -47,6 +47,7 @@ def main(settings: AggregatorSettings) -> None:
     _prepare(settings.out)
     store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
     driver = _driver(settings, run, model, store)
+    noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, settings.http))
     web, serving = _web(create_app(observer, operator, model), listener)
@@ -63,6 +64,8 @@ def main(settings: AggregatorSettings) -> None:
     finally:
         # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
         evaluator.close()
+        if noise is not None:
+            noise.close()
         store.close()
         operator.close()  # ends the event streams, which the server would wait for
         web.should_exit = True

@@ -72,6 +72,7 @@ class Rig:
         self.threads: list[threading.Thread] = []
         self.failures: list[BaseException] = []
         self.epsilon: dict[int, float] = {}  # ε of an edge, where it is not the run file's
+        self.ended: Callable[[], None] = lambda: None  # in the driver's thread
 
     def new_driver(self, store: Store) -> ServerDriver:
         return ServerDriver(
@@ -98,6 +99,7 @@ class Rig:
             if self.driver.role.halted:
                 self.driver.farewell(self.stop)
             connection.stop()
+            self.ended()
 
         self._thread(work)
 

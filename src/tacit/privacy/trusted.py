@@ -1,0 +1,58 @@
+"""Noise at an aggregator that is trusted with un-noised updates: the unit of privacy is a whole edge.
+
+An edge's update is one vector of l2 norm C; the neighbouring run has zero in its place, so C is the sensitivity. When
+an edge pushes is known, so nothing is amplified (q = 1). Client-level noise is large: it is made for many edges.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tacit.privacy.accounting import History
+from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan, Released, Releaser
+from tacit.privacy.sampling import Random
+
+OPEN = 200  # lineages held open; each is a few file descriptors
+
+
+class Trusted:
+    """One releaser for every edge, on one ledger file with a lineage for each: `{dataset}/{edge}`."""
+
+    def __init__(self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random) -> None:
+        """`plan`: an edge's own plan; what is done here is its `central()`."""
+        self._ledger, self._dataset, self._plan, self._random = ledger, dataset, plan, random
+        self._open: OrderedDict[str, Releaser] = OrderedDict()
+
+    def release(self, edge: str, gradient: Tensor, clip: float) -> Released:
+        """`gradient` (d,) of `edge`, cut to norm `clip` whoever sent it, plus N(0, (z·clip)²·I); charged first.
+
+        Guarantee: (ε, δ)-DP for all the updates of one edge together, replaced by zero, in the life of its lineage
+        here, against all but this aggregator and whoever saw the update on its way. Raises BudgetSpent, PrivacyError.
+        """
+        everything = torch.ones(1, dtype=torch.bool)
+        return self._releaser(edge).release(clip, lambda: clipped_sum(gradient[None], clip, everything))
+
+    def history(self, edge: str) -> History:
+        """All that was ever released of `edge` here. Raises PrivacyError."""
+        return self._releaser(edge).ledger.history()
+
+    def close(self) -> None:
+        """Close the ledgers; idempotent."""
+        while self._open:
+            self._open.popitem()[1].ledger.close()
+
+    def _releaser(self, edge: str) -> Releaser:
+        if edge not in self._open:
+            ledger = Ledger(self._ledger, f"{self._dataset}/{edge}")
+            self._open[edge] = Releaser(self._plan(edge).central(), ledger, self._random)
+            if len(self._open) > OPEN:
+                self._open.popitem(last=False)[1].ledger.close()
+        self._open.move_to_end(edge)
+        return self._open[edge]
