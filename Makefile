@@ -23,7 +23,7 @@ LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --univer
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all check e2e bench proto lock up down clean
+.PHONY: help setup run test test-all check e2e audit bench proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ check: setup ## lint, format, types, and that generated code is what protos/ say
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(BIN)/pytest -m e2e
+
+audit: setup ## attack every mechanism through the wire, and broken ones that must be caught
+	$(BIN)/tacit audit
 
 bench: setup ## measure; writes out/bench.json
 	$(BIN)/python -m bench

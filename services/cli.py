@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import plan
+from services.commands import audit, plan
 from tacit.errors import ConfigError, ServiceError, TacitError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
 )  # fmt: skip
 app.add_typer(plan.app)
+app.command()(audit.audit)
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

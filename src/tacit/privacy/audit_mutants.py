@@ -1,0 +1,181 @@
+"""Edges with one defect each, which the audit must catch. They are real edges with one class replaced.
+
+They exist so that `tacit audit` shows what it can see; nothing but the audit may import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from torch import Tensor
+
+from tacit.algorithms.mapa import Edge
+from tacit.messages import GlobalModel, Halt, Outgoing
+from tacit.privacy.audit_subject import Ask, Subject
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.mechanisms import paper_noise
+from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import Random, poisson
+from tacit.vectors import mean_gradient
+
+_NONCE = bytes(16)
+_zeros = bytes  # inside a Random, `bytes` is its method
+
+
+class MeanClipping(Edge):
+    """Clips the mean of the batch, as the papers do: one record can turn it round."""
+
+    def _query(self, params: Tensor, clip: float) -> Clipped:
+        plan = self.releaser.plan
+        batch = poisson(len(self.y), plan.sampling_rate, self.size, self.releaser.random)
+        drawn = batch.index[batch.mask]
+        mean = mean_gradient(self.model, params, self.x[drawn], self.y[drawn])
+        return Clipped(mean / max(1.0, float(mean.norm()) / clip) * plan.batch, clip)
+
+
+class ShuffledBatches(Edge):
+    """Epochs of a shuffled order in batches of one size, as data loaders do it; accounted as Poisson."""
+
+    _left = torch.empty(0, dtype=torch.int64)
+
+    def _query(self, params: Tensor, clip: float) -> Clipped:
+        rows, plan = len(self.y), self.releaser.plan
+        size = round(plan.sampling_rate * rows)
+        if len(self._left) < size:
+            self._left = torch.from_numpy(np.argsort(self.releaser.random.words(rows)))
+        drawn, self._left = self._left[:size], self._left[size:]
+        return self._clipped(params, clip, drawn, torch.ones(size, dtype=torch.bool))
+
+
+class TrueDenominator(Edge):
+    """Divides by the number of records drawn: how many there are is secret."""
+
+    def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(mask.sum())))
+        return super()._clipped(params, clip, index, mask)
+
+
+class Obedient(Edge):
+    """Takes its noise from a server's message."""
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        """Obey, then work."""
+        if isinstance(message, GlobalModel) and message.terms and message.terms.noise_multiplier is not None:
+            z = max(message.terms.noise_multiplier, 1e-6)
+            self.releaser.plan = replace(self.releaser.plan, noise_multiplier=z)
+            message = replace(message, terms=None)
+        return super().on_message(message)
+
+
+class LessNoise(Releaser):
+    """Adds less noise than it charges."""
+
+    factor: ClassVar[float] = 0.5
+
+    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+        with self._weaker():
+            return super()._noisy(clipped, clip, paper_dims)
+
+    @contextmanager
+    def _weaker(self) -> Iterator[None]:
+        promised = self.plan
+        self.plan = replace(promised, noise_multiplier=promised.noise_multiplier * self.factor)
+        yield
+        self.plan = promised
+
+
+class RootHalfNoise(LessNoise):
+    """A factor of √2 is lost: noise for one record where a replaced one counts twice, or a mean of two draws."""
+
+    factor = 0.5**0.5
+
+
+class FirstLayerNoise(Releaser):
+    """Noise on the first layer only; the others are "post-processing"."""
+
+    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+        noisy, scale = super()._noisy(clipped, clip, paper_dims)
+        assert paper_dims is not None  # the first layer
+        noisy[paper_dims.stop :] = (clipped.total / self.plan.batch)[paper_dims.stop :]
+        return noisy, scale
+
+
+class LineDensity(Releaser):
+    """Noise whose norm is exponential: Laplace's density on the line, used in d dimensions."""
+
+    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+        noise = paper_noise(clipped.total.numel(), self.plan.noise_multiplier * clip, self.random)
+        return ((clipped.total + noise) / self.plan.batch).to(torch.float32), 1.0
+
+
+class SeededNoise(Random):
+    """Every start begins at the same place of the same stream."""
+
+    def _rekey(self) -> None:
+        super()._rekey()
+        self._stream = Cipher(algorithms.ChaCha20(bytes(32), _NONCE), mode=None).encryptor()
+
+
+class ReusedNoise(Random):
+    """The same noise for every push."""
+
+    def bytes(self, count: int) -> bytes:
+        """The first `count` bytes of the stream, each time."""
+        self._stream = Cipher(algorithms.ChaCha20(id(self).to_bytes(32, "big"), _NONCE), mode=None).encryptor()
+        return self._stream.update(_zeros(count))
+
+
+class CopiedByFork(Random):
+    """Does not notice a fork."""
+
+    def bytes(self, count: int) -> bytes:
+        """The next bytes, the child's being the parent's."""
+        return self._stream.update(_zeros(count))
+
+
+def renoised(ask: Ask) -> tuple[bytes, bytes]:
+    """A retry that is computed again: two releases for one charge."""
+    return ask(), ask()
+
+
+def _mutant(name: str, **changes: object) -> Subject:
+    return Subject(f"MUTANT {name}").but(honest=False, **changes)
+
+
+HALF = _mutant("half noise", releaser=LessNoise)
+FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
+MEAN_CLIP = _mutant("mean clipping", edge=MeanClipping)
+DENOMINATOR = _mutant("wrong denominator |B|", edge=TrueDenominator)
+
+# (test, mutant): the tests that must catch it. Those of `canary` with the pushes that they need.
+CANARY: tuple[tuple[Subject, int], ...] = (
+    (MEAN_CLIP, 600),
+    (FIRST_LAYER, 600),
+    (_mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, releaser=LineDensity), 1000),
+    (HALF, 1500),
+    (_mutant("noise/√2", releaser=RootHalfNoise), 5000),
+    (_mutant("the paper as printed", mechanism="paper", z=2.0), 1000),
+    (_mutant("paper:mean_clip", mechanism="paper:mean_clip", z=0.5), 1000),
+    (_mutant("paper:density", mechanism="paper:density", z=2.0), 1000),
+    (_mutant("paper:first_layer", mechanism="paper:first_layer", z=2.0), 1000),
+)
+OTHERS: tuple[tuple[str, Subject], ...] = (
+    ("noise", FIRST_LAYER),
+    ("noise", HALF),
+    ("noise", DENOMINATOR),
+    ("anew", _mutant("noise used again", random=ReusedNoise)),
+    ("empty", DENOMINATOR),
+    ("starts", _mutant("seeded noise", random=SeededNoise)),
+    ("forks", _mutant("generator copied by fork", random=CopiedByFork)),
+    ("fields", _mutant("|B| in the scale", mechanism="discrete_gaussian", edge=TrueDenominator)),
+    ("retry", _mutant("re-noised retry", resend=renoised)),
+    ("orders", _mutant("noise switched off by a server", edge=Obedient)),
+    ("sampler", _mutant("shuffled batches", edge=ShuffledBatches)),
+    ("training", MEAN_CLIP),
+)

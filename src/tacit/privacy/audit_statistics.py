@@ -1,0 +1,199 @@
+"""What the audit may conclude from numbers: bounds that hold with a stated false-alarm rate, and the finding itself.
+
+A bound is never an estimate: with probability 1 - SHARE it is below the truth. One run of the audit makes fewer than
+DECISIONS decisions about honest mechanisms, so all of them together raise a false alarm at most once in 1/ALPHA runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+ALPHA = 1e-3  # false alarms of one whole run
+DECISIONS = 64  # at most, in one run: a Clopper-Pearson bound, or a test that says yes or no
+SHARE = ALPHA / DECISIONS
+
+Values = NDArray[np.float64]
+Table = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one test says of one target. Its verdict is good when honesty passes and a mutant does not.
+
+    claim, measured: in units of `quantity`. alarm: the test says that the claim is broken. skipped: why it was not run.
+    """
+
+    test: str
+    target: str
+    quantity: str
+    claim: float
+    measured: float
+    alarm: bool
+    honest: bool = True
+    skipped: str = ""
+
+    @property
+    def good(self) -> bool:
+        """No alarm for an honest target, an alarm for a mutant."""
+        return bool(self.skipped) or self.alarm != self.honest
+
+    @property
+    def verdict(self) -> str:
+        """In one or two words."""
+        if self.skipped:
+            return f"skipped: {self.skipped}"
+        if self.honest:
+            return "LEAKS" if self.alarm else "passes"
+        return "caught" if self.alarm else "MISSED"
+
+
+# -- A: two samples -------------------------------------------------------------------------------------------------
+
+
+def at_least(hits: Table, count: int) -> Values:
+    """Clopper-Pearson: a proportion is below this with probability at most SHARE."""
+    found: Values = np.nan_to_num(stats.beta.ppf(SHARE, hits, count - hits + 1), nan=0.0)
+    return found
+
+
+def at_most(hits: Table, count: int) -> Values:
+    """Clopper-Pearson: a proportion is above this with probability at most SHARE."""
+    found: Values = np.nan_to_num(stats.beta.ppf(1 - SHARE, hits + 1, count - hits), nan=1.0)
+    return found
+
+
+def bounds(inside: Values, outside: Values, thresholds: Values, delta: float) -> tuple[Values, Values]:
+    """(μ, ε) that each test `value > threshold` proves: Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR), at their worst."""
+    hits = at_least((inside[:, None] > thresholds).sum(0), len(inside))
+    alarms = at_most((outside[:, None] > thresholds).sum(0), len(outside))
+    mu = stats.norm.ppf(hits) - stats.norm.ppf(alarms)
+    epsilon = np.log(np.maximum(hits - delta, 1e-300) / alarms)
+    return np.maximum(mu, 0.0), np.maximum(epsilon, 0.0)
+
+
+def proven(inside: Values, outside: Values, delta: float) -> tuple[float, float]:
+    """(μ, ε) by which `inside` lies above `outside`: thresholds from the first halves, bounds from the second."""
+    half = min(len(inside), len(outside)) // 2
+    pooled = np.concatenate((inside[:half], outside[:half]))
+    thresholds = np.quantile(pooled, np.linspace(0.005, 0.995, 199))
+    tried = bounds(inside[:half], outside[:half], thresholds, delta)
+    mu, epsilon = (
+        float(bounds(inside[half:], outside[half:], thresholds[[int(np.argmax(values))]], delta)[kind][0])
+        for kind, values in enumerate(tried)
+    )
+    return mu, epsilon
+
+
+# -- B: one sample of noise -----------------------------------------------------------------------------------------
+
+
+def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, list[int]]:
+    """(the coordinate's std / `std` farthest from 1, the coordinates that are not of that std).
+
+    noise: (n, d) without signal. Chi-square at SHARE / d; for a kurtosis other than 3, with as many degrees of freedom
+    as give a sum of squares its variance.
+    """
+    count, dims = noise.shape
+    ratio = noise.square().mean(dim=0).numpy() / std**2  # (d,)
+    degrees = 2 * count / (kurtosis - 1)
+    low, high = (float(stats.chi2.ppf(p, degrees)) / degrees for p in (SHARE / 2 / dims, 1 - SHARE / 2 / dims))
+    with np.errstate(divide="ignore"):
+        worst = int(np.argmax(np.abs(np.log(ratio))))
+    return math.sqrt(ratio[worst]), [int(column) for column in np.flatnonzero((ratio < low) | (ratio > high))]
+
+
+def related(first: Tensor, second: Tensor) -> tuple[float, float]:
+    """(largest |correlation| between a coordinate of `first` and one of `second`, its limit at SHARE).
+
+    first, second: (n, d) without signal, row by row what should be independent.
+    """
+    count, dims = first.shape
+    one, other = (sample / sample.norm(dim=0).clamp_min(1e-300) for sample in (first, second))
+    largest = float((one.T @ other).abs().max())
+    return largest, float(stats.norm.isf(SHARE / (2 * dims**2))) / math.sqrt(count)
+
+
+# -- C: who was in the batch ----------------------------------------------------------------------------------------
+
+
+def sampler_p_value(table: Table, rate: float) -> float:
+    """p-value of: every row is in every batch with probability `rate`, independently. table: (batches, rows)."""
+    tests = (_inclusion, _size, _pairs, _next_call)
+    return min(1.0, len(tests) * min(test(table, rate) for test in tests))
+
+
+def _binomial(hits: Table, count: int, p: float) -> float:
+    """The smallest two-sided p-value of many binomial counts, paid for."""
+    tails = np.minimum(stats.binom.cdf(hits, count, p), stats.binom.sf(hits - 1, count, p))
+    return float(min(1.0, 2 * hits.size * tails.min()))
+
+
+def _chi_square(statistic: float, degrees: float) -> float:
+    return float(2 * min(stats.chi2.sf(statistic, degrees), stats.chi2.cdf(statistic, degrees)))
+
+
+def _inclusion(table: Table, rate: float) -> float:
+    """Every row is in a batch with probability q: not one too often, and not all too evenly (epochs)."""
+    count, rows = table.shape
+    z = (table.sum(0) - count * rate) / math.sqrt(count * rate * (1 - rate))
+    return 2 * min(_binomial(table.sum(0), count, rate), _chi_square(float((z**2).sum()), rows))
+
+
+def _size(table: Table, rate: float) -> float:
+    """The size of a batch has variance nq(1-q)."""
+    count, rows = table.shape
+    spread = rows * rate * (1 - rate)
+    degrees = 2 * count / (2 + (1 - 6 * rate * (1 - rate)) / spread)  # a binomial's kurtosis
+    return _chi_square(degrees * float(np.mean((table.sum(1) - rows * rate) ** 2)) / spread, degrees)
+
+
+def _pairs(table: Table, rate: float) -> float:
+    """Two rows are together with probability q²: no pair too often, and not all too rarely (fixed sizes)."""
+    count, rows = table.shape
+    single = _binomial((table.T @ table)[np.triu_indices(rows, 1)], count, rate**2)
+    sizes = np.arange(rows + 1)
+    couples, weights = sizes * (sizes - 1.0), stats.binom.pmf(sizes, rows, rate)
+    mean = float(couples @ weights)
+    spread = math.sqrt(float((couples - mean) ** 2 @ weights) / count)
+    drawn = table.sum(1)
+    return 2 * min(single, float(2 * stats.norm.sf(abs(float((drawn * (drawn - 1)).mean()) - mean) / spread)))
+
+
+def _next_call(table: Table, rate: float) -> float:
+    """A row is in two consecutive batches with probability q². Only every second pair of batches: independent."""
+    count, rows = table.shape
+    twice = (table[0 : count - 1 : 2] * table[1:count:2]).sum()
+    return _binomial(np.asarray([twice]), rows * (count // 2), rate**2)
+
+
+# -- D: one run -----------------------------------------------------------------------------------------------------
+
+
+def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    """The probability that (ε, δ)-DP allows for `right` or more right guesses out of `guesses` (Steinke et al. 2023).
+
+    "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2: each of `canaries` records is in or
+    out by a fair coin; P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i with W ~ Bin(r, e^ε/(1+e^ε)).
+    """
+    accuracy = 1 / (1 + math.exp(-epsilon))
+    tails = stats.binom.sf(np.arange(right, -1, -1) - 1, guesses, accuracy)  # P[W ≥ v - i], i = 0 … v
+    gain = float(((tails[1:] - tails[0]) / np.arange(1, right + 1)).max()) if right else 0.0
+    return float(min(1.0, tails[0] + 2 * canaries * delta * gain))
+
+
+def one_run_epsilon(right: int, guesses: int, canaries: int, delta: float) -> float:
+    """The largest ε that the guesses refute at SHARE; 0.0 if none."""
+    if one_run_p_value(right, guesses, canaries, 0.0, delta) >= SHARE:
+        return 0.0
+    low, high = 0.0, 30.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        refuted = one_run_p_value(right, guesses, canaries, middle, delta) < SHARE
+        low, high = (middle, high) if refuted else (low, middle)
+    return low
