@@ -87,7 +87,7 @@ RATE = ("--sampling-rate", "0.1")
         (("--epsilon", "nan", "--pushes", "5", *RATE), "--epsilon nan"),
         (("--epsilon", "inf", "--pushes", "5", *RATE), "--epsilon inf"),
         (("--epsilon", "1", "--pushes", "0", *RATE), "--pushes 0"),
-        (("--epsilon", "1", "--pushes", "5", "--delta", "1", *RATE), "--delta 1.0: expected a number above 0 and below"),
+        (("--epsilon", "1", "--pushes", "5", "--delta", "1", *RATE), "--delta 1.0: expected a number above 0 and"),
         (("--epsilon", "1", "--pushes", "5", "--sampling-rate", "1.5"), "--sampling-rate 1.5"),
         (("--epsilon", "1", "--pushes", "5"), "--sampling-rate is needed, or --batch and --records"),
         (("--epsilon", "1", "--pushes", "5", "--batch", "9"), "--sampling-rate is needed"),

@@ -136,7 +136,7 @@ def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
 
 
 def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
-    """What of δ pays for padded batches that cut a draw and for the integers' distance from a Gaussian, at `epsilon`."""
+    """What of δ pays, at `epsilon`, for draws that padding cuts and for the integers' distance from a Gaussian."""
     rows = merged(history)
     return (1 + math.exp(min(epsilon, 700.0))) * (_cut(rows) + _off_lattice(rows))
 
