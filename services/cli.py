@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import audit, plan
+from services.commands import audit, demo, plan
 from tacit.errors import ConfigError, ServiceError, TacitError
 
 if TYPE_CHECKING:
