@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from services.commands import audit, demo, plan
+from services.commands import ledger as ledgers
 from tacit.errors import ConfigError, ServiceError, TacitError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
 )  # fmt: skip
 app.add_typer(plan.app)
+app.add_typer(ledgers.app)
 app.add_typer(demo.app)
 app.command()(audit.audit)
 
@@ -166,9 +168,11 @@ def model(
             _show(info.to_json(), as_json, lambda console: tables.model(console, info))
 
 
-@app.command()
-def ledger(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show what every edge's data has paid in privacy, and what is left."""
+@ledgers.app.callback(invoke_without_command=True)
+def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show what every edge's data has paid in privacy, and what is left; or read an edge's own ledger file."""
+    if context.invoked_subcommand is not None:
+        return
     from services import tables
 
     with _client(url) as client:
