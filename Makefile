@@ -23,7 +23,7 @@ LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --univer
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all check e2e audit bench proto lock up down clean
+.PHONY: help setup run test test-all chaos check e2e audit bench proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ check: setup ## lint, format, types, and that generated code is what protos/ say
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/_pb
+
+chaos: setup ## the whole crash matrix: 50 seeds at each of 8 points
+	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(BIN)/pytest -m e2e
