@@ -192,3 +192,13 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
     assert ended.returncode == code
     (said,) = [text for text in ended.stderr.splitlines() if text.startswith("tacit: ")]
     assert line in said
+
+
+def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(POLICY_RUN)
+    (tmp_path / "policy.toml").write_text("clip_max = 50.0")
+    command = [sys.executable, "-m", "services.cli", "run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]
+    command += ["--policy", str(tmp_path / "policy.toml"), "--edges", "1"]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 5, ended.stderr
+    assert "edge-0: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in ended.stderr

@@ -88,8 +88,9 @@ class TestOperator:
         head, first, second = capsys.readouterr().out.strip().splitlines()
         assert head.split()[:5] == ["edge", "state", "pushes", "q", "z"]
         assert first.split()[:5] == ["edge-0", "online", "3", "0.07", "1"]
-        left, budget = float(first.split()[-1]), float(first.split()[-2])
+        refused, left, budget = first.split()[-1], float(first.split()[-2]), float(first.split()[-3])
         assert 0 < left < budget == 8
+        assert refused == "-"
         assert second.count("∞ (not private)") == 2
 
     def test_model_download(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
