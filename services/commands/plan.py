@@ -158,7 +158,7 @@ def _table(to: Console, answer: Answer) -> Table:
         ("mechanism", answer.mechanism),
         ("ε (PLD)", tables.epsilon(_finite(answer.epsilon_pld)) + _of(answer.budget)),
         ("ε (RDP)", tables.epsilon(_finite(answer.epsilon_rdp))),
-        ("δ", f"{answer.delta:g}, of which {answer.delta_set_aside:.1e} pays for padding and rounding"),
+        ("δ", f"{answer.delta:g}" + _aside(answer)),
         ("z", f"{answer.noise_multiplier:.6g} (noise standard deviation over the clip)"),
         ("q", f"{answer.sampling_rate:.6g}" + _of_records(answer)),
         ("pushes", str(answer.pushes)),
@@ -166,6 +166,11 @@ def _table(to: Console, answer: Answer) -> Table:
     ):
         table.add_row(name, shown)
     return table
+
+
+def _aside(answer: Answer) -> str:
+    paid = f", of which {answer.delta_set_aside:.1e} pays for padding and rounding"
+    return paid if math.isfinite(answer.epsilon_pld) else ""
 
 
 def _of(budget: float | None) -> str:

@@ -333,7 +333,7 @@ def most(epsilon: float, q: float, z: float, mechanism: str) -> int:
     return certified_pushes(epsilon, DELTA, q, z, (), mechanism)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from((0.5, 1.0, 3.0)), st.sampled_from((0.02, 0.05)), st.sampled_from((1.5, 2.5)),
     st.sampled_from(("gaussian", "discrete_gaussian", "knorm")),
