@@ -18,10 +18,11 @@ from services import tables
 from services.aggregator import metrics
 from services.aggregator.api import Operator, create_app
 from services.aggregator.observer import Observer
+from tacit._pb import wire_pb2 as pb
 from tacit.messages import Terms
 from tests.integration.processes import environment
 from tests.integration.rest import serving
-from tests.integration.rig import Rig, run_file
+from tests.integration.rig import STATUS, Hostile, Rig, run_file
 from tests.integration.servers import Mosquitto, mosquitto, wait_for
 
 
@@ -118,6 +119,13 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     found = {sample.name: sample.value for family in metrics.registry(observer).collect() for sample in family.samples}
     assert found["tacit_edges_refusing"] == 1
     assert found["tacit_refusals"] >= 2
+    # One that refuses does not keep a run alive whose other edges have spent their budgets.
+    assert not observer.only_retired()
+    other = Hostile(rig, "edge-0")
+    assert other.hello() == STATUS.ACCEPTED
+    assert other.said(other.message(pb.Meta(retired=pb.Retired(reason="spent")))) == STATUS.ACCEPTED
+    assert observer.only_retired()
+    other.connection.stop()
     rig.close()
 
 

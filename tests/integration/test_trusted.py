@@ -141,9 +141,9 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
     assert (role.version, role.edges["edge-0"].updates) == (60, left)
 
 
-def caller(rig: Rig, edge: str = "edge-0") -> Hostile:
+def caller(rig: Rig, edge: str = "edge-0", delta: float = 1e-5) -> Hostile:
     made = Hostile(rig, edge)
-    hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian@server", noise_variance=1.0, clip_max=10)
+    hello = pb.Hello(epsilon=8.0, delta=delta, mechanism="gaussian@server", noise_variance=1.0, clip_max=10)
     assert made.said(made.message(pb.Meta(hello=hello))) == STATUS.ACCEPTED
     return made
 
@@ -152,7 +152,9 @@ def test_the_aggregator_cuts_for_itself_and_counts_for_itself(broker: Mosquitto,
     # Given little noise, and an edge that sends 25,000 times the norm it should, with a history of its own,
     rig = make_rig(run_file(z=0.5), broker, "cuts", tmp_path)
     rig.serve()
-    liar = caller(rig)
+    liar = caller(rig, delta=0.9)
+    hello = rig.driver.role.edges["edge-0"].hello
+    assert (hello.delta, hello.epsilon, hello.clip_max, hello.noise_variance) == (1e-5, 100.0, 100.0, 650 * 0.5**2)
     message = liar.update(1000.0)
     message.meta.update.clip = 1e9
     assert liar.said(message) == STATUS.ACCEPTED

@@ -26,8 +26,9 @@ class Trusted:
     """One releaser for every edge, on one ledger file with a lineage for each: `{dataset}/{edge}`."""
 
     def __init__(self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random) -> None:
-        """`plan`: an edge's own plan; what is done here is its `central()`."""
-        self._ledger, self._dataset, self._plan, self._random = ledger, dataset, plan, random
+        """`plan`: an edge's plan as the run file has it; what is done here is its `central()`."""
+        self.plan = plan
+        self._ledger, self._dataset, self._random = ledger, dataset, random
         self._open: OrderedDict[str, Releaser] = OrderedDict()
 
     def release(self, edge: str, gradient: Tensor, clip: float) -> Released:
@@ -51,7 +52,7 @@ class Trusted:
     def _releaser(self, edge: str) -> Releaser:
         if edge not in self._open:
             ledger = Ledger(self._ledger, f"{self._dataset}/{edge}")
-            self._open[edge] = Releaser(self._plan(edge).central(), ledger, self._random)
+            self._open[edge] = Releaser(self.plan(edge).central(), ledger, self._random)
             if len(self._open) > OPEN:
                 self._open.popitem(last=False)[1].ledger.close()
         self._open.move_to_end(edge)
