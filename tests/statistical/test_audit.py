@@ -1,9 +1,6 @@
-"""The audit in small (reference/privacy.md 9, tests A and B): an attacker who sees only wire bytes.
+"""The audit itself: honest edges pass it, every mutant is caught by name, and each of its tests can fail.
 
-A: one record, the canary, is in the data or not. From many pushes for either, a threshold chosen on one half and
-Clopper-Pearson bounds on the other (false alarm 1e-3 each) give a lower bound on what one push leaks, as μ of
-Gaussian DP and as ε. For the real edge it stays below the claim; for every mutant it is above. B: structure.
-Sampling rate 1, so that the claim is that of the bare mechanism: μ = 1/z.
+Seeds are fixed; `tacit audit` draws fresh ones. One run raises a false alarm with probability below ALPHA = 1e-3.
 """
 
 from __future__ import annotations
@@ -11,243 +8,320 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
-from tacit import wire
-from tacit.algorithms.mapa import Edge
-from tacit.datasets import Dataset
-from tacit.messages import GlobalModel, Push
-from tacit.models import build
+from services.commands.audit import host
+from tacit.privacy import audit_checks as checks
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.clipping import Clipped
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import paper_noise
-from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.audit import AUDITED, HONEST, audit
+from tacit.privacy.audit_mutants import CANARY, FIRST_LAYER, HALF, MEAN_CLIP, OTHERS
+from tacit.privacy.audit_statistics import (
+    DECISIONS,
+    SHARE,
+    Finding,
+    Values,
+    one_run_epsilon,
+    one_run_p_value,
+    proven,
+    related,
+    sampler_p_value,
+    uneven,
+)
+from tacit.privacy.audit_subject import NARROW, WIDE, Source, Subject, box, vectors
+from tacit.privacy.audit_training import HISTORIES, accountants, training
+from tacit.privacy.mechanisms import knorm, paper_noise
+from tacit.privacy.plan import PRIVATE
 from tacit.privacy.sampling import Random
-from tacit.vectors import mean_gradient
 
-PUSHES, ALPHA, DELTA, SCHEMA = 1600, 1e-3, 1e-5, bytes(32)
-ROWS, CLIP = 12, 1e-3
-MODEL = build("logistic", (1, 1, 2), 2)  # four weights, two biases
-WEIGHTS = slice(0, 4)
-PARAMS = torch.tensor([80.0, 0.0, -80.0, 0.0, 0.0, 0.0])
-CANARY = torch.tensor([0.0, 0.0, 0.0, 0.0, -1.0, 1.0]) / math.sqrt(2)  # the direction of its gradient, norm 700 C
-Values = NDArray[np.float64]
-Rates = NDArray[np.float64]
-
-
-def data(*, canary: bool) -> Dataset:
-    """Rows without any gradient (the model is sure of them), and the canary: only biases move for it."""
-    x = torch.zeros(ROWS - 1 + canary, 1, 1, 2)
-    x[: ROWS - 1, 0, 0, 0] = 1.0
-    return Dataset(x, torch.zeros(len(x), dtype=torch.int64), 2, "audit")
+PUSHES = 1600
+GAUSSIAN, DISCRETE, KNORM = HONEST
+WEAK = Subject("gaussian at z = 4", z=4.0)  # little to find
+BY_NAME = {subject.mechanism: subject for subject in HONEST}
+NAMED = (
+    "mean clipping", "first-layer-only noise", "1-D density in d dimensions", "half noise", "noise/√2",
+    "shuffled batches", "wrong denominator |B|", "re-noised retry", "seeded noise", "noise switched off by a server",
+    "the paper as printed", "paper:mean_clip", "paper:density", "paper:first_layer",
+)  # fmt: skip
 
 
-class MeanClip(Edge):
-    """MUTANT: clips the mean of the batch, as the paper does, with noise for clipped examples."""
-
-    def _query(self, params: Tensor, clip: float) -> Clipped:
-        mean = mean_gradient(self.model, params, self.x, self.y)
-        mean = mean / max(1.0, float(mean.norm()) / clip)
-        return Clipped(mean * self.releaser.plan.batch, clip)
+def bad(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.good]
 
 
-class FirstLayerOnly(Releaser):
-    """MUTANT: the noise is added to the weights, not to the biases."""
-
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
-        noisy, scale = super()._noisy(clipped, clip, paper_dims)
-        noisy[WEIGHTS.stop :] = clipped.total[WEIGHTS.stop :] / self.plan.batch
-        return noisy, scale
+# -- the whole ------------------------------------------------------------------------------------------------------
 
 
-class Case(NamedTuple):
-    """What runs at the edge, and what it claims."""
-
-    z: float = 1.0
-    real_z: float | None = None  # MUTANT: less noise than claimed
-    mechanism: Mechanism = "gaussian"
-    edge: type[Edge] = Edge
-    releaser: type[Releaser] = Releaser
-    rate: float = 1.0
-
-
-HONEST_1, HONEST_4 = Case(1.0), Case(4.0)
-HALF_NOISE = Case(1.0, real_z=0.5)
-MEAN_CLIP = Case(4.0, edge=MeanClip)
-FIRST_LAYER = Case(4.0, releaser=FirstLayerOnly)
-PAPER = Case(1.0, mechanism="paper")
-PAPER_EPSILON = 0.5
+def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> None:
+    findings = list(audit(host(), seed=1))
+    assert bad(findings) == []
+    assert {finding.target for finding in findings if finding.honest} == {*PRIVATE, "accounting"}
+    caught = {finding.target.removeprefix("MUTANT ") for finding in findings if finding.verdict == "caught"}
+    assert set(NAMED) <= caught
+    assert len([finding for finding in findings if not finding.honest]) == len(CANARY) + len(OTHERS)
+    decisions = sum(2 if finding.test.startswith("canary") else 1 for finding in findings if finding.honest)
+    assert decisions <= DECISIONS
 
 
-def black_box(case: Case, *, canary: bool, seed: int) -> Callable[[], bytes]:
-    """edge(model, data) -> bytes, ready to be asked again and again."""
-    plan = Plan(case.mechanism, case.rate, float(ROWS), case.real_z or case.z, 1e-4, 1.0, 1.0, DELTA, PAPER_EPSILON)
-    releaser = case.releaser(plan, Ledger(":memory:", "audit"), Random(seed))
-    edge = case.edge("edge", data(canary=canary), MODEL, releaser)
-    message = GlobalModel(3, PARAMS, CLIP)
+@pytest.mark.slow
+def test_thirty_audits_of_honest_mechanisms_raise_no_alarm() -> None:
+    alarms = []
+    for seed in range(30):
+        source = Source(100 + seed)
+        for subject in HONEST:
+            findings = checks.canary(subject, source, 500)
+            findings += checks.noise(subject, source, 300) + checks.sampler(subject, source, 300)
+            for check in (checks.anew, checks.empty_batch, checks.starts, checks.fields, checks.orders, training):
+                findings += check(subject, source)
+            alarms += bad(findings)
+    assert alarms == []
 
-    def ask() -> bytes:
-        (sent,) = edge.on_message(message)
-        assert isinstance(sent.message, Push)
-        return wire.up("run", 1, sent.message, SCHEMA)
 
-    return ask
+def test_a_restricted_audit_has_that_mechanism_only() -> None:
+    targets = [finding.target for finding in audit(host(), ["paper:density"], seed=1)]
+    assert targets == ["accounting"] * 3 + ["MUTANT paper:density"]
+
+
+def test_a_mutant_that_is_not_caught_is_a_bad_finding_and_so_is_an_honest_alarm() -> None:
+    verdicts = {
+        (honest, alarm): Finding("t", "x", "ε", 1.0, 2.0, alarm, honest)
+        for honest in (True, False)
+        for alarm in (True, False)
+    }
+    assert [verdicts[key].verdict for key in verdicts] == ["LEAKS", "passes", "caught", "MISSED"]
+    assert [verdicts[key].good for key in verdicts] == [False, True, True, False]
+
+
+def test_every_mechanism_and_the_papers_own_are_audited() -> None:
+    covered = {subject.mechanism for subject in HONEST} | {subject.mechanism for subject, _ in CANARY}
+    assert covered == set(AUDITED)
+
+
+# -- A: one record, in or out ---------------------------------------------------------------------------------------
 
 
 @cache
-def pushes(case: Case, canary: bool) -> Tensor:
-    """(PUSHES, d): what the attacker decodes."""
-    ask = black_box(case, canary=canary, seed=100 + canary)
-    vectors = []
-    for _ in range(PUSHES):
-        tensor = wire.decode(ask()).tensor
-        assert tensor is not None
-        vectors.append(tensor)
-    return torch.stack(vectors).to(torch.float64)
+def canary(subject: Subject) -> tuple[Finding, ...]:
+    return tuple(checks.canary(subject, Source(7), PUSHES))
 
 
-# -- test A ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("subject", [*HONEST, WEAK], ids=lambda subject: subject.name)
+def test_the_real_edge_leaks_no_more_than_it_claims_in_either_direction(subject: Subject) -> None:
+    findings = canary(subject)
+    assert bad(list(findings)) == []
+    assert {finding.test for finding in findings} == {"canary D/D'", "canary D'/D"}
+    assert all(finding.measured <= finding.claim for finding in findings)
 
 
-def lower(hits: int, count: int) -> float:
-    return float(stats.beta.ppf(ALPHA, hits, count - hits + 1)) if hits else 0.0
+@pytest.mark.parametrize("subject", [GAUSSIAN, DISCRETE], ids=lambda subject: subject.name)
+def test_the_audit_has_power(subject: Subject) -> None:
+    # Of 1: a test that always says 0 would pass anything.
+    assert all(finding.measured > 0.5 for finding in canary(subject) if finding.quantity == "μ")
 
 
-def upper(hits: int, count: int) -> float:
-    return float(stats.beta.ppf(1 - ALPHA, hits + 1, count - hits)) if hits < count else 1.0
+def test_the_claims_are_those_of_the_accountant() -> None:
+    assert (WEAK.mu, WEAK.epsilon) == (0.25, epsilon_pld([Spend(1.0, 4.0, 1)], 1e-5))
+    assert (KNORM.mu, KNORM.epsilon, KNORM.delta) == (None, 2.0, 0.0)
 
 
-def bounds(inside: Values, outside: Values, threshold: float) -> tuple[float, float]:
-    """(μ, ε) that the test `value > threshold` proves, with Clopper-Pearson."""
-    hits = lower(int((inside > threshold).sum()), len(inside))
-    alarms = upper(int((outside > threshold).sum()), len(outside))
-    mu = float(stats.norm.ppf(hits) - stats.norm.ppf(alarms)) if hits > 0 and alarms < 1 else 0.0
-    epsilon = math.log((hits - DELTA) / alarms) if hits > DELTA else 0.0
-    return max(mu, 0.0), max(epsilon, 0.0)
+@pytest.mark.parametrize("mutant", [HALF, MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
+def test_a_mutant_leaks_more_than_it_claims(mutant: Subject) -> None:
+    assert all(finding.verdict == "caught" for finding in canary(mutant) if finding.quantity == "μ")
 
 
-def proven(inside: Values, outside: Values) -> tuple[float, float]:
-    """The better of both directions; thresholds from the first half of the values, bounds from the second."""
-    best = (0.0, 0.0)
-    for left, right in ((inside, outside), (-outside, -inside)):
-        half = len(left) // 2
-        candidates = np.quantile(np.concatenate((left[:half], right[:half])), np.linspace(0.01, 0.99, 99))
-        for kind in (0, 1):
-            tried = [bounds(left[:half], right[:half], float(threshold))[kind] for threshold in candidates]
-            found = bounds(left[half:], right[half:], float(candidates[int(np.argmax(tried))]))
-            best = max(best[0], found[0]), max(best[1], found[1])
-    return best
+@pytest.mark.parametrize("mutant", [MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
+def test_the_coarse_mutants_break_the_claimed_epsilon_too(mutant: Subject) -> None:
+    findings = checks.canary(mutant.but(z=4.0), Source(1), PUSHES)
+    assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "ε")
 
 
-def along_the_canary(case: Case) -> tuple[float, float]:
-    return proven((pushes(case, True) @ CANARY.double()).numpy(), (pushes(case, False) @ CANARY.double()).numpy())
+def nearer(points: Tensor, shift: Tensor) -> Values:
+    values: Values = (points.norm(dim=1) / (points - shift).norm(dim=1)).log().numpy()
+    return values
 
 
-def by_distance(case: Case, shift: Tensor) -> tuple[float, float]:
-    """For noise that is radial: nearer to `shift` than to the origin."""
-
-    def nearer(points: Tensor) -> Values:
-        values: Values = (points.norm(dim=1) / (points - shift).norm(dim=1)).log().numpy()
-        return values
-
-    return proven(nearer(pushes(case, True)), nearer(pushes(case, False)))
-
-
-def claim(case: Case) -> tuple[float, float]:
-    return 1 / case.z, epsilon_pld([Spend(1.0, case.z, 1)], DELTA)
-
-
-@pytest.mark.parametrize("case", [HONEST_1, HONEST_4])
-def test_the_real_edge_leaks_no_more_than_it_claims(case: Case) -> None:
-    mu, epsilon = along_the_canary(case)
-    assert mu <= claim(case)[0]
-    assert epsilon <= claim(case)[1]
-
-
-def test_the_audit_has_power() -> None:
-    assert along_the_canary(HONEST_1)[0] > 0.5  # of 1: a test that always says 0 would pass anything
-
-
-@pytest.mark.parametrize("mutant", [HALF_NOISE, MEAN_CLIP, FIRST_LAYER])
-def test_a_mutant_leaks_more_than_it_claims(mutant: Case) -> None:
-    assert along_the_canary(mutant)[0] > claim(mutant)[0]
-
-
-@pytest.mark.parametrize("mutant", [MEAN_CLIP, FIRST_LAYER])
-def test_the_coarse_mutants_break_the_claimed_epsilon_too(mutant: Case) -> None:
-    assert along_the_canary(mutant)[1] > claim(mutant)[1]
-
-
-def test_the_papers_mechanism_leaks_more_than_it_claims() -> None:
-    assert by_distance(PAPER, CLIP * CANARY.double())[1] > PAPER_EPSILON
-
-
-def test_the_papers_noise_alone_leaks_more_than_it_claims() -> None:
+def test_the_papers_noise_alone_leaks_more_than_it_claims_and_knorm_does_not() -> None:
     """Even with a sensitivity that holds: two points ΔS apart in 200 dimensions, at 0.5 per release."""
     random, shift = Random(1), torch.zeros(200, dtype=torch.float64)
     shift[0] = 1.0
-    noise = torch.stack([paper_noise(200, 1 / PAPER_EPSILON, random) for _ in range(2 * PUSHES)])
+    draws: dict[str, Callable[[], Tensor]] = {
+        "paper": lambda: paper_noise(200, 1 / 0.5, random),
+        "knorm": lambda: knorm(torch.zeros(200), 1 / 0.5, random),
+    }
+    found = {}
+    for name, draw in draws.items():
+        noise = torch.stack([draw() for _ in range(2 * PUSHES)])
+        found[name] = proven(nearer(noise[:PUSHES] + shift, shift), nearer(noise[PUSHES:], shift), 0.0)[1]
+    assert found["paper"] > 4 * 0.5
+    assert found["knorm"] <= 0.5
 
-    def nearer(points: Tensor) -> Values:
-        values: Values = (points.norm(dim=1) / (points - shift).norm(dim=1)).log().numpy()
-        return values
 
-    assert proven(nearer(noise[:PUSHES] + shift), nearer(noise[PUSHES:]))[1] > 4 * PAPER_EPSILON
-
-
-def test_the_audit_raises_no_false_alarm_in_thirty_runs() -> None:
+def test_the_bounds_raise_no_false_alarm_in_thirty_runs() -> None:
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        mu, epsilon = proven(rng.normal(1.0, 1.0, PUSHES), rng.normal(0.0, 1.0, PUSHES))
+        mu, epsilon = proven(rng.normal(1.0, 1.0, PUSHES), rng.normal(0.0, 1.0, PUSHES), 1e-5)
         assert mu <= 1.0
-        assert epsilon <= claim(HONEST_1)[1]
+        assert epsilon <= GAUSSIAN.epsilon
 
 
-# -- test B ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("true", [1.5, 2.0])
+def test_the_bounds_see_a_larger_distance(true: float) -> None:
+    rng = np.random.default_rng(1)
+    assert proven(rng.normal(true, 1.0, 8000), rng.normal(0.0, 1.0, 8000), 1e-5)[0] > 0.85 * true
 
 
-def uneven(case: Case) -> list[int]:
-    """Coordinates whose noise is more than 10 % off zC/L (six standard deviations at this many pushes)."""
-    spread = pushes(case, True).std(dim=0) / (case.z * CLIP / ROWS)
-    return [int(column) for column in (spread - 1).abs().gt(0.1).nonzero()]
+# -- B: structure ---------------------------------------------------------------------------------------------------
 
 
-def test_every_coordinate_on_the_wire_carries_the_claimed_noise() -> None:
-    assert uneven(HONEST_1) == uneven(HONEST_4) == []
-    assert uneven(FIRST_LAYER) == [4, 5]
-    assert uneven(HALF_NOISE) == list(range(6))
+@cache
+def drawn(subject: Subject, *, canary: bool = False) -> Tensor:
+    return vectors(box(subject, Source(3), canary=canary), 1200)
+
+
+@pytest.mark.parametrize("subject", [*HONEST, WEAK], ids=lambda subject: subject.name)
+def test_every_coordinate_on_the_wire_carries_the_claimed_noise(subject: Subject) -> None:
+    noise = drawn(subject, canary=True) - drawn(subject, canary=True).mean(dim=0)
+    assert uneven(noise, subject.std, subject.kurtosis)[1] == []
+
+
+def test_coordinates_without_their_noise_are_named() -> None:
+    assert uneven(drawn(FIRST_LAYER), FIRST_LAYER.std)[1] == list(range(NARROW.first_layer.stop, NARROW.size))
+    assert uneven(drawn(HALF), HALF.std)[1] == list(range(NARROW.size))
+
+
+@pytest.mark.parametrize("scale", [2 / 3, 0.85, 1.18, 3 / 2])
+@pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
+def test_noise_of_another_scale_is_caught_in_every_coordinate(subject: Subject, scale: float) -> None:
+    assert uneven(drawn(subject), subject.std, subject.kurtosis)[1] == []
+    assert uneven(scale * drawn(subject), subject.std, subject.kurtosis)[1] == list(range(NARROW.size))
+
+
+def test_one_coordinate_of_a_wide_model_is_found() -> None:
+    noise = drawn(GAUSSIAN.but(model=WIDE)).clone()
+    noise[:, 77] *= 0.8
+    assert uneven(noise, GAUSSIAN.std)[1] == [77]
 
 
 def test_the_noise_of_successive_pushes_is_uncorrelated() -> None:
-    noise = pushes(HONEST_1, False) / (CLIP / ROWS)
-    correlations = noise[:-1].T @ noise[1:] / (PUSHES - 1)
-    assert float(correlations.abs().max()) < 5 / math.sqrt(PUSHES)
+    noise = drawn(GAUSSIAN).clone()
+    largest, limit = related(noise[:-1], noise[1:])
+    assert largest < limit
+    noise[1:] += 0.3 * noise[:-1]  # some of the last push's noise once more
+    largest, limit = related(noise[:-1], noise[1:])
+    assert largest > limit
+
+
+@pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
+def test_an_empty_batch_looks_like_any_other(subject: Subject) -> None:
+    empty = subject.but(rate=1e-9)
+    assert len(box(empty, Source(1), canary=True)()) == len(box(subject, Source(1), canary=True)())
+    noise = drawn(empty, canary=True)
+    assert uneven(noise, empty.std, empty.kurtosis)[1] == []
+    assert float(noise.mean(dim=0).abs().max()) < 5 * empty.std / math.sqrt(len(noise))
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-9])
-def test_everything_but_the_vector_is_the_same_with_and_without_the_record(rate: float) -> None:
-    seen = []
-    for canary in (False, True):
-        ask = black_box(Case(rate=rate), canary=canary, seed=1)
-        payloads = [ask() for _ in range(20)]
-        metas = [wire.decode(payload).meta for payload in payloads]
-        for meta in metas:
-            meta.ClearField("sha256")  # of the noisy vector
-        seen.append(([len(payload) for payload in payloads], [meta.SerializeToString() for meta in metas]))
-    assert seen[0] == seen[1]
+@pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
+def test_everything_but_the_vector_is_the_same_with_and_without_the_record(subject: Subject, rate: float) -> None:
+    with_it, without = (box(subject.but(rate=rate), Source(1), canary=there) for there in (True, False))
+    assert [checks._public(with_it()) for _ in range(20)] == [checks._public(without()) for _ in range(20)]
 
 
-def test_an_empty_batch_looks_like_any_other() -> None:
-    empty = Case(rate=1e-9)
-    assert uneven(empty) == []
-    assert len(black_box(empty, canary=True, seed=1)()) == len(black_box(HONEST_1, canary=True, seed=1)())
-    mean = pushes(empty, True).mean(dim=0) / (CLIP / ROWS)
-    assert float(mean.abs().max()) < 5 / math.sqrt(PUSHES)
+# -- C: who was in the batch ----------------------------------------------------------------------------------------
+
+
+def table(
+    draw: Callable[[np.random.Generator], Values], count: int = 1000
+) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    rng = np.random.default_rng(1)
+    return np.stack([draw(rng) for _ in range(count)]).astype(np.int64)
+
+
+def poisson(rate: float) -> Callable[[np.random.Generator], Values]:
+    return lambda rng: (rng.random(40) < rate).astype(np.float64)
+
+
+def of_one_size(rng: np.random.Generator) -> Values:
+    row = np.zeros(40)
+    row[rng.choice(40, 4, replace=False)] = 1
+    return row
+
+
+def a_couple(rng: np.random.Generator) -> Values:
+    row = poisson(0.1)(rng)
+    row[1] = row[0]
+    return row
+
+
+def test_a_poisson_sampler_passes_and_others_do_not() -> None:
+    assert sampler_p_value(table(poisson(0.1)), 0.1) > 1e-3
+    for other in (poisson(0.08), poisson(0.12), of_one_size, a_couple):
+        assert sampler_p_value(table(other), 0.1) < SHARE
+    favoured = table(poisson(0.1))
+    favoured[favoured.sum(1) <= 2, 0] = 1  # row 0 fills the smallest batches
+    assert sampler_p_value(favoured, 0.1) < SHARE
+    repeated = table(poisson(0.1))
+    repeated[1::2] = repeated[::2]  # every batch twice
+    assert sampler_p_value(repeated, 0.1) < SHARE
+
+
+def test_the_samplers_p_value_is_one() -> None:
+    rng = np.random.default_rng(1)
+    values = [sampler_p_value((rng.random((300, 40)) < 0.1).astype(np.int64), 0.1) for _ in range(200)]
+    for level in (0.01, 0.05, 0.2):
+        assert np.mean(np.array(values) < level) <= level + 3 * math.sqrt(level / 200)
+
+
+# -- D: one run -----------------------------------------------------------------------------------------------------
+
+
+def test_the_one_run_bound_is_steinkes() -> None:
+    # Without δ it is the binomial tail: ε with P[Bin(r, e^ε/(1+e^ε)) >= r] = p, by hand ln(p^(1/r)/(1-p^(1/r))).
+    root = SHARE ** (1 / 200)
+    assert one_run_epsilon(200, 200, 1000, 0.0) == pytest.approx(math.log(root / (1 - root)), abs=1e-3)
+    assert one_run_p_value(0, 200, 1000, 1.0, 0.0) == 1.0
+    # P[W >= 2] + 2mδ·max(P[W = 1], P[W >= 0 and W < 2]/2), W ~ Bin(2, 1/2), m = 10, δ = 0.01
+    assert one_run_p_value(2, 2, 10, 0.0, 0.01) == pytest.approx(0.25 + 0.2 * max(0.5, 0.75 / 2))
+
+
+def test_the_one_run_bound_falls_with_delta_and_rises_with_guesses_that_were_right() -> None:
+    found = [one_run_epsilon(right, 200, 1000, 1e-7) for right in range(100, 201, 20)]
+    assert found == sorted(found)
+    assert found[0] == 0.0
+    assert one_run_epsilon(190, 200, 1000, 1e-4) < one_run_epsilon(190, 200, 1000, 1e-7)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_whole_training_of_the_real_edge_passes_and_one_of_mean_clipping_does_not(seed: int) -> None:
+    assert [finding.verdict for finding in training(GAUSSIAN, Source(seed))] == ["passes"]
+    assert [finding.verdict for finding in training(MEAN_CLIP, Source(seed))] == ["caught"]
+
+
+# -- E: the accountants ---------------------------------------------------------------------------------------------
+
+
+def exact(rate: float, z: float, count: int, delta: float) -> float:
+    return epsilon_pld([Spend(rate, z, count)], delta)
+
+
+def test_the_accountants_agree_with_opacus() -> None:
+    findings = accountants(host().prv)
+    assert [finding.verdict for finding in findings] == ["passes"] * 3
+    assert findings[0].measured > 0  # two libraries, not one against itself
+
+
+def test_an_accountant_that_is_off_is_noticed() -> None:
+    off = accountants(exact, lambda q, z, count, delta: exact(q, z, count, delta) + 0.03)
+    assert off[0].verdict == "LEAKS"
+    loose = accountants(exact, lambda q, z, count, delta: 2 * exact(q, z, count, delta))
+    assert loose[1].verdict == "LEAKS"
+
+
+def test_without_a_second_accountant_the_row_says_so() -> None:
+    (row, *_) = accountants(None)
+    assert row.good
+    assert row.verdict == "skipped: opacus not installed"
+    assert len(HISTORIES) >= 3

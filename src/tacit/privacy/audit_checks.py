@@ -34,8 +34,8 @@ from tacit.privacy.audit_subject import (
     vectors,
 )  # fmt: skip
 
-NOISE_PUSHES, START_PUSHES, ORDER_PUSHES = 1200, 300, 60
-SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.1, 1500
+NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 800, 300, 200, 60
+SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.1, 1000
 _VISIBLE = {"knorm": 0.005}  # noise far below one record's share, so that the wire shows who was in the batch
 Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
@@ -73,10 +73,10 @@ def _score(subject: Subject, pushes: Tensor) -> Values:
 # -- B: structure ---------------------------------------------------------------------------------------------------
 
 
-def noise(subject: Subject, source: Source) -> list[Finding]:
+def noise(subject: Subject, source: Source, pushes: int = NOISE_PUSHES) -> list[Finding]:
     """B: every coordinate of the message has the claimed noise, whatever the size of the batch."""
     subject = subject.but(model=WIDE, rate=0.5)
-    drawn = vectors(box(subject, source, canary=False), NOISE_PUSHES)
+    drawn = vectors(box(subject, source, canary=False), pushes)
     worst, wrong = uneven(drawn, subject.std, subject.kurtosis)
     return [Finding("noise, each coordinate", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)]
 
@@ -93,7 +93,7 @@ def empty_batch(subject: Subject, source: Source) -> list[Finding]:
     drawn = subject.but(model=WIDE, rate=1e-9)
     payloads = [box(drawn, source, canary=True)() for _ in range(2)]
     full = box(subject.but(model=WIDE), source, canary=True)()
-    worst, wrong = uneven(vectors(box(drawn, source, canary=True), START_PUSHES), drawn.std, drawn.kurtosis)
+    worst, wrong = uneven(vectors(box(drawn, source, canary=True), EMPTY_PUSHES), drawn.std, drawn.kurtosis)
     shorter = any(abs(len(payload) - len(full)) > 16 for payload in payloads)  # numbers of another rate, not 600 bytes
     return [Finding("empty batch", subject.name, "std/claim", 1.0, worst, bool(wrong) or shorter, subject.honest)]
 
@@ -170,13 +170,13 @@ def _obeyed(subject: Subject, source: Source, message: GlobalModel) -> bool:
 # -- C: the sampler, through the wire -------------------------------------------------------------------------------
 
 
-def sampler(subject: Subject, source: Source) -> list[Finding]:
+def sampler(subject: Subject, source: Source, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
     """C: who was in each batch, read off the wire with hardly any noise, is a Poisson sample."""
     model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
     subject = subject.but(model=model, z=_VISIBLE.get(subject.mechanism, 0.02), rate=SAMPLER_RATE)
     edge = make(subject, pixels(SAMPLER_ROWS), source)
     message = received(GlobalModel(1, torch.zeros(model.size), CLIP), model)
-    table = np.zeros((SAMPLER_PUSHES, SAMPLER_ROWS), np.int64)
+    table = np.zeros((pushes, SAMPLER_ROWS), np.int64)
     for batch in table:
         sent = answer(edge, message)
         assert sent is not None
