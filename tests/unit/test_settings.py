@@ -119,6 +119,19 @@ def test_a_run_file_that_is_not_there(tmp_path: Path) -> None:
         read(EdgeSettings, run_file=str(tmp_path / "missing.toml")).load_run()
 
 
+def test_without_a_policy_file_everything_is_as_the_run_file_says(tmp_path: Path) -> None:
+    free = read(EdgeSettings).load_policy()
+    assert free.noise_at == ("edge", "server")
+    assert all(value is None for name, value in free if name != "noise_at")
+    file = tmp_path / "policy.toml"
+    file.write_text("max_epsilon = 3.0")
+    strict = read(EdgeSettings, policy=file).load_policy()
+    assert (strict.max_epsilon, strict.noise_at) == (3.0, ("edge",))
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"policy .*policy\.toml: .*No such file"):
+        read(EdgeSettings, policy=file).load_policy()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("localhost:1883", ("localhost", 1883)), ("[::1]:8883", ("::1", 8883)), ("10.0.0.1:0", ("10.0.0.1", 0))],
