@@ -56,6 +56,7 @@ class EdgeLoop:
     def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
         """Serve; returns why it ended. `present` publishes this edge's state. Raises PrivacyError."""
         self._connection, self._present = connection, present
+        self.outbox.check(self.role.releaser.ledger)
         while not stop.is_set() and not self.role.halted:
             self._take()
             if self.outbox.oldest() is not None:
@@ -221,7 +222,8 @@ class EdgeLoop:
         for out in outgoing:
             assert not isinstance(out.message, GlobalModel | Halt)
             seq = self.outbox.next_seq()
-            self.outbox.put(seq, wire.up(self.terms.run_id, seq, out.message, self.terms.schema))
+            envelope = wire.up(self.terms.run_id, seq, out.message, self.terms.schema)
+            self.outbox.put(seq, envelope, self.role.releaser.ledger)
         self._asked_at = time.monotonic()
         self._resend_at = 0.0
         self._send_when_due()

@@ -10,10 +10,12 @@ import sqlite3
 from pathlib import Path
 
 from tacit.errors import PrivacyError
+from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS message (run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS anchor (lineage BLOB PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL);
 """
 
 
@@ -40,8 +42,21 @@ class Outbox:
         """The number that the next message must carry."""
         return self._last + 1
 
-    def put(self, seq: int, envelope: bytes) -> None:
-        """Make the message durable. Raises PrivacyError when that fails; then it must not be sent."""
+    def check(self, ledger: Ledger) -> None:
+        """Raise PrivacyError when `ledger` stands before what the messages here were paid with: an older copy."""
+        row = self._db.execute("SELECT count, head FROM anchor WHERE lineage = ?", (ledger.lineage,)).fetchone()
+        kept, has = Charged(*row) if row else UNCHARGED, ledger.charged()
+        if has.count < kept.count or (has.count == kept.count and has != kept):
+            raise PrivacyError(
+                f"ledger of {self._path}: it has {has.count} releases, messages were paid with {kept.count}; an older "
+                "copy was put back, refusing to train"
+            )
+
+    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None) -> None:
+        """Make the message durable, and where `ledger` stands with it.
+
+        Raises PrivacyError when that fails; then it must not be sent.
+        """
         assert seq == self._last + 1
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -53,6 +68,11 @@ class Outbox:
             self._db.execute(
                 "INSERT INTO counter VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET seq = excluded.seq", (self._run, seq)
             )
+            if ledger is not None:
+                charged = ledger.charged()
+                self._db.execute(
+                    "INSERT OR REPLACE INTO anchor VALUES (?, ?, ?)", (ledger.lineage, charged.count, charged.head)
+                )
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise PrivacyError(f"outbox {self._path}: {error}; the update was not sent") from error

@@ -30,6 +30,7 @@ from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Plan
 from tests.integration.processes import environment
+from tests.integration.servers import wait_for
 
 # Where an edge dies, in the order of one release.
 POINTS = (
@@ -65,9 +66,9 @@ class Killer:
             self.at("in_compute")
             return found
 
-        def new_put(outbox: Outbox, seq: int, envelope: bytes) -> None:
+        def new_put(outbox: Outbox, *arguments: Any) -> None:
             self.at("before_put")
-            put(outbox, seq, envelope)
+            put(outbox, *arguments)
             self.at("after_put")
 
         def new_publish(connection: Connection, topic: str, payload: bytes, **more: Any) -> Any:
@@ -101,7 +102,7 @@ def warm(settings: dict[str, Any]) -> None:
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
     ledger = Ledger(":memory:", run.data.dataset)
     plan = edge_main.build_role(given, run, run.build_model(), identity, ledger).releaser.plan
-    for count in range(1, 1 + (certified(plan, ()) or 0)):
+    for count in range(1, 1 + min(certified(plan, ()) or 0, 8)):
         certified(plan, (Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism),))
 
 
@@ -161,6 +162,24 @@ class Forks:
         self._process.stdin.flush()
         answer: int | None = json.loads(self._process.stdout.readline())
         return answer
+
+    def start(self, settings: dict[str, Any], log: Path, point: str = "", release: int = 0) -> int:
+        """Start an edge, to die at `point` of its release number `release`; its pid."""
+        pid = self.ask({"start": settings, "log": str(log), "point": point, "release": release})
+        assert pid is not None
+        return pid
+
+    def wait(self, pid: int, seconds: float) -> int:
+        """The exit status of an edge, once it has ended."""
+        found: list[int] = []
+
+        def ended() -> bool:
+            status = self.ask({"wait": pid})
+            found.extend([] if status is None else [status])
+            return bool(found)
+
+        wait_for(ended, seconds)
+        return found[0]
 
     def close(self) -> None:
         """End of file: it leaves."""

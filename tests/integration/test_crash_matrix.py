@@ -96,21 +96,11 @@ class Scene:
             "run_file": str(self.folder / "run.toml"), "run_id": self.rig.run_id, "broker": self.rig.broker,
             "identities": str(self.folder / "identities"), "identity": number, "patience": 2.0,
         }  # fmt: skip
-        order = {"start": settings, "log": str(self.folder / f"edge-{number}.log"), "point": point, "release": release}
-        pid = self.forks.ask(order)
-        assert pid is not None
-        return pid
+        return self.forks.start(settings, self.folder / f"edge-{number}.log", point, release)
 
     def ended(self, pid: int) -> int:
         """The exit status of an edge, once it has ended."""
-        found: list[int] = []
-        wait_for(lambda: bool(found) or self._look(pid, found), PATIENCE)
-        return found[0]
-
-    def _look(self, pid: int, found: list[int]) -> bool:
-        status = self.forks.ask({"wait": pid})
-        found += [] if status is None else [status]
-        return status is not None
+        return self.forks.wait(pid, PATIENCE)
 
     def crash(self, number: int, point: str, release: int) -> None:
         """Start an edge that dies at the point, and wait for that."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from services.runtime.outbox import Outbox
 from tacit.errors import PrivacyError
+from tacit.privacy.ledger import Ledger
 from tests.integration.processes import environment
 
 WRITER = """
@@ -129,3 +132,27 @@ def test_a_failing_write_says_that_nothing_was_sent(tmp_path: Path) -> None:
     assert box.next_seq() == 2
     box.close()
     other.close()
+
+
+def test_it_remembers_how_far_the_ledger_was_that_paid(tmp_path: Path) -> None:
+    # Given messages that were paid for, the last of them with 2 releases,
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    for seq in (1, 2):
+        with closing(Ledger(path, "data")) as ledger, closing(Outbox(tmp_path / "o.db", "run")) as box:
+            ledger.charge(0.1, 1.5, "gaussian", secret=True)
+            box.check(ledger)
+            box.put(seq, b"paid", ledger)
+        if seq == 1:
+            shutil.copy(path, copy)
+    with closing(Ledger(path, "data")) as ledger, closing(Outbox(tmp_path / "o.db", "another run")) as box:
+        box.check(ledger)
+    # then an older copy of the ledger is refused in any run, and so is one that went on from there by itself.
+    for count in (1, 2):
+        with closing(Ledger(copy, "data")) as ledger, closing(Outbox(tmp_path / "o.db", "another run")) as box:
+            assert ledger.charged().count == count
+            with pytest.raises(PrivacyError, match=f"it has {count} releases, messages were paid with 2"):
+                box.check(ledger)
+            ledger.charge(0.1, 1.5, "gaussian", secret=True)
+    # Another dataset's is another ledger.
+    with closing(Ledger(path, "other")) as ledger, closing(Outbox(tmp_path / "o.db", "run")) as box:
+        box.check(ledger)
