@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.privacy.mechanisms import gaussian, paper_noise, standard_normal
+from tacit.privacy.mechanisms import discrete_gaussian, gaussian, knorm, noise_units, paper_noise, standard_normal
 from tacit.privacy.sampling import Random
 
 ALPHA = 1e-4
@@ -86,6 +86,90 @@ def test_coordinates_and_calls_are_uncorrelated() -> None:
 def test_the_noise_does_not_depend_on_the_sum() -> None:
     total = torch.full((DRAWS,), 1234.5)
     assert ks(gaussian(total, STD, Random(2)) - total) > ALPHA
+
+
+# -- discrete_gaussian ------------------------------------------------------------------------------------------------
+
+
+def discrete(scale: float, seed: int = 1) -> torch.Tensor:
+    """In units in which noise multiplier 1/2 has standard deviation STD."""
+    steps = discrete_gaussian(torch.zeros(DRAWS, dtype=torch.int64), 0.5 * scale, Random(seed))
+    return steps.to(torch.float64) * (STD / noise_units(0.5))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("test", [ks, variance])
+def test_discrete_noise_is_gaussian_of_the_claimed_scale(test: Test, seed: int) -> None:
+    assert test(discrete(1.0, seed)) > ALPHA
+
+
+@pytest.mark.parametrize("scale", [2 / 3, 3 / 2, 0.9, 1.1])
+@pytest.mark.parametrize("test", [ks, variance])
+def test_discrete_noise_of_another_scale_is_caught(test: Test, scale: float) -> None:
+    assert test(discrete(scale)) < ALPHA
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+def test_every_coordinate_has_discrete_noise_the_last_too(size: int) -> None:
+    random, total = Random(size), torch.zeros(size, dtype=torch.int64)
+    vectors = torch.stack([discrete_gaussian(total, 0.5, random) for _ in range(400)]) * (STD / noise_units(0.5))
+    assert uneven(vectors) == []
+    vectors[:, -1] = 0.0
+    assert uneven(vectors) == [size - 1]
+
+
+# -- knorm: radius Gamma(d), direction uniform, variance (d+1)·scale² a coordinate -----------------------------------
+
+DIMS = 5
+
+
+def radial(scale: float, seed: int = 1, dims: int = DIMS) -> torch.Tensor:
+    random = Random(seed)
+    return torch.stack([knorm(torch.zeros(dims), scale * STD, random) for _ in range(4000)])
+
+
+def radius(sample: torch.Tensor) -> float:
+    return float(stats.kstest(sample.norm(dim=1).numpy(), "gamma", args=(DIMS, 0, STD)).pvalue)
+
+
+def coordinates(sample: torch.Tensor) -> float:
+    """Each coordinate's variance; the degrees of freedom are those of its kurtosis, 3(d+3)/(d+1)."""
+    degrees = 2 * len(sample) / (3 * (DIMS + 3) / (DIMS + 1) - 1)
+    statistic = degrees * sample.square().mean(dim=0).numpy() / ((DIMS + 1) * STD**2)
+    p = 2 * DIMS * np.minimum(stats.chi2.sf(statistic, degrees), stats.chi2.cdf(statistic, degrees))
+    return float(p.min())
+
+
+def likelihood_ratio(sample: torch.Tensor) -> float:
+    """On a line, sensitivity S = STD at ε = 1: beyond S the ratio of the two outputs is e, everywhere."""
+    line = sample.flatten()
+    return float(stats.binomtest(int((line > STD).sum()), len(line), 0.5 * math.exp(-1.0)).pvalue)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("test", "dims"), [(radius, DIMS), (coordinates, DIMS), (likelihood_ratio, 1)])
+def test_knorm_is_the_claimed_distribution(test: Test, dims: int, seed: int) -> None:
+    assert test(radial(1.0, seed, dims)) > ALPHA
+
+
+@pytest.mark.parametrize("scale", [2 / 3, 3 / 2])
+@pytest.mark.parametrize(("test", "dims"), [(radius, DIMS), (coordinates, DIMS), (likelihood_ratio, 1)])
+def test_knorm_of_another_scale_is_caught(test: Test, dims: int, scale: float) -> None:
+    assert test(radial(scale, 1, dims)) < ALPHA
+
+
+def test_the_direction_of_knorm_is_uniform_and_independent_of_its_radius() -> None:
+    noise = radial(1.0, 1, 3)
+    radii = noise.norm(dim=1, keepdim=True)
+    for column in (noise / radii).T.numpy():  # on a sphere in three dimensions each coordinate is uniform
+        assert stats.kstest(column, "uniform", args=(-1, 2)).pvalue > ALPHA
+        assert abs(stats.spearmanr(column, radii.numpy().ravel()).statistic) < 0.07
+
+
+def test_the_radius_tells_knorm_from_the_papers_density() -> None:
+    random = Random(1)
+    printed = torch.stack([paper_noise(DIMS, STD, random) for _ in range(4000)])
+    assert radius(printed) < ALPHA
 
 
 # -- the paper's eq. (6): right as printed, which is not private ----------------------------------------------------

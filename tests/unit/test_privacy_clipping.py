@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.clipping import clipped_sum, integer_sum
 
 steady = settings(derandomize=True, deadline=None, max_examples=150)
 numbers = st.one_of(
@@ -105,3 +105,73 @@ def test_an_empty_batch_is_a_zero_sum_of_the_same_sensitivity(rows: int) -> None
 def test_a_clip_that_no_noise_can_scale_with_is_refused(clip: float) -> None:
     with pytest.raises(ValueError, match=r"^clip="):
         clipped_sum(torch.ones(1, 1), clip, torch.tensor([True]))
+
+
+# -- on the grid: integers, so that the sensitivity holds without any rounding ---------------------------------------
+
+STEPS = st.sampled_from([1.0, 7.5, 100.0, 4095.9, 4096.0])  # clip / step
+
+
+def moderate(columns: int = 5) -> st.SearchStrategy[Tensor]:
+    row = st.lists(st.floats(-10, 10, width=32), min_size=columns, max_size=columns)
+    return st.lists(row, min_size=1, max_size=6).map(lambda rows: torch.tensor(rows, dtype=torch.float32))
+
+
+@steady
+@given(tables(), clips, STEPS)
+def test_each_rows_integers_are_no_longer_than_the_clip(gradients: Tensor, clip: float, steps: float) -> None:
+    for row in gradients:
+        units = integer_sum(row[None], clip, torch.tensor([True]), clip / steps).total
+        assert units.dtype == torch.int64
+        assert sum(unit**2 for unit in units.tolist()) <= steps**2 * (1 + 1e-9)  # whole numbers: no rounding here
+
+
+@steady
+@given(tables(), clips, STEPS, st.lists(st.booleans(), min_size=6, max_size=6))
+def test_integers_are_added_exactly(gradients: Tensor, clip: float, steps: float, taken: list[bool]) -> None:
+    mask = torch.tensor(taken[: len(gradients)])
+    alone = [integer_sum(row[None], clip, torch.tensor([True]), clip / steps).total for row in gradients]
+    expected = sum((part for part, here in zip(alone, mask, strict=True) if here), torch.zeros(5, dtype=torch.int64))
+    result = integer_sum(gradients, clip, mask, clip / steps)
+    assert torch.equal(result.total, expected)
+    assert (result.sensitivity, result.step) == (clip, clip / steps)
+
+
+@steady
+@given(moderate(), st.floats(1e-3, 1e3), STEPS)
+def test_the_grid_moves_the_sum_toward_zero_by_less_than_a_step_a_row(
+    gradients: Tensor, clip: float, steps: float
+) -> None:
+    step = clip / steps
+    for row in gradients:
+        units = integer_sum(row[None], clip, torch.tensor([True]), step).total
+        lost = by_hand(row[None], clip, torch.tensor([True])) / step - units
+        slack = steps * 2.0**-15  # of the factor and of float32: 1/8 of a step at most
+        assert float(lost.abs().max()) < 1 + slack
+        assert bool((lost * row.sign() >= -slack).all())
+
+
+def test_many_rows_are_added_beyond_what_float32_holds() -> None:
+    rows = 5000
+    gradients = torch.tensor([[1.0, 0.0]]).repeat(rows, 1)
+    total = integer_sum(gradients, 1.0, everyone(gradients), 1 / 4096).total
+    assert total.tolist() == [rows * 4095, 0]  # 2^24 is passed; each row is 4096·(1 - 2^-16), cut
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 3e38])
+def test_a_row_without_a_finite_norm_gives_no_integers(bad: float) -> None:
+    good = torch.tensor([[0.1, 0.2], [0.3, -0.4]])
+    spoilt = torch.cat((good, torch.tensor([[1.0, bad], [bad, bad]])))
+    with_bad, without = (integer_sum(rows, 1.0, everyone(rows), 1 / 1024) for rows in (spoilt, good))
+    assert torch.equal(with_bad.total, without.total)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_an_empty_batch_is_a_sum_of_no_steps(rows: int) -> None:
+    result = integer_sum(torch.ones(rows, 4), 2.0, torch.zeros(rows, dtype=torch.bool), 0.01)
+    assert (result.total.tolist(), result.sensitivity) == ([0] * 4, 2.0)
+
+
+def test_a_step_that_float32_cannot_square_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^step="):
+        integer_sum(torch.ones(1, 1), 1.0, torch.tensor([True]), 1 / 4100)

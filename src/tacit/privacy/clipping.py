@@ -80,7 +80,8 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     if limit > 2**24:
         raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
-    rows = max(1, _CACHED // max(1, gradients.shape[1]))
+    exact = int(2**24 * step / clip)  # rows whose sum float32 holds exactly, however they are aligned
+    rows = max(1, min(exact, _CACHED // max(1, gradients.shape[1])))
     for part, factor in zip(torch.split(gradients, rows), torch.split(factors, rows), strict=True):
         units = torch.mul(part, factor[:, None])
         units.copy_(units.to(torch.int32))  # cuts toward zero, eight times faster than torch.trunc
