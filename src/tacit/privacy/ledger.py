@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,9 +61,12 @@ class Ledger:
             if lineage is not None and not (Path(path).is_file() and Path(path).stat().st_size):
                 raise ValueError("is missing or empty, but this data has been trained on")
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
-            chain = self._prepared(lineage)
-            chain.verify()
-            self._history = chain.history()
+            with ExitStack() as undo:
+                undo.callback(self._db.close)
+                chain = self._prepared(lineage)
+                chain.verify()
+                self._history = chain.history()
+                undo.pop_all()
         except (*_DAMAGE, OSError) as error:
             raise PrivacyError(f"ledger {path}: {error}; refusing to train without its history") from error
         self.lineage = chain.lineage
