@@ -311,6 +311,15 @@ def test_an_old_ledger_with_an_impossible_count_is_refused(tmp_path: Path) -> No
     refusal(tmp_path / "ledger.db")
 
 
+def test_reading_makes_no_files_and_sees_what_an_open_one_has_charged(tmp_path: Path) -> None:
+    filled(tmp_path / "ledger.db", 3)
+    assert read(tmp_path / "ledger.db")[0].count == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+    with closing(Ledger(tmp_path / "ledger.db", "data")) as ledger:
+        ledger.charge(0.1, 1.5, "gaussian", secret=True)
+        assert read(tmp_path / "ledger.db")[0].count == 4
+
+
 def test_reading_changes_nothing_and_needs_a_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no such file"):
         read(tmp_path / "ledger.db")

@@ -159,8 +159,10 @@ def read(path: Path) -> list[Chain]:
     """
     if not path.is_file():
         raise DataError(f"ledger {path}: there is no such file")
+    # Where no edge has it open, so that a read-only disk will do: else SQLite would want to write its index of the WAL.
+    how = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)) as db:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)) as db:
             (found,) = db.execute("PRAGMA user_version").fetchone()
             if found != _FORMAT:
                 raise ValueError("is not a ledger with a chain (an edge converts an older one when it next starts)")
