@@ -5,6 +5,7 @@ Seeds are fixed; `tacit audit` draws fresh ones. One run raises a false alarm wi
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from functools import cache
@@ -14,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from services import cli
 from services.commands.audit import host
 from tacit.privacy import audit_checks as checks
 from tacit.privacy.accounting import Spend, epsilon_pld
@@ -325,3 +327,38 @@ def test_without_a_second_accountant_the_row_says_so() -> None:
     assert row.good
     assert row.verdict == "skipped: opacus not installed"
     assert len(HISTORIES) >= 3
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+def tacit(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        cli.main(list(arguments))
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_the_command_prints_every_finding_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("audit", "--mechanism", "paper:first_layer", "--seed", "1", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["target"] for row in rows] == ["accounting"] * 3 + ["MUTANT paper:first_layer"]
+    assert rows[-1]["verdict"] == "caught"
+    assert rows[-1]["measured"] > rows[-1]["claim"]
+
+
+@pytest.mark.parametrize(("honest", "alarm"), [(True, True), (False, False)])
+def test_a_leak_or_a_missed_mutant_is_exit_code_5(
+    honest: bool, alarm: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding = Finding("canary", "x", "ε", 1.0, 2.0, alarm, honest)
+    monkeypatch.setattr("tacit.privacy.audit.audit", lambda *_, **__: iter([finding]))
+    assert tacit("audit") == 5
+    shown = capsys.readouterr()
+    assert finding.verdict in shown.out
+    assert shown.err.startswith("tacit: audit of 1 findings")
+
+
+def test_an_unknown_mechanism_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("audit", "--mechanism", "laplace") == 2
+    assert "laplace" in capsys.readouterr().err

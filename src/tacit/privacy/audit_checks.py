@@ -17,7 +17,6 @@ from tacit.privacy.audit_statistics import SHARE, Finding, Values, proven, relat
 from tacit.privacy.audit_subject import (
     CLIP,
     CLIPS,
-    ROWS,
     WIDE,
     Ask,
     Resend,
@@ -63,7 +62,7 @@ def _score(subject: Subject, pushes: Tensor) -> Values:
     values: Values
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
         whole = subject.mechanism in ("paper", "paper:mean_clip")  # a mean that is clipped is all canary
-        shift = direction(subject.model) * CLIP / (1 if whole else ROWS)
+        shift = direction(subject.model) * CLIP / (1 if whole else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
         values = (pushes @ direction(subject.model)).numpy()
@@ -180,7 +179,7 @@ def sampler(subject: Subject, source: Source, pushes: int = SAMPLER_PUSHES) -> l
     for batch in table:
         sent = answer(edge, message)
         assert sent is not None
-        batch[:] = alone(vector(sent), SAMPLER_ROWS) * ROWS / CLIP > 0.5
+        batch[:] = alone(vector(sent), SAMPLER_ROWS) * subject.batch / CLIP > 0.5
     p = sampler_p_value(table, SAMPLER_RATE)
     return [Finding("sampler", subject.name, "p-value", SHARE, p, p < SHARE, subject.honest)]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.messages import GlobalModel, Halt, Outgoing
-from tacit.privacy.audit_subject import Ask, Subject
+from tacit.privacy.audit_subject import ROWS, WIDE, Ask, Subject
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.mechanisms import paper_noise
 from tacit.privacy.plan import Releaser
@@ -157,12 +157,12 @@ DENOMINATOR = _mutant("wrong denominator |B|", edge=TrueDenominator)
 CANARY: tuple[tuple[Subject, int], ...] = (
     (MEAN_CLIP, 600),
     (FIRST_LAYER, 600),
-    (_mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, releaser=LineDensity), 600),
+    (_mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, model=WIDE, releaser=LineDensity), 600),
     (HALF, 800),
     (_mutant("noise/√2", z=0.5, releaser=RootHalfNoise), 2400),
     (_mutant("the paper as printed", mechanism="paper", z=2.0), 600),
-    (_mutant("paper:mean_clip", mechanism="paper:mean_clip", z=0.5), 1000),
-    (_mutant("paper:density", mechanism="paper:density", z=2.0), 1000),
+    (_mutant("paper:mean_clip", mechanism="paper:mean_clip", z=2.0, batch=4.0 * ROWS), 600),
+    (_mutant("paper:density", mechanism="paper:density", z=2.0, model=WIDE), 600),
     (_mutant("paper:first_layer", mechanism="paper:first_layer", z=2.0), 600),
 )
 OTHERS: tuple[tuple[str, Subject], ...] = (

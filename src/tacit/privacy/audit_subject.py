@@ -57,6 +57,7 @@ class Subject:
     mechanism: Mechanism = "gaussian"
     z: float = 1.0
     rate: float = 1.0
+    batch: float = ROWS
     model: Model = NARROW
     edge: type[Edge] = Edge
     releaser: type[Releaser] = Releaser
@@ -94,7 +95,7 @@ class Subject:
     def std(self) -> float:
         """The claimed noise of one coordinate of a push with C = CLIP."""
         spread = math.sqrt(self.model.size + 1) if self.mechanism == "knorm" else 1.0
-        return spread * self.z * CLIP / ROWS
+        return spread * self.z * CLIP / self.batch
 
     @property
     def kurtosis(self) -> float:
@@ -102,9 +103,9 @@ class Subject:
         d = self.model.size
         return 3 * (d + 3) / (d + 1) if self.mechanism == "knorm" else 3.0  # E R⁴·E u⁴ / (E R²·E u²)²
 
-    def plan(self, batch: float = ROWS) -> Plan:
+    def plan(self) -> Plan:
         """Without a budget: the audit asks as often as it needs."""
-        return Plan(self.mechanism, self.rate, batch, self.z, *CLIPS, math.inf, DELTA, paper_epsilon=1 / self.z)
+        return Plan(self.mechanism, self.rate, self.batch, self.z, *CLIPS, math.inf, DELTA, paper_epsilon=1 / self.z)
 
 
 def records(model: Model, *, canary: bool) -> Dataset:
@@ -128,10 +129,10 @@ def direction(model: Model) -> Tensor:
     return vector
 
 
-def make(subject: Subject, data: Dataset, source: Source, batch: float = ROWS) -> Edge:
+def make(subject: Subject, data: Dataset, source: Source) -> Edge:
     """The edge itself, with a ledger in memory."""
     random = source.random(subject.random)
-    releaser = subject.releaser(subject.plan(batch), Ledger(":memory:", "audit"), random)
+    releaser = subject.releaser(subject.plan(), Ledger(":memory:", "audit"), random)
     return subject.edge(EDGE, data, subject.model, releaser)
 
 

@@ -49,11 +49,11 @@ def training(subject: Subject, source: Source) -> list[Finding]:
     z = _NOISE.get(subject.mechanism, _GAUSSIAN)
     run = parse(_RUN + f'mechanism = "{subject.mechanism}"\nnoise_multiplier = {z}\n', "audit")
     model, rate = build("logistic", (1, 1, CANARIES), 2), run.plan(0).sampling_rate
-    subject = subject.but(model=model, rate=rate, z=z)
+    subject = subject.but(model=model, rate=rate, z=z, batch=run.privacy.batch)
     coins = source.random().words(CANARIES) >> np.uint64(63) == 1
     rows = pixels(CANARIES)
     drawn = torch.from_numpy(coins)
-    edge = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source, run.privacy.batch)
+    edge = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
     scores = _scores(edge, Server(run, model))
     order = np.argsort(scores)
     half = GUESSES // 2
