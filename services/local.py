@@ -25,6 +25,7 @@ from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
 from services import display
+from services.edge import turns
 from services.runtime.settings import load_policy
 from tacit import config, datasets
 from tacit.config import RunFile
@@ -120,7 +121,7 @@ def run(
     if data is None:
         del shared["TACIT_DATA"]
     children: list[Child] = []
-    with _stopping(children) as interrupted:
+    with turns.pipe(state / "turns", os.cpu_count() or 1), _stopping(children) as interrupted:
         broker = start_broker(state, children)
         store = start_store(state, children)
         console.print(display.opening(run_file, broker.kind, store.kind, http))
@@ -161,6 +162,7 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
 
 def _edge(number: int, shared: dict[str, str], state: Path) -> Child:
     environment = shared | {"TACIT_IDENTITIES": str(state / "identities"), "TACIT_IDENTITY": str(number)}
+    environment |= {"TACIT_TURNS": str(state / "turns")}
     environment |= KEEP_HEAP
     command = [sys.executable, "-m", "services.cli", "edge"]
     return Child(f"edge-{number}", command, environment, state / f"edge-{number}.log")

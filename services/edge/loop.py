@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.edge.turns import Turns
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.outbox import Outbox
 from tacit import topics, wire
@@ -39,8 +40,9 @@ class Terms:
 class EdgeLoop:
     """Drives one edge role until Halt, `stop`, or a refusal."""
 
-    def __init__(self, role: Edge, outbox: Outbox, terms: Terms) -> None:
+    def __init__(self, role: Edge, outbox: Outbox, terms: Terms, turns: Turns | None = None) -> None:
         self.role, self.outbox, self.terms = role, outbox, terms
+        self._turns = turns or Turns(None)
         self.inbox: queue.SimpleQueue[Inbound | str] = queue.SimpleQueue()
         self.retired = self.refusing = False
         self._present: Callable[[str], None] = lambda state: None
@@ -190,7 +192,8 @@ class EdgeLoop:
         assert self._model is not None
         model, self._model = self._model, None
         self._asked_at, refusals = time.monotonic(), self.role.refusals
-        outgoing = self.role.on_message(model)
+        with self._turns.take():
+            outgoing = self.role.on_message(model)
         if self.role.refusals > refusals:
             self._refuse()
         elif any(isinstance(out.message, Retired) for out in outgoing):

@@ -12,6 +12,7 @@ from contextlib import closing
 import torch
 
 from services.edge.loop import UP, EdgeLoop, Terms
+from services.edge.turns import Turns
 from services.runtime import identity as identities
 from services.runtime import lineage
 from services.runtime.identity import Identity
@@ -47,11 +48,12 @@ def main(settings: EdgeSettings) -> None:
         closing(identity),
         lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
         closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
+        closing(Turns(settings.turns)) as turns,
     ):
         role = build_role(settings, run, model, identity, ledger)
         left = role.releaser.left
         log.info("%s: %s", identity.edge, "no guarantee" if left is None else f"{left} pushes left")
-        _serve(settings, model, role, outbox, stop)
+        _serve(settings, EdgeLoop(role, outbox, _terms(settings, model), turns), stop)
 
 
 def parts(run: RunFile) -> int:
@@ -85,9 +87,12 @@ def schema_hash(model: Model) -> bytes:
     return hashlib.sha256(model.schema().encode()).digest()
 
 
-def _serve(settings: EdgeSettings, model: Model, role: Edge, outbox: Outbox, stop: threading.Event) -> None:
-    terms = Terms(settings.run_id, schema_hash(model), model.size, settings.chunk, settings.patience)
-    loop = EdgeLoop(role, outbox, terms)
+def _terms(settings: EdgeSettings, model: Model) -> Terms:
+    return Terms(settings.run_id, schema_hash(model), model.size, settings.chunk, settings.patience)
+
+
+def _serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event) -> None:
+    role = loop.role
     topic = topics.presence(settings.run_id, role.edge)
     present: Callable[[str], None] = lambda state: connection.publish(topic, state.encode(), retain=True)  # noqa: E731
 

@@ -83,6 +83,7 @@ class EdgeSettings(ServiceSettings):
     ledger: str | None = Field(None, description="privacy ledger; {n}: the identity [identities/{n}/ledger.db]")
     device: str = "cpu"
     patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
+    turns: Path | None = Field(None, description="named pipe of `tacit run`: its edges take turns at computing")
     policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")
 
     def load_policy(self) -> Policy:

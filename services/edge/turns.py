@@ -1,0 +1,75 @@
+"""Edges that share a machine take turns at computing: no more at a time than it has processors.
+
+Five edges on two processors would else be switched every few milliseconds, each throwing the others' working sets out
+of the caches. Turns are bytes in a named pipe, one for each processor: whoever reads one computes and writes it back.
+Nobody has to wait for anybody, though: who got none in PATIENCE seconds goes on without, and writes one back all the
+same, which replaces the turn of an edge that was killed or stopped while it had it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tacit.errors import ConfigError
+
+PATIENCE = 1.0
+
+
+@contextmanager
+def pipe(path: Path, count: int) -> Iterator[None]:
+    """Make the pipe, with `count` turns in it, and hold it open: an unused pipe forgets what is in it."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    os.write(descriptor, b"." * count)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class Turns:
+    """This edge's end of the pipe at `path`; without one every turn is free."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Raises ConfigError where there is no such pipe."""
+        self._pipe: int | None = None
+        if path is None:
+            return
+        if not path.is_fifo():
+            raise ConfigError(f"TACIT_TURNS={str(path)!r}: not a named pipe")
+        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Hold a turn, or none after PATIENCE seconds."""
+        if self._pipe is None:
+            yield
+            return
+        self._wait(self._pipe)
+        try:
+            yield
+        finally:
+            os.write(self._pipe, b".")
+
+    def close(self) -> None:
+        """Close the pipe; idempotent."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            os.close(pipe)
+
+    @staticmethod
+    def _wait(pipe: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                os.read(pipe, 1)
+            except BlockingIOError:  # another edge was quicker
+                select.select([pipe], [], [], left)
+            else:
+                return
