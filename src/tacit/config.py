@@ -81,7 +81,7 @@ class Algorithm(_Section):
 class Privacy(_Section):
     """Each edge's own privacy configuration."""
 
-    mechanism: Mechanism = "gaussian"
+    mechanism: Mechanism = "discrete_gaussian"
     noise_at: NoiseAt = Field("edge", description="server: a trusted aggregator; the unit is then an edge")
     epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
     delta: float = Field(1e-5, gt=0, lt=1)

@@ -504,15 +504,18 @@ def test_the_sum_is_divided_by_the_public_batch_size_not_by_the_drawn_one() -> N
     assert len({round(size) for size in drawn}) > 3
 
 
-def test_the_batch_has_one_shape_whatever_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes = set()
+@pytest.mark.parametrize(
+    ("mechanism", "work"), [("gaussian", "linear_factors"), ("discrete_gaussian", "example_gradients")]
+)
+def test_the_batch_has_one_shape_whatever_is_drawn(mechanism: str, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes, real = set(), getattr(mapa, work)
 
-    def recorded(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def recorded(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Any:
         shapes.add((tuple(x.shape), tuple(y.shape)))
-        return example_gradients(model, params, x, y)
+        return real(model, params, x, y)
 
-    monkeypatch.setattr(mapa, "example_gradients", recorded)
-    made = edge(plan(q=0.3))
+    monkeypatch.setattr(mapa, work, recorded)
+    made = edge(plan(mechanism, q=0.3))
     for _ in range(30):
         push(made)
     assert shapes == {((made.size, 1, 1, 3), (made.size,))}

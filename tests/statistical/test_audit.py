@@ -57,6 +57,7 @@ def bad(findings: list[Finding]) -> list[Finding]:
 # -- the whole ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> None:
     findings = list(audit(host(), seed=1))
     assert bad(findings) == []
@@ -68,7 +69,7 @@ def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> No
     assert decisions <= DECISIONS
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_thirty_audits_of_honest_mechanisms_raise_no_alarm() -> None:
     alarms = []
     for seed in range(30):
