@@ -56,10 +56,10 @@ run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
 
 test: setup ## the fast tests
-	$(BIN)/pytest -m "not slow and not e2e" -n $(JOBS)
+	$(BIN)/pytest -m "not slow and not e2e and not exhaustive" -n $(JOBS)
 
 test-all: setup ## the fast and the slow tests
-	$(BIN)/pytest -m "not e2e" -n $(JOBS)
+	$(BIN)/pytest -m "not e2e and not exhaustive" -n $(JOBS)
 
 check: setup ## lint, format, types, and that generated code is what protos/ says
 	$(BIN)/ruff check
@@ -68,8 +68,9 @@ check: setup ## lint, format, types, and that generated code is what protos/ say
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/_pb
 
-chaos: setup ## the whole crash matrix: 50 seeds at each of 8 points
+chaos: setup ## the whole crash matrix (50 seeds at each of 8 points) and thirty audits; about 30 minutes
 	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py
+	$(BIN)/pytest -m exhaustive -n $(JOBS)
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(BIN)/pytest -m e2e

@@ -63,7 +63,7 @@ def test_every_edge_says_what_it_has_spent(stack: Stack) -> None:
         assert edge.epsilon_pld is not None
         assert edge.budget is not None
         assert 0 < edge.epsilon_pld <= edge.budget
-        assert edge.mechanism == "gaussian"
+        assert edge.mechanism == "discrete_gaussian"
 
 
 @pytest.mark.parametrize("service", SERVICES)

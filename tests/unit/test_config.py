@@ -166,8 +166,8 @@ def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, said: 
         ({"privacy.clip_min": "2.0", "privacy.clip_max": "1.0"}, "clip_min=2.0 is above clip_max=1.0"),
         ({"privacy.clip": "200.0"}, "clip=200.0 is outside [clip_min=0.1, clip_max=100.0]"),
         ({"edges.epsilon": "[1.0, 2.0, 3.0]"}, "edges.epsilon names 3 edges, edges.count=2"),
-        ({"algorithm.name": '"asgd"'}, "privacy.mechanism=gaussian: asgd is not private"),
-        ({"algorithm.name": '"csgd"', "edges.count": "1"}, "privacy.mechanism=gaussian: csgd is not private"),
+        ({"algorithm.name": '"asgd"'}, "privacy.mechanism=discrete_gaussian: asgd is not private"),
+        ({"algorithm.name": '"csgd"', "edges.count": "1"}, "privacy.mechanism=discrete_gaussian: csgd is not private"),
         ({**PLAIN, "algorithm.name": '"csgd"'}, "edges.count=2: csgd is centralised"),
         ({"privacy.mechanism": '"none"'}, "privacy.mechanism=none: mapa needs noise"),
         ({"privacy.mechanism": '"none"', "algorithm.name": '"audp"'}, "privacy.mechanism=none: audp needs noise"),
@@ -237,7 +237,7 @@ OTHER = {
     "model.normalization": '"group"', "algorithm.name": '"audp"',
     "algorithm.smoothness": "11.0", "algorithm.deviation": "31.0", "algorithm.radius": "1.5",
     "algorithm.reduction": "0.6", "algorithm.initial_gap": "2.4", "algorithm.failure": "1e-2",
-    "algorithm.max_staleness": "101", "privacy.mechanism": '"paper"', "privacy.epsilon": "2.1",
+    "algorithm.max_staleness": "101", "privacy.mechanism": '"knorm"', "privacy.epsilon": "2.1",
     "privacy.delta": "1e-6", "privacy.pushes": "1001", "privacy.batch": "33", "privacy.noise_multiplier": "1.1",
     "privacy.clip": "1.0", "privacy.clip_min": "0.2", "privacy.clip_max": "99.0", "privacy.paper_epsilon": "0.2",
     "privacy.noise_at": '"server"',
@@ -253,7 +253,8 @@ def test_the_list_of_changes_names_every_parameter_there_is() -> None:
 
 @pytest.mark.parametrize("key", OTHER)
 def test_every_parameter_changes_the_fingerprint(key: str) -> None:
-    assert parsed({key: OTHER[key]}).fingerprint() != parsed().fingerprint()
+    usual = {"privacy.mechanism": '"gaussian"'}  # which goes with every other parameter
+    assert parsed(usual | {key: OTHER[key]}).fingerprint() != parsed(dict(usual)).fingerprint()
 
 
 def test_the_same_meaning_has_the_same_fingerprint() -> None:
@@ -296,7 +297,8 @@ def test_noise_at_the_server_is_gaussian(mechanism: str) -> None:
 
 
 def test_noise_at_the_server_covers_an_edge_that_is_always_seen() -> None:
-    plan = parsed({"privacy.noise_at": '"server"', "privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
+    said = {"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'}
+    plan = parsed(said | {"privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
     assert (plan.private, plan.sampling_rate, plan.declared) == (False, 1.0, "gaussian@server")
     central = plan.central()
     assert (central.private, central.sampling_rate, central.batch) == (True, 1.0, 1.0)

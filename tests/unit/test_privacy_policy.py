@@ -146,7 +146,7 @@ def test_no_update_without_noise_goes_to_a_server_that_does_not_say_that_it_adds
 def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: float | None) -> None:
     text = (
         '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = "svm"\n[algorithm]\nname = "mapa"\n'
-        f'[privacy]\nnoise_at = "{noise_at}"\nbatch = 32\npushes = 10\n'
+        f'[privacy]\nmechanism = "gaussian"\nnoise_at = "{noise_at}"\nbatch = 32\npushes = 10\n'
     ) + ("" if z is None else f"noise_multiplier = {z}\n")
     run = config.parse(text, "test")
     for plan in (run.plan(0), run.plan(3)):
