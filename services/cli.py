@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import audit, demo, plan
+from services.commands import audit, demo, plan, replay
 from services.commands import ledger as ledgers
 from tacit.errors import ConfigError, ServiceError, TacitError
 
@@ -36,6 +36,7 @@ app.add_typer(plan.app)
 app.add_typer(ledgers.app)
 app.add_typer(demo.app)
 app.command()(audit.audit)
+app.command()(replay.replay)
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -81,6 +82,9 @@ def run(
     policy: Annotated[
         Path | None, typer.Option(envvar="TACIT_POLICY", help="what the edges allow (TOML) [default: the run file]")
     ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="keep every accepted message in this new file, for tacit replay")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
@@ -90,7 +94,8 @@ def run(
         data = SHARED_DATA
     folder = out or Path("out") / file.stem
     code = local.run(
-        file, edges=edges, out=folder, serve=serve, seed=seed, data=data, as_json=as_json, policy=policy
+        file, edges=edges, out=folder, serve=serve, seed=seed, data=data, as_json=as_json, policy=policy,
+        journal=journal,
     )  # fmt: skip
     raise typer.Exit(code)
 

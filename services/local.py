@@ -93,6 +93,7 @@ def run(
     data: Path | None,
     as_json: bool,
     policy: Path | None = None,
+    journal: Path | None = None,
     observe: Callable[[Status], None] = lambda status: None,
 ) -> int:
     """Run everything; returns the exit code. Raises TacitError for bad input before anything is started.
@@ -107,6 +108,9 @@ def run(
         load_policy(policy)  # whether the run file is within it is for every edge to say
     datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
     http = _free_address(serve)
+    if journal is not None and (journal.exists() or not journal.absolute().parent.is_dir()):
+        why = "there is such a file, and a journal is never overwritten" if journal.exists() else "no such directory"
+        raise ConfigError(f"--journal {journal}: {why}")
     state = _fresh(out, console)
     if edges is not None and edges != run_file.edges.count:
         console.print(f"csgd is centralised: one edge holds all the data (--edges {edges} ignored)")
@@ -118,6 +122,7 @@ def run(
     shared |= {"TACIT_EDGES": str(edges)} if edges is not None else {}
     shared |= {"TACIT_SEED": str(seed)} if seed is not None else {}
     shared |= {"TACIT_POLICY": str(policy)} if policy is not None else {}
+    shared |= {"TACIT_JOURNAL_FILE": str(journal.absolute())} if journal is not None else {}
     if data is None:
         del shared["TACIT_DATA"]
     children: list[Child] = []

@@ -20,9 +20,11 @@ from services.aggregator.evaluator import Evaluator
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
+from services.runtime.journal import Writer
 from services.runtime.mqtt import Connection
 from services.runtime.settings import AggregatorSettings, split_host_port
 from services.runtime.store import Store, open_store
+from services.runtime.store.kept import KeptStore
 from tacit import datasets, topics
 from tacit.algorithms.mapa import Server
 from tacit.config import RunFile
@@ -45,7 +47,7 @@ def main(settings: AggregatorSettings) -> None:
     test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features)
     listener = _listen(settings.http)
     _prepare(settings.out)
-    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
+    store = _store(settings, run)
     driver = _driver(settings, run, model, store)
     noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
@@ -70,6 +72,13 @@ def main(settings: AggregatorSettings) -> None:
         operator.close()  # ends the event streams, which the server would wait for
         web.should_exit = True
         serving.join(5.0)
+
+
+def _store(settings: AggregatorSettings, run: RunFile) -> Store:
+    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
+    if settings.journal_file is None:
+        return store
+    return KeptStore(store, Writer(settings.journal_file), settings.run_id, run)
 
 
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:

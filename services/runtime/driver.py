@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from services.runtime import entries
 from services.runtime import state as state_file
 from services.runtime.anchors import Anchors
 from services.runtime.downlink import Downlink
+from services.runtime.entries import OPERATOR
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.partials import Crowded, Partials
 from services.runtime.store import Anchor, Appended, Entry, Snapshot, Store, Verdict
@@ -29,7 +31,6 @@ from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Outgoing, Retired
 
 log = logging.getLogger("tacit.driver")
 BATCH = 64  # messages that share one append; more arrive while it is being written
-OPERATOR = "operator"  # journal entries that no edge sent: halts
 SNAPSHOT_SECONDS = 30.0
 MAX_PRESENCE = 100_000  # names; whoever may publish there must not fill our memory
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
@@ -105,15 +106,9 @@ class ServerDriver:
     def _replay(self) -> None:
         while records := self.store.read(self.cursor, 256):
             for record in records:
-                self._fold(self._message(record.payload))
+                self._fold(entries.read(record.payload, self.schema, self.size))
                 self.cursor = record.position
                 self.counts["replayed"] += 1
-
-    def _message(self, payload: bytes) -> Hello | Update | Retired | Halt:
-        received = wire.decode(payload)
-        if received.meta.edge == OPERATOR:
-            return Halt(received.meta.halt.version, received.meta.halt.reason)
-        return wire.read_up(received, self.schema, self.size)
 
     def _fold(self, message: Hello | Update | Retired | Halt) -> list[Outgoing]:
         with self.lock:
@@ -302,9 +297,8 @@ class ServerDriver:
 
     def halt(self, reason: str) -> None:
         """End the run: a journal entry like any other, so that a replay ends at the same place. Driver thread only."""
-        meta = pb.Meta(run=self.run_id, edge=OPERATOR, halt=pb.Halt(version=self.role.version, reason=reason))
         seq = self.store.last_seqs().get(OPERATOR, 0) + 1
-        (answer,) = self.store.append([Entry(OPERATOR, seq, wire.encode(meta))])
+        (answer,) = self.store.append([Entry(OPERATOR, seq, entries.halt(self.run_id, self.role.version, reason))])
         if answer.verdict == Verdict.ACCEPTED:
             self.cursor = answer.position
             self._fold(Halt(self.role.version, reason))

@@ -71,6 +71,7 @@ class AggregatorSettings(ServiceSettings):
     token_file: Path | None = Field(None, description="operator token for writes; made if it does not exist")
     linger: bool = Field(False, description="go on serving REST after the run has ended")
     trusted: Path = Field(Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server")
+    journal_file: Path | None = Field(None, description="keep every accepted message here as well, for tacit replay")
     max_journal: int = Field(4096, gt=0, description="journal entries before edges are told to wait")
     max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
 

@@ -1,0 +1,285 @@
+"""The journal file: what is in it comes back, what was torn is left out, what was altered is noticed."""
+
+from __future__ import annotations
+
+import json
+import resource
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.runtime import journal
+from services.runtime.journal import Header, Reader, Writer
+from services.runtime.store import Appended, Entry, Snapshot, Verdict
+from services.runtime.store.kept import KeptStore
+from services.runtime.store.memory import MemoryRun, MemoryStore
+from services.runtime.store.rules import Limits
+from tacit import config
+from tacit.errors import ConfigError, DataError, ServiceError, WireError
+
+RUN = config.parse(
+    '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[algorithm]\nname="mapa"', "t"
+)
+NEW = Header("run", RUN, Snapshot(0, b""))
+steady = settings(derandomize=True, deadline=None, max_examples=60)
+payloads = st.lists(st.binary(max_size=50), max_size=6)
+
+
+def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
+    """The file with these payloads."""
+    writer = Writer(path)
+    writer.open(header)
+    writer.append(enumerate(contents, header.base.cursor + 1))
+    writer.close()
+    return path.read_bytes()
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file grows beyond `size` bytes: what a full disk looks like to one process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
+    """(position, payload) of every record, and the torn bytes."""
+    with journal.opened(path) as file:
+        reader = Reader(file, "file")
+        records = [(kept.position, kept.payload) for kept in reader]
+        return records, reader.torn
+
+
+@steady
+@given(payloads, st.integers(0, 2**40), st.binary(max_size=200))
+def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], cursor: int,
+                                    state: bytes) -> None:  # fmt: skip
+    path = tmp_path_factory.mktemp("journal") / "run.journal"
+    header = Header("run", RUN, Snapshot(cursor, state))
+    written(path, *contents, header=header)
+    assert read(path) == (list(enumerate(contents, cursor + 1)), 0)
+    with journal.opened(path) as file:
+        assert Reader(file, "file").header == header
+
+
+@steady
+@given(payloads.filter(bool), st.data())
+def test_a_file_cut_anywhere_gives_the_whole_records_before_the_cut(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "run.journal"
+    whole = written(path, *contents)
+    starts = [len(NEW.encode())]
+    for position, content in enumerate(contents, 1):
+        starts.append(starts[-1] + len(journal.record(position, content)))
+    cut = data.draw(st.integers(starts[0], len(whole)))
+    path.write_bytes(whole[:cut])
+    complete = sum(start <= cut for start in starts) - 1
+    assert read(path) == (list(enumerate(contents[:complete], 1)), cut - starts[complete])
+    # And the next writer goes on behind them, as if the torn one had never begun.
+    assert written_again(path, contents[complete:], complete) == whole
+
+
+def written_again(path: Path, contents: list[bytes], after: int) -> bytes:
+    writer = Writer(path)
+    writer.open(NEW)
+    assert writer.last == after
+    writer.append(enumerate(contents, after + 1))
+    writer.close()
+    return path.read_bytes()
+
+
+@steady
+@given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=4), st.data())
+def test_any_altered_byte_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "run.journal"
+    whole = bytearray(written(path, *contents))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(whole)
+    with pytest.raises(WireError, match=r"^journal: file: ") as refused:
+        read(path)
+    assert refused.value.exit_code == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: b"", "not a journal"),
+        (lambda data: b"TCTJRNL2" + data[8:], "not a journal"),
+        (lambda data: data[:60], "the header is cut"),
+        (lambda data: data[: len(NEW.encode())] + journal.record(2, b"x"), "record 1 at byte .*: it says 2"),
+        (lambda data: data + journal.record(1, b"x"), "record 3 at byte .*: it says 1"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
+    path = tmp_path / "run.journal"
+    path.write_bytes(change(written(path, b"one", b"two")))
+    with pytest.raises(WireError, match=said):
+        read(path)
+
+
+def test_a_header_whose_parameters_are_not_those_of_its_fingerprint(tmp_path: Path) -> None:
+    # A right checksum does not help: whoever edits the parameters has another run.
+    content = json.loads(NEW.encode()[24:])
+    content["parameters"]["run"]["seed"] = 7
+    text = json.dumps(content).encode()
+    head = journal._HEADER.pack(journal.MAGIC, len(text), 0, zlib.crc32(text))
+    (tmp_path / "file").write_bytes(head + text)
+    with pytest.raises(WireError, match="fingerprint"):
+        read(tmp_path / "file")
+
+
+def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="No such file"):
+        journal.opened(tmp_path / "none")
+
+
+class TestWriter:
+    def test_one_at_a_time(self, tmp_path: Path) -> None:
+        first, second = Writer(tmp_path / "file"), Writer(tmp_path / "file")
+        first.open(NEW)
+        with pytest.raises(ServiceError, match="another aggregator is writing it"):
+            second.open(NEW)
+        first.close()
+        second.open(NEW)
+        second.close()
+
+    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"TACIT_JOURNAL_FILE=.*No such file"):
+            Writer(tmp_path / "none" / "file").open(NEW)
+
+    def test_another_run_is_refused_and_the_file_is_free_again(self, tmp_path: Path) -> None:
+        whole = written(tmp_path / "file", b"one")
+        for other in (replace(NEW, run="other"), replace(NEW, parameters=config.RunFile.model_validate(
+            RUN.model_dump() | {"run": {"updates": 10}}))):  # fmt: skip
+            with pytest.raises(ConfigError, match="is of run 'run'"):
+                Writer(tmp_path / "file").open(other)
+        assert written(tmp_path / "file") == whole
+
+    def test_records_that_are_there_are_compared_not_written_again(self, tmp_path: Path) -> None:
+        whole = written(tmp_path / "file", b"one", b"two")
+        writer = Writer(tmp_path / "file")
+        writer.open(NEW)
+        writer.append([(1, b"one"), (2, b"two")])
+        assert (tmp_path / "file").read_bytes() == whole
+        with pytest.raises(ConfigError, match="position 2 is another message"):
+            writer.append([(1, b"one"), (2, b"TWO"), (3, b"three")])
+        assert (tmp_path / "file").read_bytes() == whole
+        writer.close()
+
+    def test_nothing_half_written_stays_when_the_disk_is_full(self, tmp_path: Path) -> None:
+        writer = Writer(tmp_path / "file")
+        writer.open(NEW)
+        writer.append([(1, b"one")])
+        whole = (tmp_path / "file").read_bytes()
+        with files_of_at_most(len(whole) + 10), pytest.raises(ServiceError, match="File too large"):
+            writer.append([(2, b"two" * 50)])
+        assert len((tmp_path / "file").read_bytes()) == len(whole) + 10
+        writer.append([(2, b"2")])
+        writer.close()
+        assert read(tmp_path / "file") == ([(1, b"one"), (2, b"2")], 0)
+
+
+class TestKeptStore:
+    """The file has what the store has accepted, whoever dies in between."""
+
+    @pytest.fixture
+    def shared(self) -> dict[str, MemoryRun]:
+        return {}
+
+    def opened(self, path: Path, shared: dict[str, MemoryRun]) -> KeptStore:
+        store = KeptStore(MemoryStore("run", Limits(100, 1 << 20), shared), Writer(path), "run", RUN)
+        try:
+            store.open(RUN.fingerprint())
+        except ConfigError:
+            store.close()
+            raise
+        return store
+
+    def put(self, store: KeptStore | MemoryStore, *seqs: int) -> list[Appended]:
+        return store.append([Entry("edge", seq, b"%d" % seq) for seq in seqs])
+
+    def test_only_what_was_accepted_in_accept_order(self, tmp_path: Path, shared: dict[str, MemoryRun]) -> None:
+        store = self.opened(tmp_path / "file", shared)
+        self.put(store, 1, 3)
+        assert [answer.verdict for answer in self.put(store, 3, 4, 2)] == [
+            Verdict.DUPLICATE, Verdict.ACCEPTED, Verdict.DUPLICATE
+        ]  # fmt: skip
+        store.save(Snapshot(3, b"state"))
+        self.put(store, 5)
+        store.close()
+        assert read(tmp_path / "file")[0] == [(1, b"1"), (2, b"3"), (3, b"4"), (4, b"5")]
+
+    @pytest.mark.parametrize("saved", [0, 1, 2])
+    @pytest.mark.parametrize("written_of_last", [0, 5, 10**6])
+    def test_a_death_between_store_and_file(
+        self, tmp_path: Path, shared: dict[str, MemoryRun], saved: int, written_of_last: int
+    ) -> None:
+        # Given two messages in both, a snapshot, and a third that the store has accepted and the file in part,
+        store = self.opened(tmp_path / "file", shared)
+        self.put(store, 1, 2)
+        if saved:
+            store.save(Snapshot(saved, b"state"))
+        inner = store._inner
+        assert isinstance(inner, MemoryStore)
+        self.put(inner, 3)
+        store.close()
+        with (tmp_path / "file").open("ab") as file:
+            file.write(journal.record(3, b"3")[:written_of_last])
+        # when another process takes over, then the file has it once, and goes on.
+        again = self.opened(tmp_path / "file", shared)
+        self.put(again, 4)
+        again.close()
+        assert read(tmp_path / "file") == ([(n, b"%d" % n) for n in range(1, 5)], 0)
+
+    def test_a_file_asked_for_later_begins_at_the_snapshot(self, tmp_path: Path, shared: dict[str, MemoryRun]) -> None:
+        inner = MemoryStore("run", Limits(100, 1 << 20), shared)
+        inner.open(RUN.fingerprint())
+        self.put(inner, 1, 2, 3)
+        inner.save(Snapshot(2, b"state at 2"))
+        self.opened(tmp_path / "file", shared).close()
+        assert read(tmp_path / "file")[0] == [(3, b"3")]
+        with journal.opened(tmp_path / "file") as file:
+            assert Reader(file, "file").header.base == Snapshot(2, b"state at 2")
+
+    def test_a_file_that_misses_what_the_store_has_forgotten(
+        self, tmp_path: Path, shared: dict[str, MemoryRun]
+    ) -> None:
+        store = self.opened(tmp_path / "file", shared)
+        self.put(store, 1)
+        store.close()
+        inner = MemoryStore("run", Limits(100, 1 << 20), shared)  # an aggregator without the setting
+        inner.open(RUN.fingerprint())
+        self.put(inner, 2)
+        inner.save(Snapshot(2, b"state"))
+        with pytest.raises(ConfigError, match="ends at 1, but the store goes on from 2"):
+            self.opened(tmp_path / "file", shared)
+
+    def test_a_store_that_has_lost_messages_does_not_shorten_the_file(
+        self, tmp_path: Path, shared: dict[str, MemoryRun]
+    ) -> None:
+        store = self.opened(tmp_path / "file", shared)
+        self.put(store, 1, 2, 3)
+        store.close()
+        with pytest.raises(ConfigError, match="has 3 messages more than the store"):
+            self.opened(tmp_path / "file", {})
+        data = shared["run"]
+        data.position, data.journal, data.last_seqs["edge"] = 1, data.journal[:1], 1
+        inner = MemoryStore("run", Limits(100, 1 << 20), shared)
+        inner.open(RUN.fingerprint())
+        inner.append([Entry("edge", 2, b"another two")])
+        with pytest.raises(ConfigError, match="position 2 is another message"):
+            self.opened(tmp_path / "file", shared)
+        assert len(read(tmp_path / "file")[0]) == 3
