@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,10 +102,11 @@ def run(
 def aggregator() -> None:
     """Serve one run; settings from TACIT_* in the environment."""
     from services.aggregator.main import main as serve
+    from services.runtime import logs
     from services.runtime.settings import AggregatorSettings, read
 
     settings = read(AggregatorSettings)
-    log_to_stderr(settings.log)
+    logs.to_stderr(settings.log, settings.log_format)
     serve(settings)
 
 
@@ -115,21 +114,12 @@ def aggregator() -> None:
 def edge() -> None:
     """Be one edge of a run; settings from TACIT_* in the environment."""
     from services.edge.main import main as work
+    from services.runtime import logs
     from services.runtime.settings import EdgeSettings, read
 
     settings = read(EdgeSettings)
-    log_to_stderr(settings.log)
+    logs.to_stderr(settings.log, settings.log_format)
     work(settings)
-
-
-def log_to_stderr(level: str) -> None:
-    """One line per record: UTC time, level, logger, message."""
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler()
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
 
 
 # -- against a running aggregator --------------------------------------------------------------------------------

@@ -147,10 +147,15 @@ def _health(observer: Observer) -> APIRouter:
     def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
-    @router.get("/readyz", summary="Broker and store are there, recovery is done", responses=documented(503))
+    @router.get(
+        "/readyz", response_model=documents.Ready, summary="Broker and store are there, recovery is done",
+        responses=documented(503, kind=documents.NotReady),
+    )  # fmt: skip
     def readyz() -> Response:
-        missing = _missing(observer)
-        return document({"status": "ready"}) if missing is None else problem(503, f"not ready: {missing}")
+        parts, missing = _parts(observer), _missing(observer)
+        if missing is None:
+            return document({"status": "ready", "parts": parts})
+        return problem(503, f"not ready: {missing}", parts=parts)
 
     text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
@@ -159,6 +164,12 @@ def _health(observer: Observer) -> APIRouter:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _parts(observer: Observer) -> dict[str, str]:
+    driver = observer.driver
+    store = "recovering" if driver.epoch == 0 else "up" if driver.store_up else "lost"
+    return {"store": store, "broker": "up" if observer.broker_up() else "down"}
 
 
 def _missing(observer: Observer) -> str | None:
@@ -252,6 +263,17 @@ def _control(view: _View, operator: Operator) -> APIRouter:
         operator.check(given)
         reason = operator.request_halt((request or documents.HaltRequest()).reason)
         return document({"state": view.observer.driver.state, "reason": reason}, 202)
+
+    @router.post(
+        "/edges/{edge}/release", response_model=documents.Released, summary="End an edge's quarantine",
+        responses=documented(401, 403, 404, 411, 413, 422),
+    )  # fmt: skip
+    def release(edge: str, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> Response:
+        operator.check(given)
+        guard = view.observer.driver.guard
+        if guard is None or not guard.release(edge):
+            return problem(404, f"edge {edge[:64]!r} is not in quarantine")
+        return document({"id": edge, "released": True})
 
     return router
 

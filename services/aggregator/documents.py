@@ -21,6 +21,33 @@ class Problem(_Document):
     detail: str
 
 
+class Parts(_Document):
+    """What a ready aggregator needs."""
+
+    store: str = Field(description="up, recovering (not reached yet, or the run is being read back) or lost")
+    broker: str = Field(description="up or down")
+
+
+class Ready(_Document):
+    """Everything is there; after a run's end nothing is needed any more."""
+
+    status: str
+    parts: Parts
+
+
+class NotReady(Problem):
+    """Which part is missing; `parts` as in Ready."""
+
+    parts: dict[str, str]
+
+
+class Released(_Document):
+    """The edge may take part again."""
+
+    id: str
+    released: bool
+
+
 class Staleness(_Document):
     """Versions that passed between a model and the update made from it, over all applied updates."""
 
@@ -58,7 +85,7 @@ class Edge(EdgePrivacy):
     """One edge that has said Hello."""
 
     id: str
-    state: str = Field(description="online, refusing, retired, left, offline or unknown")
+    state: str = Field(description="online, refusing, quarantined, retired, left, offline or unknown")
     updates: int
     retired: str = Field(description="why, if it is")
     refusals: int = Field(description="models that its policy has refused to work on, as it last said")

@@ -20,6 +20,7 @@ from services.aggregator.evaluator import Evaluator
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
+from services.runtime.guard import Guard
 from services.runtime.journal import Writer
 from services.runtime.mqtt import Connection
 from services.runtime.settings import AggregatorSettings, split_host_port
@@ -50,6 +51,7 @@ def main(settings: AggregatorSettings) -> None:
     store = _store(settings, run)
     driver = _driver(settings, run, model, store)
     noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
+    driver.guard = Guard(run, driver.role) if run.guard.active else None
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, settings.http))
     web, serving = _web(create_app(observer, operator, model), listener)
@@ -117,6 +119,7 @@ def _train(
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)
     observer.broker_up = lambda: connection.up
+    observer.reconnects = lambda: max(0, connection.connects - 1)
     lonely_since: float | None = None
 
     def idle() -> None:

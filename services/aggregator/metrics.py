@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry
@@ -10,6 +11,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from services.aggregator.observer import Observer
+from services.runtime.anchors import ROLLED_BACK
+from services.runtime.driver import ServerDriver
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _COUNTED = {
@@ -17,7 +20,9 @@ _COUNTED = {
     "duplicate": "Messages that the journal had already.",
     "busy": "Messages sent back because the journal was full or away.",
     "snapshots": "Snapshots of the fold.",
-    "replayed": "Journal entries folded again after a start.",
+    "replayed": "Journal entries folded again after a start or a store failure (replays).",
+    "late": "Updates under way when the run ended.",
+    "throttled": "Messages sent back because their edge had sent more than the guard allows.",
 }
 
 
@@ -43,6 +48,11 @@ class _Run(Collector):
             yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
         yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", counts.get("stale", 0) + aged)
         yield _rejected(counts)
+        lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
+        yield CounterMetricFamily("tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied)
+        yield CounterMetricFamily(
+            "tacit_reconnects", "Broker connections after the first.", self._observer.reconnects()
+        )
         yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
         yield GaugeMetricFamily("tacit_target_updates", "Updates after which the run ends.", role.horizon)
         yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", edges)
@@ -50,17 +60,28 @@ class _Run(Collector):
         refused = self._observer.refusals()
         yield GaugeMetricFamily("tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"])
         yield GaugeMetricFamily("tacit_refusals", "Models that edges say they have refused.", refused["refusals"])
-        yield GaugeMetricFamily("tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved)
+        yield from _journal(driver)
         yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", clip)
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", stage)
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
-        yield GaugeMetricFamily(
-            "tacit_ready",
-            "1 when the broker and store are there.",
-            float(self._observer.driver.store_up and self._observer.broker_up()),
-        )
+        quarantined = len(driver.guard.quarantined) if driver.guard is not None else 0
+        yield GaugeMetricFamily("tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined)
+        store, broker = driver.epoch > 0 and driver.store_up, self._observer.broker_up()
+        yield GaugeMetricFamily("tacit_store_up", "1 when the store is there and the run read back.", float(store))
+        yield GaugeMetricFamily("tacit_broker_up", "1 while connected to the broker.", float(broker))
+        yield GaugeMetricFamily("tacit_ready", "1 when the broker and store are there.", float(store and broker))
         yield _staleness(histogram)
         yield from _evaluation(self._observer)
+
+
+def _journal(driver: ServerDriver) -> Iterable[Metric]:
+    age = time.monotonic() - driver.saved_at
+    yield GaugeMetricFamily("tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved)
+    yield GaugeMetricFamily("tacit_journal_bytes", "Payload of those entries.", driver.journal_bytes)
+    yield GaugeMetricFamily("tacit_snapshot_age_seconds", "Since the snapshot was last brought up to date.", age)
+    text = "From taking a message in hand to having it in the model: decoding, the append, the fold."
+    latency = driver.latency
+    yield HistogramMetricFamily("tacit_apply_latency_seconds", text, latency.buckets(), latency.total)
 
 
 def _rejected(counts: dict[str, int]) -> Metric:

@@ -38,6 +38,7 @@ class Observer:
         """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is kept."""
         self.run, self.driver = run, driver
         self.broker_up: Callable[[], bool] = lambda: False
+        self.reconnects: Callable[[], int] = lambda: 0
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounting = threading.Lock()  # one PLD composition at a time
@@ -147,7 +148,8 @@ class Observer:
 
     def _edge(self, name: str, record: EdgeRecord, spent: dict[str, Any]) -> dict[str, Any]:
         presence = self.driver.presence.get(name, "unknown")
-        state = "retired" if record.retired else presence
+        quarantined = self.driver.guard is not None and name in self.driver.guard.quarantined
+        state = "retired" if record.retired else "quarantined" if quarantined else presence
         return {
             "id": name, "state": state, "updates": record.updates, "retired": record.retired,
             "refusals": record.hello.refusals, "refusal": record.hello.refusal, **spent,

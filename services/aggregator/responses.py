@@ -27,15 +27,15 @@ def document(content: Any, status: int = 200) -> JSONResponse:
     return JSONResponse(finite(content), status, {"Cache-Control": "no-cache"})
 
 
-def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An error document."""
-    content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump()
+def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    """An error document; `more` are further keys of it."""
+    content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump() | more
     return JSONResponse(content, status, headers, media_type=PROBLEM)
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str, dict[str, Any]]:
     """These errors, for OpenAPI."""
-    content = {PROBLEM: {"schema": Problem.model_json_schema()}}
+    content = {PROBLEM: {"schema": kind.model_json_schema()}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 

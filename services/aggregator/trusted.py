@@ -7,17 +7,17 @@ their history. A message that comes again is not noised again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from services.runtime.driver import Candidate, ServerDriver
+from services.runtime import plans
+from services.runtime.driver import ServerDriver
+from services.runtime.entries import Candidate
 from tacit import wire
 from tacit.config import RunFile
 from tacit.errors import BudgetSpent, ConfigError, PrivacyError, WireError
 from tacit.messages import Hello, Push, Retired, Update
 from tacit.privacy.accounting import History
-from tacit.privacy.plan import Plan
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
 
@@ -110,21 +110,6 @@ def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Rand
         Path(ledger).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
-    noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, _plans(run), random or Random()))
+    noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, plans.by_name(run), random or Random()))
     driver.rewrite = noise.rewrite
     return noise
-
-
-def _plans(run: RunFile) -> Callable[[str], Plan]:
-    """The plan of an edge by its name; calibrating takes a second, and most edges share one."""
-    made: dict[int, Plan] = {}
-    other = len(run.edges.epsilon)
-
-    def plan(edge: str) -> Plan:
-        number = edge.removeprefix("edge-")
-        index = min(int(number), other) if number.isdecimal() and len(number) < 10 else other
-        if index not in made:
-            made[index] = run.plan(index)
-        return made[index]
-
-    return plan

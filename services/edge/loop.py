@@ -106,7 +106,7 @@ class EdgeLoop:
             if envelope is not None:
                 self._dispatch(wire.decode(envelope), item.retained)
         except WireError as error:
-            log.warning("refused a message on %s: %s", item.topic, error)
+            log.warning("refused a message on %s: %s", item.topic, error, extra={"edge": self.role.edge})
         item.done()
 
     def _whole(self, item: Inbound) -> bytes | bytearray | None:
@@ -159,7 +159,7 @@ class EdgeLoop:
             self.outbox.done(seq)
             self._resend_at = 0.0  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:
-                log.warning("message %d was refused: %s", seq, receipt.reason)
+                log.warning("message %d was refused: %s", seq, receipt.reason, extra=self._facts(seq))
                 self._stop_if_rolled_back(receipt.reason)
                 if receipt.reason == "unknown":
                     self._asked_at = 0.0  # say Hello now; after any other refusal, after a while
@@ -180,6 +180,10 @@ class EdgeLoop:
                 f"ledger of {self.role.edge}: the aggregator has seen {count} releases with another history; another "
                 "copy is in use, refusing to train"
             )
+
+    def _facts(self, seq: int | None) -> dict[str, str | int]:
+        """What log records name apart."""
+        return {"edge": self.role.edge} | ({} if seq is None else {"seq": seq})
 
     # -- outbound -----------------------------------------------------------------------------------------------
 
@@ -209,7 +213,8 @@ class EdgeLoop:
         """Say so: in presence and by a Hello at once, then by every Hello that asks for a model, after `patience`."""
         if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = time.monotonic()
-            log.warning("%s refuses a model (its %d.): %s", self.role.edge, self.role.refusals, self.role.refusal)
+            why, facts = self.role.refusal, self._facts(None)
+            log.warning("%s refuses a model (its %d.): %s", self.role.edge, self.role.refusals, why, extra=facts)
         if not self.refusing:  # only then: the same model answers
             self.refusing = True
             self._present(self.state)

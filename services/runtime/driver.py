@@ -13,16 +13,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-from services.runtime import entries
+from services.runtime import entries, presence
 from services.runtime import state as state_file
 from services.runtime.anchors import Anchors
 from services.runtime.downlink import Downlink
-from services.runtime.entries import OPERATOR
+from services.runtime.entries import OPERATOR, Candidate
+from services.runtime.guard import Guard
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.partials import Crowded, Partials
-from services.runtime.store import Anchor, Appended, Entry, Snapshot, Store, Verdict
+from services.runtime.store import Appended, Entry, Snapshot, Store, Verdict
+from services.runtime.timing import Histogram
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server
@@ -32,21 +33,8 @@ from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Outgoing, Retired
 log = logging.getLogger("tacit.driver")
 BATCH = 64  # messages that share one append; more arrive while it is being written
 SNAPSHOT_SECONDS = 30.0
-MAX_PRESENCE = 100_000  # names; whoever may publish there must not fill our memory
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 FAREWELL_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A decoded message on its way into the journal."""
-
-    edge: str
-    seq: int
-    payload: bytes
-    message: Hello | Update | Retired
-    anchor: Anchor
-    inbound: Inbound
 
 
 class ServerDriver:
@@ -68,6 +56,9 @@ class ServerDriver:
         self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: candidate  # before it is journalled
         self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
         self.cursor = self.saved = self.epoch = 0
+        self.journal_bytes = 0  # of payload since the snapshot
+        self.latency = Histogram()  # from taking a message in hand to having it in the model
+        self.guard: Guard | None = None  # of the run file, where it has one
         self.store_up = True
         self._full, self.saved_at = False, time.monotonic()  # full: the journal has refused a message
         self._heard: set[str] = set()  # edges with an accepted message since farewell() began
@@ -108,6 +99,7 @@ class ServerDriver:
             for record in records:
                 self._fold(entries.read(record.payload, self.schema, self.size))
                 self.cursor = record.position
+                self.journal_bytes += len(record.payload)
                 self.counts["replayed"] += 1
 
     def _fold(self, message: Hello | Update | Retired | Halt) -> list[Outgoing]:
@@ -153,6 +145,7 @@ class ServerDriver:
 
     def accept(self, batch: Iterable[Inbound]) -> None:
         """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt."""
+        began = time.perf_counter()
         candidates = [candidate for inbound in batch if (candidate := self._candidate(inbound))]
         if not candidates:
             return
@@ -169,6 +162,8 @@ class ServerDriver:
         for candidate, answer in zip(candidates, answers, strict=True):
             candidate.inbound.done()
             receipt, outgoing = self._settle(candidate, answer)
+            if answer.verdict == Verdict.ACCEPTED:
+                self.latency.observe(time.perf_counter() - began)
             if earlier := receipts.pop(candidate.edge, None):
                 self.down.receipt(candidate.edge, *earlier)
             receipts[candidate.edge] = (candidate.seq, receipt)
@@ -188,6 +183,8 @@ class ServerDriver:
             before = self.role.version
             outgoing = self._fold(candidate.message)
             self.cursor = answer.position
+            self.journal_bytes += len(candidate.payload)
+            log.debug("accepted", extra={"edge": edge, "seq": seq, "version": self.role.version})
             # One that aged, or came after the last, in the same batch is in the journal but not in the model.
             left_out = isinstance(candidate.message, Update) and self.role.version == before
             status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
@@ -201,7 +198,7 @@ class ServerDriver:
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
         if inbound.topic.split("/")[3:4] == ["presence"]:
-            self._present(inbound)
+            presence.note(self.presence, inbound)
             return None
         try:
             edge, seq, _ = topics.parse_up(inbound.topic)
@@ -217,19 +214,11 @@ class ServerDriver:
             self._refuse(edge, seq, error.reason)
             if error.reason == "stale":
                 self.reply(Outgoing(edge, self.role.global_model()))
-        except Crowded:
-            self.counts["busy"] += 1
-            self.down.receipt(edge, seq, BUSY)
+        except Crowded as crowded:
+            self.counts[crowded.counted] += 1
+            self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s))
         inbound.done()
         return None
-
-    def _present(self, inbound: Inbound) -> None:
-        edge = inbound.topic.rsplit("/", 1)[1]
-        if edge in self.presence or len(self.presence) < MAX_PRESENCE:
-            before, self.presence[edge] = self.presence.get(edge), inbound.payload[:20].decode("ascii", "replace")
-            if self.presence[edge] != before:
-                log.info("%s is %s", edge, self.presence[edge])
-        inbound.done()
 
     def _decode(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
         envelope = self._partials.add(edge, seq, inbound.payload)
@@ -240,12 +229,16 @@ class ServerDriver:
         if (received.meta.run, received.meta.edge, received.meta.seq) != (self.run_id, edge, seq):
             raise WireError("identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}")
         message = wire.read_up(received, self.schema, self.size)
+        if self.guard is not None:
+            self.guard.admit(edge, message)
         reason = self.role.screen(message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
         anchor = self._anchors.check(seq, message)  # of a stale one, too: it was released
         if reason is not None:
             raise WireError(reason, "not for the journal")
+        if self.guard is not None:
+            self.guard.check(edge, seq, message)
         return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
@@ -254,7 +247,10 @@ class ServerDriver:
             self.counts["late"] += 1
         else:
             self.counts["stale" if reason == "stale" else f"rejected:{reason}"] += 1
-            log.warning("refused %s/%d: %s", edge, seq, reason)
+            facts = {"edge": edge, "seq": seq, "version": self.role.version, "reason": reason}
+            log.warning("a message was refused", extra=facts)
+            if status == pb.Receipt.REJECTED and self.guard is not None:
+                self.guard.refused(edge, reason)
         self.down.receipt(edge, seq, pb.Receipt(status=status, reason=reason))
 
     # -- downlink -----------------------------------------------------------------------------------------------
@@ -309,7 +305,7 @@ class ServerDriver:
             return
         tensors, role = self.role.state()
         self.store.save(Snapshot(self.cursor, state_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})))
-        self.saved, self.saved_at = self.cursor, time.monotonic()
+        self.saved, self.saved_at, self.journal_bytes = self.cursor, time.monotonic(), 0
         self.counts["snapshots"] += 1
         self.announce()
 

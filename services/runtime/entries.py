@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from services.runtime.mqtt import Inbound
+from services.runtime.store import Anchor
 from tacit import wire
 from tacit._pb import wire_pb2 as pb
 from tacit.messages import Halt, Hello, Retired, Update
 
 OPERATOR = "operator"  # the sender of a halt
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A decoded message on its way into the journal."""
+
+    edge: str
+    seq: int
+    payload: bytes
+    message: Hello | Update | Retired
+    anchor: Anchor
+    inbound: Inbound
 
 
 def halt(run: str, version: int, reason: str) -> bytes:

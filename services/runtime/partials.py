@@ -13,6 +13,9 @@ TOTAL_BYTES = 1 << 31  # of all unfinished messages together
 class Crowded(Exception):  # noqa: N818  (a state: there is room again later)
     """Too many messages are unfinished; this one is to be sent again later."""
 
+    counted = "busy"
+    retry_after_s = 1.0
+
 
 class Partials:
     """One assembler per (edge, seq). What a first part announces is set aside at once, hence the bounds."""

@@ -49,6 +49,7 @@ class ServiceSettings(BaseSettings):
     connect_timeout: float = Field(60.0, gt=0, description="seconds to wait for the broker and store at start")
     threads: int = Field(1, ge=1, description="torch threads of this process")
     log: Literal["debug", "info", "warning"] = "info"
+    log_format: Literal["text", "json"] = "text"
 
     def load_run(self) -> RunFile:
         """The run file, checked; the first of several whose data is there. Raises ConfigError or DataError."""

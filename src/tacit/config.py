@@ -18,6 +18,7 @@ from tacit.messages import Terms
 from tacit.models import Model, Normalization, build
 from tacit.privacy.plan import PRIVATE, Mechanism, NoiseAt, Plan
 
+GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
 
@@ -123,6 +124,23 @@ class Evaluation(_Section):
     samples: int = Field(2000, gt=0, description="test rows used while training; the last one uses all")
 
 
+class Guard(_Section):
+    """What the server refuses beyond what is malformed; everything is off by default (docs/privacy.md)."""
+
+    norm_factor: float | None = Field(
+        None, ge=1, le=1000, description="refuse updates longer than of a batch of so many times L, with its noise"
+    )
+    false_alarm: float = Field(1e-9, gt=0, le=0.1, description="probability to refuse an honest update, at most")
+    rate: Positive | None = Field(None, description="messages a second of one edge, in the long run")
+    burst: int = Field(5, gt=0, le=10_000, description="messages of one edge at once, under `rate`")
+    quarantine_after: int | None = Field(None, gt=0, description="refusals after which an edge is heard no more")
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is on."""
+        return any(value is not None for value in (self.norm_factor, self.rate, self.quarantine_after))
+
+
 class RunFile(_Section):
     """A whole run file."""
 
@@ -133,6 +151,17 @@ class RunFile(_Section):
     privacy: Privacy = Privacy()
     edges: Edges = Edges()
     evaluation: Evaluation = Evaluation()
+    guard: Guard = Guard()
+
+    @model_validator(mode="after")
+    def _noise_is_known(self) -> Self:
+        p = self.privacy
+        if self.guard.norm_factor is not None and (p.mechanism not in GAUSSIAN or p.noise_at != "edge"):
+            raise ValueError(
+                f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives no bound; only gaussian "
+                "and discrete_gaussian at the edge do"
+            )
+        return self
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -204,8 +233,11 @@ class RunFile(_Section):
         return Terms(mechanism, self.sampling_rate(), p.noise_multiplier if p.private else None)
 
     def fingerprint(self) -> str:
-        """SHA-256 of every parameter: two run files that mean the same have the same one."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """SHA-256 of every parameter: two run files that mean the same have the same one.
+
+        [guard] is left out: what it refuses is not in the journal, so it may change while a run goes on.
+        """
+        return hashlib.sha256(self.model_dump_json(exclude={"guard"}).encode()).hexdigest()
 
 
 def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None = None) -> RunFile:

@@ -72,10 +72,14 @@ class Rig:
         self.driver.presence[edge] = "online"
         self.send(edge, pb.Meta(hello=hello))
 
-    def update(self, edge: str, *, multiplier: float = 1.0, pushes: int = 1, base: int | None = None) -> None:
+    def update(
+        self, edge: str, *, multiplier: float = 1.0, pushes: int = 1, base: int | None = None, charged: int = 0
+    ) -> None:
         """A push of `edge`: all its history is `pushes` releases at noise `multiplier`."""
         version = self.role.version if base is None else base
         update = pb.Update(base_version=version, clip=1.0, spent=_spent(multiplier, pushes))
+        if charged:
+            update.charged.count, update.charged.head = charged, bytes([charged]) * 32
         self.send(edge, pb.Meta(update=update), torch.full((self.model.size,), 0.01 * (self.role.version + 1)))
 
     def send(self, edge: str, meta: pb.Meta, tensor: torch.Tensor | None = None, seq: int | None = None) -> None:

@@ -59,12 +59,18 @@ class TestHealth:
     def test_alive_from_the_start_ready_once_connected(self, rig: Rig, web: httpx.Client) -> None:
         assert web.get("/healthz").status_code == 200
         assert "broker" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "down"}
         rig.observer.broker_up = lambda: True
         assert web.get("/readyz").status_code == 200
+        assert web.get("/readyz").json() == {"status": "ready", "parts": {"store": "up", "broker": "up"}}
+        rig.driver.store_up = False
+        assert "store (lost" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"] == {"store": "lost", "broker": "up"}
 
     def test_not_ready_names_the_store_before_recovery(self, rig: Rig, web: httpx.Client) -> None:
         rig.driver.epoch = 0
         assert "store" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"]["store"] == "recovering"
         assert "recovered" in problem(web.get("/v1/status"), 503)
         assert web.get("/healthz").status_code == 200
 
@@ -82,6 +88,39 @@ class TestHealth:
         assert samples["tacit_rejected_total"].labels == {"reason": "version"}
         assert values["tacit_staleness_count"] == 1
         assert "edge-0" not in text
+
+    def test_metrics_tell_trouble(self, rig: Rig, web: httpx.Client) -> None:
+        def now() -> dict[str, float]:
+            families = text_string_to_metric_families(web.get("/metrics").text)
+            return {s.name: s.value for family in families for s in family.samples}
+
+        before = now()
+        names = ("late_total", "throttled_total", "reconnects_total", "replayed_total", "anchors_refused_total",
+                 "snapshots_total", "busy_total", "stale_total", "journal_bytes", "journal_entries",
+                 "edges_quarantined", "apply_latency_seconds_count", "refusals", "broker_up", "ready")  # fmt: skip
+        assert {name: before[f"tacit_{name}"] for name in names} == dict.fromkeys(names, 0.0)
+        assert (before["tacit_store_up"], before["tacit_snapshot_age_seconds"] >= 0) == (1, True)
+        rig.hello("edge-0")
+        rig.update("edge-0", charged=2)
+        rig.update("edge-0", charged=1)  # a ledger that fell back
+        rig.observer.reconnects = lambda: 3
+        found = now()
+        assert (found["tacit_anchors_refused_total"], found["tacit_reconnects_total"]) == (1, 3)
+        assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
+        assert found["tacit_journal_bytes"] == rig.driver.store.depth()[1] > 2600  # 650 floats and a Hello
+        assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
+        rig.driver.save()
+        found = now()
+        assert (found["tacit_journal_bytes"], found["tacit_journal_entries"], found["tacit_snapshots_total"]) == (
+            0,
+            0,
+            1,
+        )
+        rig.driver.halt("enough")
+        rig.update("edge-0", charged=3)
+        assert now()["tacit_late_total"] == 1
+        rig.driver.epoch = 0
+        assert now()["tacit_store_up"] == 0
 
 
 class TestDocuments:
@@ -277,7 +316,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
     found = contract.exclude(path="/v1/events").get_all_operations()
     operations = [result.ok() for result in found if isinstance(result, Ok)]
-    assert len(operations) == 11
+    assert len(operations) == 12
     for operation in operations:
 
         @hypothesis.given(case=operation.as_strategy())

@@ -247,6 +247,7 @@ OTHER = {
 
 def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
+    del sections["guard"]  # what it refuses is never in a journal: it may change while a run goes on
     there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
     assert there == set(OTHER)
 

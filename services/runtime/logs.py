@@ -1,0 +1,52 @@
+"""Log records with their facts apart: `extra={"edge": …, "seq": …, "version": …}`, as key=value or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Literal
+
+FACTS = ("edge", "seq", "version", "reason")
+_TIME = "%Y-%m-%dT%H:%M:%S"
+
+
+class Text(logging.Formatter):
+    """One line per record: UTC time, level, logger, message, facts."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", _TIME)
+        self.converter = time.gmtime
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
+        """The line; a traceback follows it."""
+        facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
+        return super().formatMessage(record) + facts
+
+
+class Json(logging.Formatter):
+    """One JSON object per line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, a traceback in it."""
+        at = f"{self.formatTime(record, _TIME)}.{int(record.msecs):03d}Z"
+        said = {"time": at, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return json.dumps(said | _facts(record))
+
+
+def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:
+    """Log records of `level` and above to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Json() if form == "json" else Text())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
+
+
+def _facts(record: logging.LogRecord) -> dict[str, str | int]:
+    return {name: getattr(record, name) for name in FACTS if hasattr(record, name)}

@@ -1,0 +1,185 @@
+"""The server's guard over a real broker: what it refuses is in no journal, and honest edges do not notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.aggregator.api import Operator, create_app
+from services.aggregator.observer import Observer
+from services.runtime.guard import Guard
+from tacit import config, wire
+from tacit._pb import wire_pb2 as pb
+from tacit.messages import Update
+from tests.golden.harness import sha256
+from tests.integration.processes import refold
+from tests.integration.rest import TOKEN, serving
+from tests.integration.rig import STATUS, Hostile, Rig, run_file
+from tests.integration.servers import Mosquitto, mosquitto, wait_for
+
+Guarded = Callable[..., Rig]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def guarded(broker: Mosquitto, request: pytest.FixtureRequest) -> Iterator[Guarded]:
+    """A served driver with this [guard]."""
+    rigs: list[Rig] = []
+
+    def make(updates: int = 1000, **section: float) -> Rig:
+        run = run_file(updates=updates).model_copy(update={"guard": config.Guard.model_validate(section)})
+        name = f"guard-{abs(hash(request.node.name))}"
+        rig = Rig(run, f"{broker.host}:{broker.port}", name)
+        rig.driver.guard = Guard(run, rig.driver.role) if run.guard.active else None
+        rig.serve()
+        rigs.append(rig)
+        return rig
+
+    yield make
+    for rig in rigs:
+        rig.close()
+        assert not rig.failures
+
+
+def known(rig: Rig, name: str) -> Hostile:
+    caller = Hostile(rig, name)
+    assert caller.hello() == STATUS.ACCEPTED
+    return caller
+
+
+def reason(caller: Hostile, value: float) -> str:
+    """The reason in the answer to an update of this value in every coordinate."""
+    message = caller.update(value)
+    message.meta.update.clip = 1e5  # what the edge says it clipped to does not help it
+    caller.publish(message.seq, caller.parts(message)[0])
+    return str(caller.receipt(message.seq).reason)
+
+
+def test_an_update_too_long_to_be_honest_is_not_in_the_journal(guarded: Guarded) -> None:
+    rig = guarded(norm_factor=1.0)
+    edge = known(rig, "edge-0")
+    assert rig.driver.guard is not None
+    (payload,) = edge.parts(edge.update(1.0))
+    bound = rig.driver.guard.bound(received(rig, payload))
+    longest = bound / rig.model.size**0.5
+    assert edge.said(edge.update(0.999 * longest)) == STATUS.ACCEPTED
+    before = rig.fold()
+    assert reason(edge, 1.001 * longest) == "norm"
+    assert reason(edge, -1e30) == "norm"
+    assert rig.fold() == before
+    assert rig.driver.counts["rejected:norm"] == 2
+    journal = [record.payload for record in rig.store.read(0, 100)]
+    assert len(journal) == 2
+    assert sha256(refold(rig.run, journal)[0]) == before[1]
+    edge.connection.stop()
+
+
+def received(rig: Rig, payload: bytes) -> Update:
+    """The update in one part, as the driver reads it."""
+    message = wire.read_up(wire.decode(bytearray(payload[wire.PART_HEADER :])), rig.schema, rig.model.size)
+    assert isinstance(message, Update)
+    return message
+
+
+def test_without_a_guard_the_same_update_goes_through(guarded: Guarded) -> None:
+    rig = guarded()
+    edge = known(rig, "edge-0")
+    assert rig.driver.guard is None
+    assert edge.said(edge.update(-1e30)) == STATUS.ACCEPTED
+    assert float(rig.driver.role.params.abs().max()) > 1e20
+    edge.connection.stop()
+
+
+def test_honest_edges_complete_under_the_tightest_guard(guarded: Guarded, tmp_path: Path) -> None:
+    rig = guarded(updates=80, norm_factor=1.0, quarantine_after=1, rate=1000.0, burst=100)
+    for number in range(2):
+        rig.edge(number, tmp_path)
+    assert rig.finished().version == 80
+    assert rig.driver.counts["rejected:norm"] == 0
+
+
+def test_an_edge_that_sends_too_often_is_told_to_wait_and_its_resends_are_not(guarded: Guarded) -> None:
+    rig = guarded(rate=2.0, burst=3)
+    edge, other = known(rig, "edge-0"), known(rig, "edge-1")
+    assert [edge.said(edge.update()) for _ in range(2)] == [STATUS.ACCEPTED] * 2
+    late = edge.update()
+    (payload,) = edge.parts(late)
+    edge.publish(late.seq, payload)
+    receipt = edge.receipt(late.seq)
+    assert receipt.status == STATUS.BUSY
+    assert 0 < receipt.retry_after_s <= 0.5
+    assert rig.driver.counts["throttled"] == 1
+    # A resend of what was accepted is answered at once; another edge is served.
+    again = edge.update()
+    again.seq, edge.seq = late.seq - 1, late.seq
+    assert edge.said(again) == STATUS.DUPLICATE
+    assert other.said(other.update()) == STATUS.ACCEPTED
+
+    # And in time the same bytes are taken.
+    def taken() -> bool:
+        edge.publish(late.seq, payload)
+        return int(edge.receipt(late.seq).status) == STATUS.ACCEPTED
+
+    wait_for(taken)
+    for caller in (edge, other):
+        caller.connection.stop()
+
+
+def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guarded, tmp_path: Path) -> None:
+    # Given an edge that was refused three times,
+    rig = guarded(norm_factor=1.0, quarantine_after=3)
+    edge, other = known(rig, "edge-0"), known(rig, "edge-1")
+    rig.driver.presence["edge-0"] = "online"
+    assert [reason(edge, 1e9) for _ in range(3)] == ["norm"] * 3
+    # then nothing more is taken of it, not even a Hello (a model would cost it budget for nothing),
+    before = rig.fold()
+    assert reason(edge, 0.0) == "quarantined"
+    hello = edge.message(pb.Meta(hello=pb.Hello(epsilon=8.0, delta=1e-5)))
+    assert edge.said(hello) == STATUS.REJECTED
+    assert rig.fold() == before
+    # while others are served, and what it has spent in the end is heard.
+    assert other.said(other.update()) == STATUS.ACCEPTED
+    operator, observer = Operator(TOKEN), Observer(rig.run, rig.driver, tmp_path / "metrics.jsonl")
+    with (
+        serving(create_app(observer, operator, rig.model), operator) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=10) as web,
+    ):
+        assert web.get("/v1/edges/edge-0").json()["state"] == "quarantined"
+        assert "tacit_edges_quarantined 1.0" in web.get("/metrics").text
+        # When an operator releases it, it works again.
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert web.post("/v1/edges/edge-0/release").status_code == 401
+        assert web.post("/v1/edges/edge-0/release", headers=bearer).json()["released"] is True
+        assert web.post("/v1/edges/edge-0/release", headers=bearer).status_code == 404
+        assert web.get("/v1/edges/edge-0").json()["state"] == "online"
+    assert edge.said(edge.update()) == STATUS.ACCEPTED
+    # And a restart forgets.
+    assert [reason(edge, 1e9) for _ in range(4)] == ["norm"] * 3 + ["quarantined"]
+    assert edge.said(edge.message(pb.Meta(retired=pb.Retired(reason="enough")))) == STATUS.ACCEPTED
+    rig.driver.guard = Guard(rig.run, rig.driver.role)
+    assert edge.said(edge.update()) == STATUS.ACCEPTED
+    for caller in (edge, other):
+        caller.connection.stop()
+
+
+def test_clip_is_what_the_server_asked_for_in_that_stage(guarded: Guarded) -> None:
+    rig = guarded(norm_factor=1.0)
+    edge = known(rig, "edge-0")
+    assert rig.driver.guard is not None
+    (payload,) = edge.parts(edge.update(1.0, base=0))
+    update, role = received(rig, payload), rig.driver.role
+    first = rig.driver.guard.bound(update)
+    with rig.driver.lock:
+        role.clip, role.version, role.stage_step = role.clip / 4, 10, 10
+        assert rig.driver.guard.bound(update) == pytest.approx(first / 4)
+        role.stage_step = 9  # made before this stage began: C may have been anything up to the first
+        assert rig.driver.guard.bound(update) == first
+    edge.connection.stop()
