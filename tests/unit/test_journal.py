@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from services.runtime.store.memory import MemoryRun, MemoryStore
 from services.runtime.store.rules import Limits
 from tacit import config
 from tacit.errors import ConfigError, DataError, ServiceError, WireError
+from tests.integration.test_store_servers import file_size_limit
 
 RUN = config.parse(
     '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[algorithm]\nname="mapa"', "t"
@@ -38,17 +37,6 @@ def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
     writer.append(enumerate(contents, header.base.cursor + 1))
     writer.close()
     return path.read_bytes()
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """No file grows beyond `size` bytes: what a full disk looks like to one process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
@@ -184,7 +172,7 @@ class TestWriter:
         writer.open(NEW)
         writer.append([(1, b"one")])
         whole = (tmp_path / "file").read_bytes()
-        with files_of_at_most(len(whole) + 10), pytest.raises(ServiceError, match="File too large"):
+        with file_size_limit(len(whole) + 10), pytest.raises(ServiceError, match="File too large"):
             writer.append([(2, b"two" * 50)])
         assert len((tmp_path / "file").read_bytes()) == len(whole) + 10
         writer.append([(2, b"2")])
