@@ -191,6 +191,21 @@ def halt(
 
 
 @app.command()
+def release(
+    edge: Annotated[str, typer.Argument(help="an edge in quarantine", show_default=False)],
+    url: Url = DEFAULT_URL,
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the quarantine that [guard] has put an edge into."""
+    with _client(url, _token(token_file)) as client:
+        client.release(edge)
+    _show({"id": edge, "released": True}, as_json, lambda _: f"{edge} may take part again")
+
+
+@app.command()
 def version() -> None:
     """Show the version of tacit."""
     from importlib.metadata import PackageNotFoundError

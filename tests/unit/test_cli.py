@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from services import cli
+from services.runtime.guard import Guard
+from tacit import config
 from tests.conftest import ROOT
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
 from tests.integration.servers import HOST, free_port
@@ -114,6 +116,21 @@ class TestOperator:
         assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong")
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
         assert rig.operator.wanted() is None
+
+    def test_release_from_quarantine(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
+        guarded = rig.observer.run.model_copy(update={"guard": config.Guard(quarantine_after=1)})
+        rig.driver.guard = guard = Guard(guarded, rig.role)
+        guard.refused("edge-0", "norm")
+        (tmp_path / "token").write_text(TOKEN + "\n")
+        options = ("--url", url, "--token-file", str(tmp_path / "token"))
+        assert tacit("release", "edge-0", "--url", url) == 1
+        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong")
+        assert guard.quarantined == {"edge-0"}
+        assert tacit("release", "edge-0", *options) == 0
+        assert capsys.readouterr().out.strip() == "edge-0 may take part again"
+        assert guard.quarantined == frozenset()
+        assert tacit("release", "edge-0", *options) == 1
+        assert "404" in one_line(capsys)
 
     @pytest.mark.parametrize("terminal", [False, True])
     def test_watch_ends_with_the_run(

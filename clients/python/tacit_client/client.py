@@ -112,6 +112,11 @@ class Client:
             response = self._http.post("/v1/halt", json={} if reason is None else {"reason": reason})
         return _parsed(self._checked(response), Halted)
 
+    def release(self, edge: str) -> None:
+        """End an edge's quarantine; needs the token. ApiError 404 if it is not in quarantine."""
+        with self._reached():
+            self._checked(self._http.post(httpx.URL(path=f"/v1/edges/{edge}/release")))
+
     def events(self) -> Iterator[Status]:
         """The status now and at every change, until the server ends. Raises Unreachable when the connection breaks."""
         timeout = httpx.Timeout(self._timeout, read=_EVENT_TIMEOUT)
