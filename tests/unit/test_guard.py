@@ -14,6 +14,7 @@ from tacit.errors import ConfigError
 from tacit.guard import Bucket, norm_bound
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
+SERVER = '[privacy]\nmechanism="gaussian"\nnoise_at="server"\n'
 RUN = '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[algorithm]\nname="{name}"\n{more}'
 
 
@@ -93,7 +94,11 @@ class TestRunFile:
                 "mechanism=none at the edge gives no",
             ),
             ('[privacy]\nmechanism="knorm"\n[guard]\nnorm_factor=1', "mapa", "mechanism=knorm at the edge gives no"),
-            ('[privacy]\nnoise_at="server"\n[guard]\nnorm_factor=1', "mapa", "gaussian at the server gives no bound"),
+            (
+                '[privacy]\nmechanism="gaussian"\nnoise_at="server"\n[guard]\nnorm_factor=1',
+                "mapa",
+                "gaussian at the server gives no bound",
+            ),
             ("[guard]\nnorm_factor=0.5", "mapa", "guard.norm_factor=0.5"),
             ("[guard]\nrate=0", "mapa", "guard.rate=0"),
             ("[guard]\nnorm=1", "mapa", "guard.norm=1: unknown key"),
