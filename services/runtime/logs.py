@@ -46,6 +46,7 @@ def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:
     handler.setFormatter(Json() if form == "json" else Text())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a request that was answered is no news either
 
 
 def _facts(record: logging.LogRecord) -> dict[str, str | int]:
