@@ -33,9 +33,9 @@ class TimedOutbox(Outbox):
         self.put_at: dict[int, float] = {}
         self.receipts: list[float] = []
 
-    def put(self, seq: int, envelope: bytes) -> None:
+    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None) -> None:
         self.put_at[seq] = time.perf_counter()
-        super().put(seq, envelope)
+        super().put(seq, envelope, ledger)
 
     def done(self, seq: int) -> bool:
         first = super().done(seq)

@@ -36,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 def run_file(updates: int = 1000, z: float = 1.0, epsilon: Sequence[float] = ()) -> RunFile:
     text = RUN.format(updates=updates, snapshot_every=10**6, max_staleness=100)
-    text = text.replace("[privacy]", '[privacy]\nnoise_at = "server"')
+    text = text.replace("[privacy]", '[privacy]\nmechanism = "gaussian"\nnoise_at = "server"')
     text = text.replace("noise_multiplier = 1.0", f"noise_multiplier = {z}")
     return config.parse(text + f"epsilon = {list(epsilon)}\n", "test")
 

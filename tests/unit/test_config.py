@@ -254,7 +254,7 @@ def test_the_list_of_changes_names_every_parameter_there_is() -> None:
 
 @pytest.mark.parametrize("key", OTHER)
 def test_every_parameter_changes_the_fingerprint(key: str) -> None:
-    usual = {"privacy.mechanism": '"gaussian"'}  # which goes with every other parameter
+    usual: dict[str, str | None] = {"privacy.mechanism": '"gaussian"'}  # which goes with every other parameter
     assert parsed(usual | {key: OTHER[key]}).fingerprint() != parsed(dict(usual)).fingerprint()
 
 
@@ -298,7 +298,7 @@ def test_noise_at_the_server_is_gaussian(mechanism: str) -> None:
 
 
 def test_noise_at_the_server_covers_an_edge_that_is_always_seen() -> None:
-    said = {"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'}
+    said: dict[str, str | None] = {"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'}
     plan = parsed(said | {"privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
     assert (plan.private, plan.sampling_rate, plan.declared) == (False, 1.0, "gaussian@server")
     central = plan.central()
