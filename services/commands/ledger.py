@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,13 +57,15 @@ def export(
 ) -> None:
     """Write the ledger as JSON: every row with its head, and ε by both accountants."""
     path = _file(place)
+    if out is not None and _is_ledger(out, path):
+        raise ConfigError(f"--out {out}: that is the ledger itself, which is never overwritten")
     documents = [_document(path, chain, delta) | {"entries": _entries(chain)} for chain in _verified(path)]
     text = json.dumps(documents, indent=2)
     if out is None:
         typer.echo(text)
         return
     try:
-        out.write_text(text + "\n", encoding="utf-8")
+        _write(out, text + "\n")
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
     typer.echo(json.dumps({"file": str(out)}) if as_json else f"{out}: {sum(d['count'] for d in documents)} releases")
@@ -70,6 +73,30 @@ def export(
 
 def _file(place: Path) -> Path:
     return place / "ledger.db" if place.is_dir() else place
+
+
+def _is_ledger(out: Path, ledger: Path) -> bool:
+    """Whether `out` names the ledger or a file that SQLite keeps beside it, there or not, by any link."""
+    real = os.path.realpath(ledger)
+    held = [Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    return Path(os.path.realpath(out)) in held or any(
+        out.exists() and file.exists() and out.samefile(file) for file in held
+    )
+
+
+def _write(out: Path, text: str) -> None:
+    """All of it or nothing; a device or a pipe is written to, not replaced. Raises OSError."""
+    target = Path(os.path.realpath(out))
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _verified(path: Path) -> list[Chain]:

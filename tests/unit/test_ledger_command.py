@@ -79,6 +79,26 @@ def test_export_is_enough_to_check_the_chain_and_the_epsilon_elsewhere(
     assert printed[0]["epsilon_rdp"] == epsilon_rdp(read(path)[0].history(), 1e-5)
 
 
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "ledger.db-shm", "link", "hard"])
+def test_export_never_overwrites_the_ledger(path: Path, capsys: Captured, name: str) -> None:
+    (path.parent / "link").symlink_to("ledger.db")
+    (path.parent / "hard").hardlink_to(path)
+    before = path.read_bytes()
+    assert tacit("ledger", "export", str(path.parent), "--out", str(path.parent / name)) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert path.read_bytes() == before
+
+
+def test_export_replaces_a_file_whole_and_leaves_nothing_else(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "x").write_text("old")
+    assert tacit("ledger", "export", str(path), "--out", str(tmp_path / "out" / "x")) == 0
+    assert json.loads((tmp_path / "out" / "x").read_text())
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["x"]
+    assert tacit("ledger", "export", str(path), "--out", "/dev/null") == 0
+    assert Path("/dev/null").is_char_device()
+
+
 def test_what_cannot_be_read_is_told_in_one_line(path: Path, capsys: Captured, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     (tmp_path / "folder").mkdir()
