@@ -189,6 +189,11 @@ def test_what_is_not_toml_is_refused(content: str) -> None:
     assert refusal(content).startswith("file.toml: not TOML: ")
 
 
+@pytest.mark.parametrize("value", ["1" * 5001, "[" * 5000 + "]" * 5000])
+def test_what_is_too_long_or_too_deep_for_the_parser_is_refused(value: str) -> None:
+    assert refusal(f"x = {value}").startswith("file.toml: not TOML: ")
+
+
 @pytest.mark.parametrize("section", ["run", "data", "model", "algorithm", "privacy", "edges", "evaluation"])
 @pytest.mark.parametrize("value", ["5", '"x"', "[1]"])
 def test_a_section_that_is_a_value_is_refused(section: str, value: str) -> None:

@@ -134,6 +134,23 @@ def test_a_model_at_the_bounds_is_accepted(clip: float, terms: Terms | None) -> 
     assert policy.refusal(PLAN, model(clip, terms)) is None
 
 
+@pytest.mark.parametrize("value", ["1" * 5001, "[" * 5000 + "]" * 5000, "["])
+def test_what_the_toml_parser_cannot_take_is_one_line(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"^policy: not TOML: .*$"):
+        policy.parse(f"max_epsilon = {value}", "policy")
+
+
+@pytest.mark.parametrize("mechanism", ["paper", "paper_optimal"])
+@pytest.mark.parametrize("clip", [0.0, NAN, INF, -1.0, 2.0**-41])
+def test_without_bounds_the_clip_must_still_be_a_length(mechanism: Any, clip: float) -> None:
+    plan = dataclasses.replace(PLAN, mechanism=mechanism, noise_multiplier=0.0)
+    why = policy.refusal(plan, model(clip, None))
+    assert why is not None
+    assert why.startswith(f"clip={clip}: ")
+    assert policy.refusal(plan, model(2.0**-40, None)) is None
+    assert policy.refusal(dataclasses.replace(plan, mechanism="none"), model(clip, None)) is None
+
+
 def test_no_update_without_noise_goes_to_a_server_that_does_not_say_that_it_adds_it() -> None:
     trusting = dataclasses.replace(PLAN, noise_at="server", sampling_rate=1.0)
     assert policy.refusal(trusting, model(terms=Terms("gaussian@server", 1.0, 1.5))) is None

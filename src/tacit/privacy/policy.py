@@ -16,6 +16,7 @@ from tacit.messages import GlobalModel
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MIN_CLIP = 2.0**-40  # of every mechanism that clips: far below any C of a real run, far above float32's smallest
 
 
 class Policy(BaseModel):
@@ -69,9 +70,11 @@ class Policy(BaseModel):
 def parse(text: str, origin: str) -> Policy:
     """The policy in the TOML `text`. Raises ConfigError, one line that names `origin`, the field and the value."""
     try:
-        return Policy.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also an integer of 5,000 digits, or as many brackets
         raise ConfigError(f"{origin}: not TOML: {error}") from error
+    try:
+        return Policy.model_validate(content)
     except ValidationError as error:
         problems = []
         for item in error.errors(include_url=False):
@@ -84,12 +87,15 @@ def parse(text: str, origin: str) -> Policy:
 def refusal(plan: Plan, model: GlobalModel) -> str | None:
     """Why, in one line, an edge of this plan must not work on `model`; None: it may.
 
-    C must lie in the plan's bounds (nan, inf and 0 do not). The server's terms, where it states them, must be the
-    plan's: mechanism, place of the noise, q, and z. A server that is to add the noise must state them.
+    C must lie in the plan's bounds (nan, inf and 0 do not); where none bind, noise still needs a C to scale by. The
+    server's terms, where it states them, must be the plan's: mechanism, place of the noise, q, and z. A server that
+    is to add the noise must state them.
     """
     terms, low, high = model.terms, plan.clip_min, plan.clip_max
     if plan.bounded and not low <= model.clip <= high:
         return f"clip={model.clip}: this edge allows [{low}, {high}] only"
+    if plan.mechanism != "none" and not MIN_CLIP <= model.clip < math.inf:
+        return f"clip={model.clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
     if terms is None:
         trusting = plan.noise_at == "server"
         return "terms=None: only a server that states them gets updates without noise" if trusting else None
