@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +40,12 @@ def inversion(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Rebuild images from pushes over a real broker: without noise, with the paper's, with tacit's."""
+    counts = tuple(sorted(set(pushes or (1, 100))))
+    for count in counts:
+        if not 1 <= count <= 10_000:
+            raise ConfigError(f"--pushes {count}: expected 1 to 10000")
+    _prepare(out)
+
     import torch
     from rich.console import Console
 
@@ -46,12 +53,7 @@ def inversion(
 
     torch.set_num_threads(1)  # 10×784 matrices: more threads only wait for one another
 
-    counts = tuple(sorted(set(pushes or (1, 100))))
-    for count in counts:
-        if not 1 <= count <= 10_000:
-            raise ConfigError(f"--pushes {count}: expected 1 to 10000")
     table = demo_inversion.load(data)
-    _prepare(out)
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     found = demo_inversion.run(table, counts, victims, seed, progress.print)
     demo_picture.draw(out / "inversion.png", found)
@@ -61,8 +63,14 @@ def inversion(
 
 
 def _prepare(out: Path) -> None:
+    """Make the folder, and find out at once whether the results can be written there."""
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+        for name in ("inversion.png", "inversion.json"):
+            if (out / name).exists():
+                (out / name).open("ab").close()
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 

@@ -124,3 +124,15 @@ def test_victims_are_different_digits_and_the_seed_chooses_them() -> None:
 def test_bad_input_is_one_line(arguments: tuple[str, ...], code: int, said: str, capsys: Captured) -> None:
     assert tacit("demo", "inversion", *arguments) == code
     assert said in one_line(capsys)
+
+
+@pytest.mark.parametrize("taken", [None, "inversion.png", "inversion.json"])
+def test_a_place_that_cannot_be_written_is_said_before_any_work(
+    taken: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(demo_inversion, "load", lambda data: pytest.fail("worked"))
+    if taken is not None:
+        (tmp_path / taken).mkdir()
+    out = Path("/proc") if taken is None else tmp_path  # even root writes nothing into /proc
+    assert tacit("demo", "inversion", "--out", str(out)) == 2
+    assert f"--out {out}: " in one_line(capsys)
