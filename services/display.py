@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 from tacit_client import Status
 
 from tacit.config import RunFile
@@ -25,14 +26,24 @@ def opening(run: RunFile, broker: str, store: str, http: str) -> str:
     )
 
 
+def ledgers(run: RunFile, kept: bool) -> str:
+    """What the reported ε covers, and, where the run file states z, how many pushes its budget really pays for."""
+    history = "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
+    privacy = run.privacy
+    if privacy.noise_multiplier is None or not privacy.private or privacy.noise_at == "server":
+        return f"ledgers: {history}"
+    paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
+    return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} pushes an edge"
+
+
 class Progress:
     """The live bar: applied/T, accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
         self._bar = Bar(
-            MofNCompleteColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}"),
-            TextColumn("{task.fields[facts]}"), console=console, disable=not console.is_terminal,
+            MofNCompleteColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[facts]}", markup=False), console=console, disable=not console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("starting", total=self._target, facts="")
 
@@ -49,7 +60,7 @@ class Progress:
         self._bar.update(self._task, completed=status.applied, description=status.state, facts=line)
         if not self._console.is_terminal and status.applied and time.monotonic() - self._said > PLAIN_SECONDS:
             self._said = time.monotonic()
-            self._console.print(f"{status.applied}/{self._target} {line}", highlight=False)
+            self._console.print(f"{status.applied}/{self._target} {line}", highlight=False, markup=False)
 
 
 def facts(status: Status) -> str:
@@ -77,7 +88,8 @@ def epsilon(value: float | None) -> str:
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
     """The result table, the edges' table, and where the files are."""
     privacy, staleness = summary["privacy"], summary["staleness"]
-    table = Table(title=f"{summary['algorithm']} on {summary['dataset']}", show_header=False, title_justify="left")
+    title = Text(f"{summary['algorithm']} on {summary['dataset']}", style="table.title")
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
     accuracy = summary["test_accuracy"]
@@ -93,8 +105,9 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
     ]
     for row in rows:
-        table.add_row(*row)
-    return Group(table, _edges(privacy), f"results in {out}/ (summary.json, plot.png, model.safetensors, ledger.json)")
+        table.add_row(*map(Text, row))
+    files = Text(f"results in {out}/ (summary.json, plot.png, model.safetensors, ledger.json)")
+    return Group(table, _edges(privacy), files)
 
 
 def _edges(privacy: dict[str, Any]) -> Table:
@@ -104,7 +117,7 @@ def _edges(privacy: dict[str, Any]) -> Table:
     for name, edge in sorted(privacy["edges"].items()):
         rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
         table.add_row(
-            name, str(edge["pushes"]), f"{rate:.4f}" if rate else "-", f"{noise:.3f}" if noise else "none",
+            Text(name), str(edge["pushes"]), f"{rate:.4f}" if rate else "-", f"{noise:.3f}" if noise else "none",
             epsilon(edge["epsilon_pld"]), epsilon(edge["epsilon_rdp"]), f"{edge['budget']:g}",
         )  # fmt: skip
     return table

@@ -116,6 +116,7 @@ def run(
         console.print(f"csgd is centralised: one edge holds all the data (--edges {edges} ignored)")
     if (limit := run_file.capacity()) is not None and limit < run_file.run.updates:
         console.print(f"note: {run_file.edges.count} edges can pay for {limit} pushes only; the run will end there")
+    console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
     if serve is not None:
         console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
     shared = {"TACIT_RUN_FILE": str(file), "TACIT_DATA": str(data or ""), "TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from tacit_client import Edge, ModelInfo, Status
 
 NO_GUARANTEE = "∞ (not private)"
@@ -15,9 +16,9 @@ _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal or as a row needs."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
+    """Standard output, as wide as the terminal or as a row needs; text is shown as it is, [brackets] and all."""
+    found = Console(highlight=False, markup=False, emoji=False)
+    return found if found.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_PLAIN_WIDTH)
 
 
 def epsilon(value: float | None) -> str:
@@ -77,11 +78,12 @@ def ledger(to: Console, edges: Iterable[Edge]) -> Table:
     for edge in edges:
         spent, budget = edge.epsilon_pld, edge.budget
         left = "-" if spent is None or budget is None else f"{max(0.0, budget - spent):.4g}"
-        table.add_row(
+        cells = (
             edge.id, edge.state, str(edge.pushes), _number(edge.sampling_rate), _number(edge.noise_multiplier),
             epsilon(spent), epsilon(edge.epsilon_rdp), f"{edge.delta:g}", _number(budget), left,
             f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
         )  # fmt: skip
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -94,7 +96,7 @@ def _pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
 
 

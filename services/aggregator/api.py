@@ -144,7 +144,7 @@ def _health(observer: Observer) -> APIRouter:
     registry = metrics.registry(observer)
 
     @router.get("/healthz", summary="The process answers")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
     @router.get(

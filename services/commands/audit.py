@@ -62,6 +62,8 @@ def audit(
         typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
     else:
         console.print(table(console, findings))
+        passed = Counter(finding.verdict for finding in findings)
+        console.print(f"{passed['passes']} pass, {passed['caught']} mutants caught; a pass is no proof")
     bad = Counter(finding.verdict for finding in findings if not finding.good)
     if bad:
         raise PrivacyError(f"audit of {len(findings)} findings: {bad['LEAKS']} leak, {bad['MISSED']} mutants missed")

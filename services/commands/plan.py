@@ -57,7 +57,7 @@ def privacy(
     sampling_rate: Annotated[float | None, typer.Option(help="q, instead of --batch over --records")] = None,
     batch: Annotated[float | None, typer.Option(help="b: expected batch size")] = None,
     records: Annotated[int | None, typer.Option(help="rows of one edge (a public number)")] = None,
-    mechanism: Annotated[str, typer.Option(help=" | ".join(MECHANISMS))] = "gaussian",
+    mechanism: Annotated[str, typer.Option(help=" | ".join(MECHANISMS))] = "discrete_gaussian",
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw ε over pushes")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -159,13 +159,21 @@ def _table(to: Console, answer: Answer) -> Table:
         ("ε (PLD)", tables.epsilon(_finite(answer.epsilon_pld)) + _of(answer.budget)),
         ("ε (RDP)", tables.epsilon(_finite(answer.epsilon_rdp))),
         ("δ", f"{answer.delta:g}" + _aside(answer)),
-        ("z", f"{answer.noise_multiplier:.6g} (noise standard deviation over the clip)"),
+        ("z", f"{answer.noise_multiplier:.6g} ({_meaning(answer.mechanism)})"),
         ("q", f"{answer.sampling_rate:.6g}" + _of_records(answer)),
         ("pushes", str(answer.pushes)),
         ("padded batch", "- (give --records)" if answer.padded_batch is None else f"{answer.padded_batch} rows"),
     ):
         table.add_row(name, shown)
     return table
+
+
+def _meaning(mechanism: str) -> str:
+    if mechanism == "knorm":
+        return (
+            "scale of the noise's norm over the clip: one whole-batch push is (1/z, 0), a coordinate's std √(d+1)·z·C"
+        )
+    return "noise standard deviation over the clip"
 
 
 def _aside(answer: Answer) -> str:

@@ -125,7 +125,7 @@ class EdgeLoop:
     def _dispatch(self, received: wire.Received, retained: bool) -> None:
         meta, kind = received.meta, received.meta.WhichOneof("kind")
         if meta.run != self.terms.run_id or meta.edge not in (self.role.edge, "*"):
-            raise WireError("identity", f"for {meta.run}/{meta.edge}")
+            raise WireError("identity", "for " + wire.printable(f"{meta.run}/{meta.edge}", wire.MAX_REASON))
         if kind == "receipt":
             self._receipt(meta.seq, meta.receipt)
         elif kind == "announcement":
@@ -159,7 +159,8 @@ class EdgeLoop:
             self.outbox.done(seq)
             self._resend_at = 0.0  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:
-                log.warning("message %d was refused: %s", seq, receipt.reason, extra=self._facts(seq))
+                why = wire.printable(receipt.reason, wire.MAX_REASON)
+                log.warning("message %d was refused: %s", seq, why, extra=self._facts(seq))
                 self._stop_if_rolled_back(receipt.reason)
                 if receipt.reason == "unknown":
                     self._asked_at = 0.0  # say Hello now; after any other refusal, after a while

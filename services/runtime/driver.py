@@ -54,7 +54,9 @@ class ServerDriver:
         self.lock = threading.Lock()
         self.presence: dict[str, str] = {}
         self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: candidate  # before it is journalled
-        self.counts: Counter[str] = Counter()  # accepted, duplicate, stale, busy, replayed, snapshots, rejected:{why}
+        self.counts: Counter[str] = (
+            Counter()
+        )  # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.cursor = self.saved = self.epoch = 0
         self.journal_bytes = 0  # of payload since the snapshot
         self.latency = Histogram()  # from taking a message in hand to having it in the model
@@ -212,8 +214,6 @@ class ServerDriver:
             return self._decode(edge, seq, inbound)
         except WireError as error:
             self._refuse(edge, seq, error.reason)
-            if error.reason == "stale":
-                self.reply(Outgoing(edge, self.role.global_model()))
         except Crowded as crowded:
             self.counts[crowded.counted] += 1
             self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s))
@@ -234,7 +234,7 @@ class ServerDriver:
         reason = self.role.screen(message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
-        anchor = self._anchors.check(seq, message)  # of a stale one, too: it was released
+        anchor = self._anchors.check(seq, message)  # of one that comes after the end, too: it was released
         if reason is not None:
             raise WireError(reason, "not for the journal")
         if self.guard is not None:
@@ -242,11 +242,11 @@ class ServerDriver:
         return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
-        status = pb.Receipt.STALE if reason == "stale" else pb.Receipt.REJECTED
+        status = pb.Receipt.REJECTED
         if reason == "halted":  # under way when the run ended: nobody's fault
             self.counts["late"] += 1
         else:
-            self.counts["stale" if reason == "stale" else f"rejected:{reason}"] += 1
+            self.counts[f"rejected:{reason}"] += 1
             facts = {"edge": edge, "seq": seq, "version": self.role.version, "reason": reason}
             log.warning("a message was refused", extra=facts)
             if status == pb.Receipt.REJECTED and self.guard is not None:

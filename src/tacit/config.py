@@ -104,7 +104,7 @@ class Privacy(_Section):
         if self.clip_min > self.clip_max:
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
         if self.noise_at == "server" and self.mechanism != "gaussian":
-            raise ValueError(f"mechanism={self.mechanism}: noise_at=server knows gaussian only")
+            raise ValueError(f"mechanism={self.mechanism}: noise_at=server knows gaussian only; say so")
         if self.private and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
             raise ValueError(f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]")
         return self

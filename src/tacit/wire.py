@@ -27,6 +27,7 @@ PART_HEADER = _PART.size
 _NUMPY = {"f32": "<f4", "i32": "<i4"}
 _TORCH = {"f32": torch.float32, "i32": torch.int32}
 MAX_META = 1 << 20
+MAX_REASON, MAX_MECHANISM = 200, 40  # characters kept of a peer's text
 MAX_MESSAGE = 1 << 32
 
 
@@ -36,6 +37,11 @@ class Received:
 
     meta: pb.Meta
     tensor: Tensor | None
+
+
+def printable(text: str, limit: int) -> str:
+    """A peer's words, for logs and terminals: `limit` characters at most, `?` for what does not print."""
+    return "".join(character if character.isprintable() else "?" for character in text[:limit])
 
 
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
@@ -178,7 +184,8 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "retired":
         retired = meta.retired
-        return Retired(meta.edge, retired.reason[:200], _history(retired.spent), _read_charged(retired.charged))
+        reason = printable(retired.reason, MAX_REASON)
+        return Retired(meta.edge, reason, _history(retired.spent), _read_charged(retired.charged))
     if kind == "hello":
         return _hello(meta.edge, meta.hello)
     raise WireError("kind", f"{kind} does not come from an edge")
@@ -211,7 +218,7 @@ def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Hal
     """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
     meta, kind = received.meta, received.meta.WhichOneof("kind")
     if kind == "halt":
-        return Halt(meta.halt.version, meta.halt.reason)
+        return Halt(meta.halt.version, printable(meta.halt.reason, MAX_REASON))
     if kind != "model":
         raise WireError("kind", f"{kind} does not come from a server")
     if meta.schema_hash != schema:
@@ -220,7 +227,9 @@ def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Hal
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
     said = meta.model.terms
     z = said.noise_multiplier if said.HasField("noise_multiplier") else None
-    terms = Terms(said.mechanism[:40], said.sampling_rate, z) if meta.model.HasField("terms") else None
+    terms = (
+        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z) if meta.model.HasField("terms") else None
+    )
     # C as it was said, nan too: whether to work with it is the edge's policy to decide, and to count.
     return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
 
@@ -232,8 +241,9 @@ def _hello(edge: str, hello: pb.Hello) -> Hello:
     if not hello.epsilon > 0 or not 0 < hello.delta < 1:
         raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
     return Hello(
-        edge, hello.epsilon, mechanism=hello.mechanism[:40], spent=_history(hello.spent),
-        charged=_read_charged(hello.charged), refusals=hello.refusals, refusal=hello.refusal[:200], **numbers,
+        edge, hello.epsilon, mechanism=printable(hello.mechanism, MAX_MECHANISM), spent=_history(hello.spent),
+        charged=_read_charged(hello.charged), refusals=hello.refusals,
+        refusal=printable(hello.refusal, MAX_REASON), **numbers,
     )  # fmt: skip
 
 

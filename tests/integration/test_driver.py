@@ -170,11 +170,12 @@ def test_an_unknown_edge_is_told_so(rig: Rig) -> None:
 
 
 def test_a_stale_update_is_not_applied_and_gets_the_newest_model(rig: Rig, hostile: Hostile) -> None:
-    before, count = rig.fold(), rig.driver.counts["stale"]
+    role = rig.driver.role
+    before, version, count = role.params.clone(), role.version, role.stale
     assert hostile.said(hostile.update(base=1)) == STATUS.STALE
     assert hostile.receive("model").meta.model.version == 4
-    assert rig.fold() == before
-    assert rig.driver.counts["stale"] == count + 1
+    assert (role.version, role.stale) == (version, count + 1)
+    assert torch.equal(role.params, before)
 
 
 def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(rig: Rig, hostile: Hostile) -> None:

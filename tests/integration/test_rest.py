@@ -17,9 +17,11 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 
+from services.aggregator import observer
 from services.runtime.weights import weights
 from tacit._pb import wire_pb2 as pb
 from tacit.models import build
+from tacit.privacy.accounting import Spend
 from tests.integration.rest import TOKEN, Rig, served
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -325,3 +327,9 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
             case.call_and_validate()
 
         holds()
+
+
+@pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
+def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
+    (row,) = observer._ahead((Spend(0.1, 1.0, count),))
+    assert count <= row.count <= max(count + 0.0, count * 9 / 8)

@@ -25,7 +25,7 @@ class TestQuestions:
         found = answer(capsys, "--epsilon", "2", "--pushes", "3000", "--batch", "256", "--records", "12000")
         assert found["noise_multiplier"] == pytest.approx(2.463)
         assert (found["pushes"], found["batch"], found["padded_batch"]) == (3000, 256, padded_size(12000, 256 / 12000))
-        spend = Spend(256 / 12000, found["noise_multiplier"], 3000)
+        spend = Spend(256 / 12000, found["noise_multiplier"], 3000, "discrete_gaussian")
         assert (
             found["epsilon_pld"] == epsilon_pld([spend], 1e-5) <= 2 < found["epsilon_rdp"] == epsilon_rdp([spend], 1e-5)
         )

@@ -345,3 +345,22 @@ def test_the_certified_count_is_monotone_and_exact(epsilon: float, q: float, z: 
     assert count <= most(epsilon, 0.8 * q, z, mechanism)
     spent = [epsilon_pld([Spend(q, z, pushes, mechanism)], DELTA) for pushes in (count, count + 1)]
     assert spent[0] <= epsilon < spent[1]
+
+
+# -- histories that nobody honest has -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
+@pytest.mark.parametrize("rate", [5e-324, 1e-20, 1e-7, 1e-6])
+def test_a_tiny_rate_has_an_answer_not_below_its_own(mechanism: str, rate: float) -> None:
+    found = epsilon_pld([Spend(rate, 1.0, 1, mechanism)], 1e-5)
+    assert 0 <= found <= epsilon_pld([Spend(1e-3, 1.0, 1, mechanism)], 1e-5)
+
+
+def test_a_thousand_different_rows_are_bounded_without_composing_each() -> None:
+    rows = [Spend(1e-3, 1 + i / 1000, 1) for i in range(1000)]
+    worst = [Spend(1e-3, 1.0, 1000)]
+    assert epsilon_pld(rows, 1e-5) == epsilon_pld(worst, 1e-5)
+    assert epsilon_rdp(rows, 1e-5) == epsilon_rdp(worst, 1e-5)
+    few = [Spend(1e-3, 1 + i / 10, 50) for i in range(20)]  # above 16 rows: RDP's, which is the larger
+    assert epsilon_pld(few, 1e-5) == epsilon_rdp(few, 1e-5) <= epsilon_rdp(rows, 1e-5)

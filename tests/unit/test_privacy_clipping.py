@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit.privacy.clipping import clipped_sum, integer_sum
+from tacit.privacy.clipping import clipped_sum, integer_sum, outer_sum
 
 steady = settings(derandomize=True, deadline=None, max_examples=150)
 numbers = st.one_of(
@@ -175,3 +175,12 @@ def test_an_empty_batch_is_a_sum_of_no_steps(rows: int) -> None:
 def test_a_step_that_float32_cannot_square_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^step="):
         integer_sum(torch.ones(1, 1), 1.0, torch.tensor([True]), 1 / 4100)
+
+
+@pytest.mark.parametrize(("deltas", "x"), [(1.0, 2.8839533876540786e38), (1e-30, 1e35), (3e38, 1.0), (1e30, 1e30)])
+def test_a_row_too_long_for_its_factor_contributes_nothing(deltas: float, x: float) -> None:
+    total = outer_sum(
+        torch.full((1, 1), deltas), torch.full((1, 1), x), 1.0235980655467622e-06, torch.ones(1) > 0
+    ).total
+    assert float(torch.linalg.vector_norm(total.double())) <= 1.0235980655467622e-06
+    assert float(clipped_sum(torch.full((1, 2), 3e38), 1e-6, torch.ones(1) > 0).total.norm()) == 0.0

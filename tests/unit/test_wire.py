@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tacit import wire
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import GlobalModel, Halt, Hello, Push, Retired, Update
+from tacit.messages import GlobalModel, Halt, Hello, Push, Retired, Terms, Update
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import Charged, Ledger
 from tests.unit.paid import released
@@ -84,7 +84,7 @@ def test_hello_arrives_as_sent(
 
 
 @steady
-@given(names, st.text(max_size=200), histories)
+@given(names, st.text(max_size=200).filter(str.isprintable), histories)
 def test_retired_arrives_as_sent(edge: str, reason: str, spent: History) -> None:
     assert read(up(Retired(edge, reason, spent))) == Retired(edge, reason, spent)
 
@@ -100,10 +100,34 @@ def test_a_global_model_arrives_bit_for_bit(vector: torch.Tensor, version: int, 
 
 
 @steady
-@given(st.integers(0, 2**64 - 1), st.text())
+@given(st.integers(0, 2**64 - 1), st.text(max_size=200).filter(str.isprintable))
 def test_halt_arrives_as_sent(version: int, reason: str) -> None:
     payload = wire.down("run-1", "*", Halt(version, reason), SCHEMA)
     assert wire.read_down(wire.decode(payload), SCHEMA, 3) == Halt(version, reason)
+
+
+HOSTILE = "\x1b[2Ja\nb\x00\u202ec [/red] é" + "x" * 300
+TAMED = "?[2Ja?b??c [/red] é"
+
+
+def test_a_peers_words_cannot_steer_a_terminal_or_break_a_line_of_log() -> None:
+    hello = read(up(Hello("edge-1", 1.0, mechanism=HOSTILE, refusals=1, refusal=HOSTILE)))
+    retired, halt = read(up(Retired("edge-1", HOSTILE, ()))), wire.down("run-1", "*", Halt(1, HOSTILE), SCHEMA)
+    halted = wire.read_down(wire.decode(halt), SCHEMA, 3)
+    assert isinstance(hello, Hello)
+    assert isinstance(retired, Retired)
+    assert isinstance(halted, Halt)
+    for text in (hello.refusal, retired.reason, halted.reason):
+        assert (text, len(text)) == ((TAMED + "x" * 300)[:200], 200)
+    assert hello.mechanism == (TAMED + "x" * 300)[:40]
+
+
+def test_a_models_terms_cannot_either() -> None:
+    said = GlobalModel(1, torch.ones(3), 1.0, Terms(HOSTILE, 0.5, None))
+    model = wire.read_down(wire.decode(wire.down("run-1", "edge-1", said, SCHEMA)), SCHEMA, 3)
+    assert isinstance(model, GlobalModel)
+    assert model.terms is not None
+    assert model.terms.mechanism == (TAMED + "x" * 300)[:40]
 
 
 @steady

@@ -135,14 +135,15 @@ class Server:
                 return self._halt(message.reason)
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), version, stale. Pure."""
+        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), version. Pure.
+
+        A stale one enters: it was released, and what it says of its edge's ledger must be known.
+        """
         if self.halted:
             return "halted"
         if update.edge not in self.edges:
             return "unknown"
-        if update.base_version > self.version:
-            return "version"
-        return "stale" if self.version - update.base_version > self.algorithm.max_staleness else None
+        return "version" if update.base_version > self.version else None
 
     # -- Algorithm 1, cloud side --------------------------------------------------------------------------------
 
@@ -157,13 +158,14 @@ class Server:
         if self.halted:
             return []
         tau = self.version - update.base_version  # τ(t), measured
-        if tau > self.algorithm.max_staleness:  # it aged between screening and here
+        record = self.edges[update.edge]
+        record.spent, record.charged = update.spent, update.charged
+        if tau > self.algorithm.max_staleness:  # paid for, and too old to apply
             self.stale += 1
             return [Outgoing(update.edge, self.global_model())]
         self.recent.append(tau)
         self.staleness[tau] += 1
-        record = self.edges[update.edge]
-        record.updates, record.spent, record.charged = record.updates + 1, update.spent, update.charged
+        record.updates += 1
         self.params = torch.add(self.params, update.gradient, alpha=-self.learning_rate())  # line 11: x = x - γ·g̃
         self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10

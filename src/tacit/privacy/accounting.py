@@ -34,6 +34,9 @@ MULTIPLIER_STEP = 1e-3  # calibrated noise multipliers lie on this grid, so that
 _LEAST, _MOST = 1e-3, 1e6  # below this z nothing is claimed (ε > 10^5); above it, no better ε is claimed
 _WORTH = 64.0  # where RDP's ε is above this, or there are more releases than _COUNTED, PLD costs gigabytes or
 _COUNTED = 2**18  # minutes, and RDP's ε, just as valid, is the answer
+_LEAST_RATE = 1e-6  # a smaller q is accounted as this one: more ε, and dp-accounting stays within its numbers
+_MANY = 16  # rows above which RDP's ε is the answer; a ledger has one for every (mechanism, q, z) of its life
+_TOO_MANY = 64  # rows above which each is accounted as the worst of its mechanism
 _LATTICE = 1.5e-6  # KL(N_Z(0, S²), rounded N(0, S² - 1/12)) <= _LATTICE/S⁸ for S >= 1
 _DIMS = 2**30  # no model on the wire is larger (wire.MAX_MESSAGE)
 
@@ -71,9 +74,9 @@ def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
     when and with which model a release happens. Where RDP's bound is the smaller (beyond 10^5 releases the
     discretisation adds up) or PLD costs too much, it is RDP's: any history has an answer, at once.
     """
-    rows = merged(history)
+    rows = _few(merged(history))
     bound = epsilon_rdp(rows, delta)
-    if not rows or bound > _WORTH or sum(row.count for row in rows) > _COUNTED:
+    if not rows or len(rows) > _MANY or bound > _WORTH or sum(row.count for row in rows) > _COUNTED:
         return bound
     cut = _cut(rows) + _off_lattice(rows)
     return min(bound, _with_tail(lambda usable: _pld_epsilon(rows, usable), cut, delta))
@@ -81,7 +84,18 @@ def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
 
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
     """ε at `delta` by Rényi DP at integer orders: looser than PLD, and an independent check of it."""
-    return RunningRdp(merged(history)).epsilon(delta)
+    return RunningRdp(_few(merged(history))).epsilon(delta)
+
+
+def _few(rows: History) -> History:
+    """`rows`, or an upper bound on what they cost: nobody may keep an accountant busy with a thousand rows."""
+    if len(rows) <= _TOO_MANY:
+        return rows
+    worst: dict[str, tuple[float, float, int]] = {}
+    for row in rows:
+        q, z, count = worst.get(row.mechanism, (0.0, math.inf, 0))
+        worst[row.mechanism] = (max(q, row.sampling_rate), min(z, row.noise_multiplier), count + row.count)
+    return tuple(Spend(q, z, count, mechanism) for mechanism, (q, z, count) in sorted(worst.items()))
 
 
 class RunningRdp:
@@ -238,7 +252,7 @@ def _interval(rows: History) -> float:
 def _one_pld(
     sampling_rate: float, noise_multiplier: float, mechanism: str, interval: float
 ) -> pld.PrivacyLossDistribution:
-    z = min(noise_multiplier, _MOST)
+    z, sampling_rate = min(noise_multiplier, _MOST), max(sampling_rate, _LEAST_RATE)
     if mechanism == "knorm":  # rounded up to the grid *before* it is split into ±: rounding both would shift the mean
         steps = math.ceil(_pure_epsilon(sampling_rate, z) / interval)
         up = 1 / (1 + math.exp(-steps * interval))
@@ -259,12 +273,12 @@ def amplified(epsilon: float, sampling_rate: float) -> float:
 
 
 def _pure_epsilon(sampling_rate: float, noise_multiplier: float) -> float:
-    return amplified(1 / min(noise_multiplier, _MOST), sampling_rate)
+    return amplified(1 / min(noise_multiplier, _MOST), max(sampling_rate, _LEAST_RATE))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> NDArray[np.float64]:
-    z = min(noise_multiplier, _MOST)
+    z, sampling_rate = min(noise_multiplier, _MOST), max(sampling_rate, _LEAST_RATE)
     if mechanism == "knorm":  # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke 2016, Prop. 3.3)
         pure = _pure_epsilon(sampling_rate, z)
         return np.minimum(pure, np.asarray(ORDERS) * pure**2 / 2)

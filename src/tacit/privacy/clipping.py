@@ -12,6 +12,7 @@ from torch import Tensor
 
 _SLACK = 1.0 - 2.0**-16  # float32 rounding of norm, factor and product stays below this, so ||clipped|| <= C
 _LEAST = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
+_HUGE = 2.0**60  # a longer row is an overflow under way: its factor would have lost its digits; it counts as non-finite
 _CACHED = 2**18  # elements worked on at a time: what stays in a core's cache between the passes
 _BLOCK = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
 
@@ -55,9 +56,10 @@ def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor) -> Clip
     rows is one product of matrices ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
     Formal guarantee and edge cases as `clipped_sum`; a row is non-finite where its δ or its x is.
     """
-    norms = _norms64(deltas) * torch.sqrt(_norms64(inputs) ** 2 + 1)
+    reach = _norms64(inputs)
+    norms = torch.where(reach <= _HUGE, _norms64(deltas) * torch.sqrt(reach**2 + 1), math.inf)
     factors = _clip_factors(norms, clip, mask)
-    used = torch.isfinite(norms)[:, None]
+    used = (norms <= _HUGE)[:, None]
     scaled = torch.where(used, factors[:, None] * deltas, 0.0).to(deltas.dtype)  # (B, o); the product in float64
     if not bool(used.all()):
         inputs = inputs.masked_fill(~used, 0.0)  # 0·inf is nan
@@ -102,7 +104,7 @@ def _factors(gradients: Tensor, clip: float, mask: Tensor) -> tuple[Tensor, Tens
 def _clip_factors(norms: Tensor, clip: float, mask: Tensor) -> Tensor:
     if not _LEAST <= clip < float("inf"):
         raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
-    return torch.where(torch.isfinite(norms) & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
+    return torch.where((norms <= _HUGE) & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
 
 
 def _norms64(rows: Tensor) -> Tensor:
