@@ -42,8 +42,9 @@ class Progress:
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
         self._bar = Bar(
-            MofNCompleteColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}", markup=False),
-            TextColumn("{task.fields[facts]}", markup=False), console=console, disable=not console.is_terminal,
+            MofNCompleteColumn(), BarColumn(bar_width=12), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), TextColumn("{task.fields[facts]}", markup=False),
+            console=console, disable=not console.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("starting", total=self._target, facts="")
 

@@ -111,7 +111,7 @@ TAMED = "?[2Ja?b??c [/red] é"
 
 
 def test_a_peers_words_cannot_steer_a_terminal_or_break_a_line_of_log() -> None:
-    hello = read(up(Hello("edge-1", 1.0, mechanism=HOSTILE, refusals=1, refusal=HOSTILE)))
+    hello = read(up(Hello("edge-1", 1.0, 1e-5, HOSTILE, 1.0, 0.1, 1.0, (), refusals=1, refusal=HOSTILE)))
     retired, halt = read(up(Retired("edge-1", HOSTILE, ()))), wire.down("run-1", "*", Halt(1, HOSTILE), SCHEMA)
     halted = wire.read_down(wire.decode(halt), SCHEMA, 3)
     assert isinstance(hello, Hello)
