@@ -18,6 +18,11 @@ from tacit.config import RunFile
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
+def console(to_stderr: bool) -> Console:
+    """Where `tacit run` speaks; text is shown as it is, [brackets] and all."""
+    return Console(stderr=to_stderr, markup=False, emoji=False)
+
+
 def opening(run: RunFile, broker: str, store: str, http: str) -> str:
     """One line: what runs on what."""
     return (

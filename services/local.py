@@ -100,7 +100,7 @@ def run(
 
     `observe` gets every status that is polled (for benchmarks).
     """
-    console = Console(stderr=as_json)
+    console = display.console(as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
     run_file.build_model()

@@ -37,8 +37,9 @@ def test_a_refusal_with_markup_is_shown_as_it_is() -> None:
     assert f"3 ({WORDS})" in shown(tables.ledger(console, [edge()]), console)
 
 
-def test_lines_of_the_operators_commands_are_no_markup() -> None:
-    assert WORDS in shown(f"halt taken ({WORDS})", tables.console())
+@pytest.mark.parametrize("console", [tables.console(), display.console(to_stderr=False)])
+def test_lines_of_the_operators_commands_are_no_markup(console: Console) -> None:
+    assert WORDS in shown(f"halt taken ({WORDS})", console)
 
 
 def test_the_closing_table_shows_names_as_they_are() -> None:
