@@ -248,6 +248,7 @@ def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None 
     """
     try:
         content = tomllib.loads(text)
+        repr(content)  # what cannot be shown (0x and 5,000 digits) could not be complained about below
     except (ValueError, RecursionError) as error:  # also an integer of 5,000 digits, or as many brackets
         raise ConfigError(f"{origin}: not TOML: {error}") from error
     if _name(content) == "csgd":

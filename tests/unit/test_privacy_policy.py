@@ -134,7 +134,7 @@ def test_a_model_at_the_bounds_is_accepted(clip: float, terms: Terms | None) -> 
     assert policy.refusal(PLAN, model(clip, terms)) is None
 
 
-@pytest.mark.parametrize("value", ["1" * 5001, "[" * 5000 + "]" * 5000, "["])
+@pytest.mark.parametrize("value", ["1" * 5001, "0x" + "f" * 5000, "[" * 5000 + "]" * 5000, "["])
 def test_what_the_toml_parser_cannot_take_is_one_line(value: str) -> None:
     with pytest.raises(ConfigError, match=r"^policy: not TOML: .*$"):
         policy.parse(f"max_epsilon = {value}", "policy")
