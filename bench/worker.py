@@ -21,6 +21,7 @@ from tacit.algorithms.mapa import Edge
 from tacit.messages import GlobalModel, Halt, Hello, Outgoing, Push
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.plan import Releaser
 from tacit.privacy.sampling import Random
 
@@ -51,8 +52,11 @@ class ReadyMade(Edge):
 
     def prepare(self) -> None:
         """Release one vector, and remember when models come."""
-        total = torch.randn(self.model.size)
-        self.ready = self.releaser.release(1.0, lambda: Clipped(total, 1.0))
+        total, step = (
+            torch.zeros(self.model.size, dtype=torch.int64),
+            grid_step(1.0, self.releaser.plan.noise_multiplier),
+        )
+        self.ready = self.releaser.release(1.0, lambda: Clipped(total, 1.0, step))
         self.models: list[float] = []
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
