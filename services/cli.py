@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import audit, demo, plan, replay
+from services.commands import audit, demo, pki, plan, replay
 from services.commands import ledger as ledgers
 from tacit.errors import ConfigError, ServiceError, TacitError
 
@@ -33,6 +33,7 @@ app = typer.Typer(
 app.add_typer(plan.app)
 app.add_typer(ledgers.app)
 app.add_typer(demo.app)
+app.add_typer(pki.app)
 app.command()(audit.audit)
 app.command()(replay.replay)
 

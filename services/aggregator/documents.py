@@ -5,6 +5,9 @@ A number that JSON cannot hold (an infinite ε: no guarantee) is null.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -181,3 +184,12 @@ class Halted(_Document):
 
     state: str
     reason: str
+
+
+def finite(value: Any) -> Any:
+    """`value` with infinities and nan replaced by None: JSON has none, and null says "no guarantee"."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,11 +19,12 @@ from services.aggregator.api import Operator, create_app
 from services.aggregator.evaluator import Evaluator
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
+from services.runtime.address import bind
 from services.runtime.driver import ServerDriver
 from services.runtime.guard import Guard
 from services.runtime.journal import Writer
 from services.runtime.mqtt import Connection
-from services.runtime.settings import AggregatorSettings, split_host_port
+from services.runtime.settings import AggregatorSettings
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
 from tacit import datasets, topics
@@ -43,10 +44,11 @@ def main(settings: AggregatorSettings) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     torch.set_num_threads(settings.threads)
+    settings.tls()  # a wrong setting is better said before the data is loaded
     run = settings.load_run()
     model = run.build_model()
     test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features)
-    listener = _listen(settings.http)
+    listener = bind(settings.http)
     _prepare(settings.out)
     store = _store(settings, run)
     driver = _driver(settings, run, model, store)
@@ -115,7 +117,7 @@ def _train(
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
         [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.inbox.put,
-        on_up=ups.set, chunk=settings.chunk,
+        on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)
     observer.broker_up = lambda: connection.up
@@ -150,18 +152,6 @@ def _train(
             driver.farewell(stop)
     finally:
         connection.stop()
-
-
-def _listen(http: str) -> socket.socket:
-    host, port = split_host_port(http)
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ServiceError(f"http {http}: {error.strerror or error}") from error
-    return listener
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any
 
+from services.aggregator.documents import finite
 from services.aggregator.observer import Observer
 from services.runtime.weights import weights
 from tacit.models import Model
@@ -26,15 +26,6 @@ def write(out: Path, observer: Observer, model: Model) -> None:
     _dump(out / "ledger.json", status["privacy"])
     plot(out / "plot.png", status, finite(observer.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
-
-
-def finite(value: Any) -> Any:
-    """`value` with infinities and nan replaced by None: JSON has none, and null says "no guarantee"."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def plot(path: Path, status: dict[str, Any], series: list[dict[str, Any]]) -> None:

@@ -13,8 +13,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.aggregator.documents import Problem
-from services.aggregator.report import finite
+from services.aggregator.documents import Problem, finite
 
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"

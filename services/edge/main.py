@@ -11,6 +11,7 @@ from contextlib import closing
 
 import torch
 
+from services.edge.enroll import credentials
 from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.turns import Turns
 from services.runtime import identity as identities
@@ -19,6 +20,7 @@ from services.runtime.identity import Identity
 from services.runtime.mqtt import Connection, Will
 from services.runtime.outbox import Outbox
 from services.runtime.settings import EdgeSettings
+from services.runtime.tls import Tls
 from tacit import datasets, topics
 from tacit.algorithms.mapa import Edge
 from tacit.config import RunFile
@@ -50,10 +52,13 @@ def main(settings: EdgeSettings) -> None:
         closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
         closing(Turns(settings.turns)) as turns,
     ):
+        tls = credentials(settings, identity, stop)
+        if stop.is_set():
+            return
         role = build_role(settings, run, model, identity, ledger)
         left = role.releaser.left
         log.info("%s: %s", identity.edge, "no guarantee" if left is None else f"{left} pushes left")
-        _serve(settings, EdgeLoop(role, outbox, _terms(settings, model), turns), stop)
+        _serve(settings, EdgeLoop(role, outbox, _terms(settings, model), turns), stop, tls)
 
 
 def parts(run: RunFile) -> int:
@@ -91,7 +96,7 @@ def _terms(settings: EdgeSettings, model: Model) -> Terms:
     return Terms(settings.run_id, schema_hash(model), model.size, settings.chunk, settings.patience)
 
 
-def _serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event) -> None:
+def _serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: Tls | None) -> None:
     role = loop.role
     topic = topics.presence(settings.run_id, role.edge)
     present: Callable[[str], None] = lambda state: connection.publish(topic, state.encode(), retain=True)  # noqa: E731
@@ -103,7 +108,7 @@ def _serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event) -> Non
     connection = Connection(
         settings.broker, f"{settings.run_id}-{role.edge}",
         [topics.down_all(settings.run_id, role.edge), topics.model(settings.run_id)],
-        loop.inbox.put, on_up=up, will=Will(topic, b"offline"), chunk=settings.chunk,
+        loop.inbox.put, on_up=up, will=Will(topic, b"offline"), chunk=settings.chunk, tls=tls,
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)
     reason = "error"

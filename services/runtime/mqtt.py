@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,12 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from services.runtime.settings import split_host_port
+from services.runtime.address import split_host_port
+from services.runtime.tls import Tls
 from tacit.errors import ConfigError, ServiceError
 
 log = logging.getLogger("tacit.mqtt")
@@ -32,6 +34,8 @@ WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
 UNANSWERED = 3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
 UNSUPPORTED_PROTOCOL = 132
+NO_ANSWER = "no answer"
+V5 = MQTTProtocolVersion.MQTTv5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +72,26 @@ class Connection:
         on_up: Callable[[], None] = lambda: None,
         will: Will | None = None,
         chunk: int = 0,
+        tls: Tls | None = None,
     ) -> None:
-        """`chunk`: the largest payload that will be published; a broker that takes less is refused by `start`."""
+        """`chunk`: the largest payload that will be published; a broker that takes less is refused by `start`.
+
+        `tls`: the broker must prove to be the host of `broker`, and is shown our certificate. None: plain.
+        Raises ConfigError for files of `tls` that cannot be used.
+        """
         self._host, self._port = split_host_port(broker)
         self._chunk = chunk
+        self._tls = None if tls is None else tls.context()
         self._id, self._subscriptions, self._will = client_id, list(subscriptions), will
         self._on_message, self._on_up = on_message, on_up
         self._up = threading.Event()
-        self._failure = "no answer"
+        self._failure = NO_ANSWER
         self._tries = 0
         self._opened = 0.0  # when the broker first took a TCP connection
         self.max_packet: int | None = None
         self.connects = 0
         self._newest: paho.MQTTMessageInfo | None = None
-        self._client = self._make(MQTTProtocolVersion.MQTTv5)
+        self._client = self._make(V5)
 
     def start(self, timeout: float, stop: threading.Event | None = None) -> None:
         """Connect, and wait until the broker has said yes, or `stop` is set.
@@ -92,7 +102,7 @@ class Connection:
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
             now = time.monotonic()
-            if self._opened and now > self._opened + UNANSWERED and self._client.protocol == MQTTProtocolVersion.MQTTv5:
+            if self._tls is None and self._opened and now > self._opened + UNANSWERED and self._client.protocol == V5:
                 self._step_down()  # amqtt takes our CONNECT for a longer one, and waits for the rest of it
             if now > deadline:
                 self.stop()
@@ -136,16 +146,19 @@ class Connection:
         self._client.loop_stop()
 
     def _make(self, protocol: MQTTProtocolVersion) -> paho.Client:
-        clean = None if protocol == MQTTProtocolVersion.MQTTv5 else True
+        clean = None if protocol == V5 else True
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id=self._id, protocol=protocol, clean_session=clean, manual_ack=True
         )
         client.on_socket_open = self._socket_open
         client.on_connect = self._connected
-        client.on_connect_fail = lambda *_: self._backoff()
+        client.on_connect_fail = self._not_connected
         client.on_disconnect = self._disconnected
         client.on_message = self._received
         client.max_inflight_messages_set(WINDOW)
+        if self._tls is not None:
+            client.tls_set_context(self._tls)
+            client.on_log = self._paho_says  # costs a formatted line per packet, which TLS hides
         if self._will is not None:
             client.will_set(self._will.topic, self._will.payload, qos=1, retain=True)
         return client
@@ -157,7 +170,7 @@ class Connection:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
     def _begin(self) -> None:
-        arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == MQTTProtocolVersion.MQTTv5 else {}
+        arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == V5 else {}
         if arguments:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.ReceiveMaximum = WINDOW
@@ -171,11 +184,11 @@ class Connection:
     ) -> None:
         if reason.is_failure:
             self._failure = f"refused: {reason}"
-            if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == MQTTProtocolVersion.MQTTv5:
+            if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == V5:
                 threading.Thread(target=self._step_down, daemon=True).start()  # not from inside its own loop
             return
         self.max_packet = getattr(properties, "MaximumPacketSize", None)
-        self._tries, self.connects = 0, self.connects + 1
+        self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
         for topic in self._subscriptions:
             client.subscribe(topic, qos=1)
         self._up.set()
@@ -187,6 +200,19 @@ class Connection:
         log.info("the broker knows MQTT 3.1.1 only")
         self._client = self._make(MQTTProtocolVersion.MQTTv311)
         self._begin()
+
+    def _not_connected(self, *_: Any) -> None:
+        self._complain(str(sys.exc_info()[1] or "no connection"))  # paho calls this where it handles the exception
+        self._backoff()
+
+    def _paho_says(self, _client: Any, _user: Any, level: int, text: str) -> None:
+        if level == LogLevel.MQTT_LOG_ERR and "on socket" in text:
+            self._complain(text)  # with TLS 1.3 a broker refuses our certificate only after the handshake
+
+    def _complain(self, failure: str) -> None:
+        if failure != self._failure:
+            log.warning("broker %s:%d: %s", self._host, self._port, failure)
+        self._failure = failure
 
     def _disconnected(self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
         self._up.clear()

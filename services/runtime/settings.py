@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from services.runtime.address import HostPort
+from services.runtime.tls import Tls
 from tacit import config, datasets
 from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
@@ -16,22 +18,6 @@ from tacit.privacy import policy
 from tacit.privacy.policy import Policy
 
 S = TypeVar("S", bound="ServiceSettings")
-
-
-def _host_port(value: str) -> str:
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
-        raise ValueError("expected HOST:PORT")
-    return value
-
-
-HostPort = Annotated[str, AfterValidator(_host_port)]
-
-
-def split_host_port(value: str) -> tuple[str, int]:
-    """("127.0.0.1", 1883) of "127.0.0.1:1883"."""
-    host, _, port = value.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 class ServiceSettings(BaseSettings):
@@ -42,6 +28,9 @@ class ServiceSettings(BaseSettings):
     run_file: str = Field(description="run file; several, separated by ':', mean the first whose data is there")
     run_id: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="names the topics")
     broker: HostPort = "127.0.0.1:1883"
+    tls_ca: Path | None = Field(None, description="certificates of the authorities that the broker's may come from")
+    tls_cert: Path | None = Field(None, description="own certificate for the broker; its name is the user's")
+    tls_key: Path | None = Field(None, description="own key")
     data: Path | None = Field(None, description="folder with the datasets; not needed for digits")
     edges: int | None = Field(None, gt=0, description="edges.count instead of the run file's")
     seed: int | None = Field(None, ge=0, description="run.seed instead of the run file's")
@@ -50,6 +39,17 @@ class ServiceSettings(BaseSettings):
     threads: int = Field(1, ge=1, description="torch threads of this process")
     log: Literal["debug", "info", "warning"] = "info"
     log_format: Literal["text", "json"] = "text"
+
+    def tls(self) -> Tls | None:
+        """What the connection to the broker is made with; None: plain. Raises ConfigError unless all or none is set."""
+        given = {"TACIT_TLS_CA": self.tls_ca, "TACIT_TLS_CERT": self.tls_cert, "TACIT_TLS_KEY": self.tls_key}
+        missing = [name for name, path in given.items() if path is None]
+        if missing and len(missing) < len(given):
+            present = next(name for name in given if name not in missing)
+            raise ConfigError(f"{present}={str(given[present])!r}: {' and '.join(missing)} must be set as well")
+        if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
+            return None
+        return Tls(self.tls_ca, self.tls_cert, self.tls_key)
 
     def load_run(self) -> RunFile:
         """The run file, checked; the first of several whose data is there. Raises ConfigError or DataError."""
@@ -86,6 +86,8 @@ class EdgeSettings(ServiceSettings):
     device: str = "cpu"
     patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
     turns: Path | None = Field(None, description="named pipe of `tacit run`: its edges take turns at computing")
+    enroll_url: str | None = Field(None, description="https://HOST:PORT that signs a certificate for this identity")
+    enroll_token_file: Path | None = Field(None, description="token for enroll_url")
     policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")
 
     def load_policy(self) -> Policy:

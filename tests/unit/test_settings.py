@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.settings import AggregatorSettings, EdgeSettings, read, split_host_port
+from services.runtime.address import split_host_port
+from services.runtime.settings import AggregatorSettings, EdgeSettings, read
 from tacit.errors import ConfigError, DataError
 
 RUN_FILE = """

@@ -1,0 +1,1 @@
+"""Certificates: the authority in a folder, and the desk where edges enrol. Knows neither torch nor MQTT."""
