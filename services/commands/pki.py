@@ -169,15 +169,15 @@ def serve(
     days: Days = 365,
 ) -> None:
     """Let edges enrol: POST /v1/enroll, over HTTPS, with the certificate in DIR/enrollment."""
-    from services.cli import log_to_stderr
     from services.pki import enrollment
+    from services.runtime import logs
     from services.runtime.address import checked
 
     try:
         checked(listen)
     except ValueError as error:
         raise ConfigError(f"--listen {listen!r}: {error}") from error
-    log_to_stderr("info")
+    logs.to_stderr("info")
     enrollment.serve(folder, listen, days)
 
 

@@ -6,6 +6,7 @@ The key is made in the identity's own directory, and never leaves it.
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import threading
 import time
@@ -120,9 +121,12 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 
 def _token(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: {error}") from error
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: not a token: one word is expected")
+    return token
 
 
 def _ask(

@@ -47,6 +47,7 @@ def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a request that was answered is no news either
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a request that was answered is no news either
 
 
 def _facts(record: logging.LogRecord) -> dict[str, str | int]:

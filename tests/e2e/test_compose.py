@@ -20,7 +20,7 @@ from tests.integration.servers import free_port, need
 
 pytestmark = pytest.mark.e2e
 START = 180.0  # seconds for processes to start and be counted: on two cores, eight edges import torch at once
-SERVICES = ("mosquitto", "redis", "aggregator", "edge")
+SERVICES = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_only_the_aggregator_is_published_and_only_on_loopback(stack: Stack) -> 
     bound = {service: _published(stack.inspect(service)) for service in SERVICES}
 
     assert bound.pop("aggregator") == {"127.0.0.1"}
-    assert bound == {"mosquitto": set(), "redis": set(), "edge": set()}
+    assert bound == {"enrollment": set(), "mosquitto": set(), "redis": set(), "edge": set()}
 
 
 def _published(containers: list[dict[str, Any]]) -> set[str]:
@@ -98,15 +98,83 @@ def _published(containers: list[dict[str, Any]]) -> set[str]:
     return {binding["HostIp"] for bindings in ports for binding in bindings or []}
 
 
-def test_an_edge_reaches_the_broker_and_nothing_else(stack: Stack) -> None:
+def test_an_edge_reaches_the_broker_and_not_the_store(stack: Stack) -> None:
     [network] = {name for edge in stack.inspect("edge") for name in edge["NetworkSettings"]["Networks"]}
     connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
     edge = stack.containers("edge")[0]
 
     assert json.loads(docker("network", "inspect", network))[0]["Internal"]
-    docker("exec", edge, "python", "-c", connect, "mosquitto", "1883")
+    docker("exec", edge, "python", "-c", connect, "mosquitto", "8883")
     with pytest.raises(AssertionError, match=r"gaierror|TimeoutError|OSError"):
         docker("exec", edge, "python", "-c", connect, "redis", "6379")
+
+
+def test_who_holds_which_key(stack: Stack) -> None:
+    look = "find /run/tacit /mosquitto /var/lib/tacit"
+    found = {
+        service: {
+            Path(line).name
+            for line in docker("exec", stack.containers(service)[0], "sh", "-c", f"{look} 2>/dev/null || true").split()
+            if line.endswith((".key", "token"))
+        }
+        for service in ("enrollment", "mosquitto", "aggregator", "edge")
+    }
+
+    assert found["enrollment"] == {"ca.key", "tls.key"}
+    assert found["mosquitto"] == {"tls.key"}
+    assert found["aggregator"] == {"tls.key", "token"}  # the operator's
+    assert found["edge"] == {"tls.key", "token"}  # the one for enrolment
+    modes = docker("exec", stack.containers("edge")[0], "sh", "-c", "stat -c %a /var/lib/tacit/identities/*/tls.key")
+    assert set(modes.split()) == {"600"}
+
+
+PROBE = """
+import pathlib, queue, sys, threading
+from services.edge.enroll import credentials
+from services.runtime.identity import acquire
+from services.runtime.mqtt import Connection
+from services.runtime.settings import EdgeSettings, read
+settings, stop = read(EdgeSettings), threading.Event()
+identity = acquire(pathlib.Path("/tmp/probe"), 100, 99, stop)
+tls = None if sys.argv[1] == "plain" else credentials(settings, identity, stop)
+verdicts = queue.SimpleQueue()
+connection = Connection(settings.broker, "probe", [], lambda inbound: None, tls=tls)
+connection._client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
+connection.start(3.0)
+for topic in sys.argv[2:]:
+    connection.publish(topic, b"x")
+    print(hex(verdicts.get(timeout=10)))
+connection.stop()
+"""
+
+
+def probe(stack: Stack, *arguments: str) -> list[str]:
+    """In the first edge's container, as edge-99: the broker's verdict on a publication to each topic."""
+    return docker("exec", stack.containers("edge")[0], "python", "-c", PROBE, *arguments).split()
+
+
+def test_an_edge_speaks_for_itself_only_and_nobody_without_a_certificate(stack: Stack) -> None:
+    mine, *others = (
+        f"tacit/v1/run/{rest}"
+        for rest in ("peer/edge-0/from/edge-99/x", "up/edge-0/999999/0", "presence/edge-0", "model", "down/edge-0/x/0")
+    )
+
+    verdicts = probe(stack, "enrolled", mine, *others)
+
+    assert verdicts[0] != "0x87"
+    assert verdicts[1:] == ["0x87"] * 4  # not authorized
+    with pytest.raises(AssertionError, match="ServiceError: broker mosquitto:8883"):
+        probe(stack, "plain")
+
+
+def test_a_revoked_edge_gets_in_no_more_and_the_others_do(stack: Stack) -> None:
+    stack.compose("run", "--rm", "certificates", "pki", "revoke", "edge-99")
+    stack.compose("restart", "mosquitto")
+    online(stack, 5)
+    stack.wait_for_updates(20, 60.0)
+
+    with pytest.raises(AssertionError, match=r"(?i)revoked"):
+        probe(stack, "enrolled")
 
 
 def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: Stack) -> None:

@@ -48,9 +48,9 @@ class Service:
         self._command, self._settings, self._log = command, settings, log
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *arguments: str) -> None:
         """Start it; its log grows."""
-        command = [sys.executable, "-m", "services.cli", self._command]
+        command = [sys.executable, "-m", "services.cli", self._command, *arguments]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, env=environment(**self._settings), stdout=log, stderr=log)
 
@@ -100,9 +100,9 @@ class Deployment:
         settings = {"TACIT_STORE": self.url, "TACIT_OUT": str(self.out), "TACIT_HTTP": f"{HOST}:0"}
         return self._started("aggregator", settings | more, "aggregator")
 
-    def edge(self, number: int | None = None) -> Service:
+    def edge(self, number: int | None = None, **more: str) -> Service:
         """The edge with identity `number` (None: with any that is free), started."""
-        settings = {"TACIT_IDENTITIES": str(self.folder / "identities"), "TACIT_PATIENCE": "2"}
+        settings = {"TACIT_IDENTITIES": str(self.folder / "identities"), "TACIT_PATIENCE": "2"} | more
         return self._started("edge", settings | ({} if number is None else {"TACIT_IDENTITY": str(number)}), "edge")
 
     def _started(self, command: str, settings: dict[str, str], name: str) -> Service:

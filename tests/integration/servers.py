@@ -165,6 +165,23 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
     yield from _running(Mosquitto(command, port, directory / "mosquitto.log"))
 
 
+@contextmanager
+def secure_mosquitto(directory: Path, bundle: Path) -> Iterator[Mosquitto]:
+    """The broker of compose.yaml, its own configuration and ACL, with the certificate in `bundle`."""
+    port, docker = free_port(), Path(__file__).parent.parent.parent / "docker"
+    text = (docker / "mosquitto.conf").read_text()
+    moved = {
+        "listener 8883": f"listener {port} {HOST}", "/mosquitto/tls": str(bundle),
+        "/mosquitto/config/acl": str(docker / "acl"), "/mosquitto/data/": f"{directory}/",
+    }  # fmt: skip
+    for old, new in moved.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    config = directory / "mosquitto.conf"
+    config.write_text(text + ("user root\n" if os.geteuid() == 0 else ""))
+    yield from _running(Mosquitto([need("mosquitto"), "-c", str(config)], port, directory / "mosquitto.log"))
+
+
 def _running(server: S) -> Iterator[S]:
     try:
         server.start()
