@@ -122,15 +122,19 @@ class Authority:
         return bundle
 
     def renew(self, name: str, hosts: Sequence[str] = (), days: int = DAYS) -> Path:
-        """A new certificate for the key in the folder NAME. Raises ConfigError: no, or a damaged or a revoked key."""
+        """A new certificate for the key in the folder NAME, for the same hosts unless `hosts` are given.
+
+        Raises ConfigError: there is no key, or it is damaged, or its certificate was revoked.
+        """
         bundle = self.folder / checked_name("name", name)
         try:
             key = certificates.read_key((bundle / KEY).read_bytes())
         except (OSError, ValueError) as error:
             raise ConfigError(f"{bundle / KEY}: {error}") from error
-        if self.standing(name, key.public_key()) is None:
+        newest = self.standing(name, key.public_key())
+        if newest is None:
             raise ConfigError(f"{name!r}: never had a certificate of {self.folder}")
-        certificate = self.sign(name, key.public_key(), days, hosts)
+        certificate = self.sign(name, key.public_key(), days, hosts or certificates.hosts(newest))
         files.write(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
         return bundle
 

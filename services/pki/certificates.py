@@ -63,6 +63,15 @@ def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
     return str(names[0].value) if len(names) == 1 else ""
 
 
+def hosts(certificate: x509.Certificate) -> list[str]:
+    """The names and addresses of a server; none for a client."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(item.value) for item in names]
+
+
 def due(certificate: x509.Certificate, days: int) -> bool:
     """Whether it ends within `days` days."""
     return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days)

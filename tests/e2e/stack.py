@@ -102,7 +102,7 @@ def pushes(status: Status) -> dict[str, int]:
 def docker(*arguments: str) -> str:
     """Output of `docker ARGUMENTS`."""
     done = subprocess.run(["docker", *arguments], timeout=60, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"docker {' '.join(arguments)}\n{done.stderr}"
+    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 

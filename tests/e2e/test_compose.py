@@ -128,28 +128,11 @@ def test_who_holds_which_key(stack: Stack) -> None:
     assert set(modes.split()) == {"600"}
 
 
-PROBE = """
-import pathlib, queue, sys, threading
-from services.edge.enroll import credentials
-from services.runtime.identity import acquire
-from services.runtime.mqtt import Connection
-from services.runtime.settings import EdgeSettings, read
-settings, stop = read(EdgeSettings), threading.Event()
-identity = acquire(pathlib.Path("/tmp/probe"), 100, 99, stop)
-tls = None if sys.argv[1] == "plain" else credentials(settings, identity, stop)
-verdicts = queue.SimpleQueue()
-connection = Connection(settings.broker, "probe", [], lambda inbound: None, tls=tls)
-connection._client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
-connection.start(3.0)
-for topic in sys.argv[2:]:
-    connection.publish(topic, b"x")
-    print(hex(verdicts.get(timeout=10)))
-connection.stop()
-"""
+PROBE = (Path(__file__).parent / "probe.py").read_text(encoding="utf-8")
 
 
 def probe(stack: Stack, *arguments: str) -> list[str]:
-    """In the first edge's container, as edge-99: the broker's verdict on a publication to each topic."""
+    """In the first edge's container, as NAME or "plain": the broker's verdict on a publication to each topic."""
     return docker("exec", stack.containers("edge")[0], "python", "-c", PROBE, *arguments).split()
 
 
@@ -159,7 +142,7 @@ def test_an_edge_speaks_for_itself_only_and_nobody_without_a_certificate(stack: 
         for rest in ("peer/edge-0/from/edge-99/x", "up/edge-0/999999/0", "presence/edge-0", "model", "down/edge-0/x/0")
     )
 
-    verdicts = probe(stack, "enrolled", mine, *others)
+    verdicts = probe(stack, "edge-99", mine, *others)
 
     assert verdicts[0] != "0x87"
     assert verdicts[1:] == ["0x87"] * 4  # not authorized
@@ -174,7 +157,7 @@ def test_a_revoked_edge_gets_in_no_more_and_the_others_do(stack: Stack) -> None:
     stack.wait_for_updates(20, 60.0)
 
     with pytest.raises(AssertionError, match=r"(?i)revoked"):
-        probe(stack, "enrolled")
+        probe(stack, "edge-99")
 
 
 def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: Stack) -> None:

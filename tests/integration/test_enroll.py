@@ -7,11 +7,16 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
+import hypothesis
 import pytest
+import schemathesis
 import uvicorn
 from cryptography import x509
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from services.edge.enroll import credentials
 from services.pki import certificates, enrollment
@@ -141,6 +146,26 @@ class TestServer:
     def test_a_large_body_is_refused(self, desk: Desk) -> None:
         problem(desk.post("x", "x" * 5000), 413)
         problem(desk.web.get("/v1/enroll"), 405)
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_answers_are_as_openapi_says(self, tmp_path: Path, known: bool) -> None:
+        authority = Authority.create(tmp_path / "pki")
+        token = Tokens(authority.folder).add("*", once=False) if known else "unknown"
+        contract = schemathesis.openapi.from_asgi("/openapi.json", enrollment.create_app(enrollment.Desk(authority)))
+        operations = [found.ok() for found in contract.get_all_operations() if isinstance(found, Ok)]
+        assert len(operations) == 2
+        for operation in operations:
+
+            @hypothesis.given(case=operation.as_strategy())
+            @hypothesis.settings(max_examples=10, deadline=None, derandomize=True, database=None)
+            def holds(case: schemathesis.Case[Any]) -> None:
+                # What a signing request is, no schema says.
+                case.call_and_validate(
+                    headers={"Authorization": f"Bearer {token}"}, excluded_checks=[positive_data_acceptance]
+                )
+
+            holds()
+        assert authority.names() == []
 
     def test_it_does_not_speak_plain_http(self, desk: Desk) -> None:
         with pytest.raises(httpx.TransportError):

@@ -92,14 +92,14 @@ class Client:
         self.connection.publish(topic, payload, retain=retain)
         return self.verdicts.get(timeout=10.0)
 
-    def heard(self) -> list[str]:
-        """Topics of what has come."""
-        found = []
-        while not self.inbox.empty():
-            inbound = self.inbox.get()
+    def heard_until(self, last: str) -> list[str]:
+        """Topics of all that comes, up to and with `last`."""
+        topics: list[str] = []
+        while last not in topics:
+            inbound = self.inbox.get(timeout=10.0)
             inbound.done()
-            found.append(inbound.topic)
-        return found
+            topics.append(inbound.topic)
+        return topics
 
 
 @contextmanager
@@ -232,8 +232,7 @@ class TestTopics:
             aggregator.says(f"{R}/down/edge-1/receipt/0")
             aggregator.says(f"{R}/model", b"m", retain=True)
             aggregator.says(f"{R}/down/edge-0/receipt/0")  # the last: all before it would have come
-            heard: list[str] = []
-            wait_for(lambda: bool(heard.extend(edge.heard()) or f"{R}/down/edge-0/receipt/0" in heard))
+            heard = edge.heard_until(f"{R}/down/edge-0/receipt/0")
         assert set(heard) == {f"{R}/model", f"{R}/down/edge-0/receipt/0"}
 
     def test_the_aggregator_hears_everybody_and_sends_to_everybody(self, site: Site) -> None:
@@ -242,8 +241,7 @@ class TestTopics:
             client(site, "edge-2") as edge,
         ):
             edge.says(f"{R}/up/edge-2/7/0")
-            heard: list[str] = []
-            wait_for(lambda: bool(heard.extend(aggregator.heard()) or f"{R}/up/edge-2/7/0" in heard))
+            aggregator.heard_until(f"{R}/up/edge-2/7/0")
             for topic in (f"{R}/up/edge-2/8/0", f"{R}/presence/edge-2", "anything"):
                 assert aggregator.says(topic) == NOT_AUTHORIZED
 
@@ -291,7 +289,7 @@ def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Pat
             }  # fmt: skip
             made.aggregator(TACIT_TLS_CA=str(own.ca), TACIT_TLS_CERT=str(own.cert), TACIT_TLS_KEY=str(own.key))
             for _ in range(2):
-                made.edge(**enrolling)
+                made.edge(None, **enrolling)
             summary = made.ended()
         finally:
             desk.kill()

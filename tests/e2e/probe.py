@@ -1,0 +1,36 @@
+"""Run inside a container, as text: python -c PROBE (plain | TOKEN_HOLDER_ID) TOPIC...; prints the broker's verdicts.
+
+It imports no torch: an edge's container has little time for it.
+"""
+
+import queue
+import sys
+from pathlib import Path
+
+import httpx
+
+from services.pki import certificates
+from services.runtime.mqtt import Connection
+from services.runtime.tls import Tls, believing
+
+ca, folder, name = Path("/run/tacit/ca.crt"), Path("/tmp/probe"), sys.argv[1]
+tls = None
+if name != "plain":
+    tls = Tls(ca, folder / "tls.crt", folder / "tls.key")
+    if not folder.exists():
+        folder.mkdir()
+        key = certificates.new_key()
+        request = certificates.pem(certificates.request(key, name)).decode()
+        token = Path("/run/tacit/token").read_text().strip()
+        with httpx.Client(verify=believing(ca), headers={"Authorization": f"Bearer {token}"}) as web:
+            answer = web.post("https://enrollment:8443/v1/enroll", json={"csr": request})
+        tls.key.write_bytes(certificates.key_pem(key))
+        tls.cert.write_text(answer.json()["certificate"])
+verdicts: queue.SimpleQueue[int] = queue.SimpleQueue()
+connection = Connection("mosquitto:8883", "probe", [], lambda inbound: None, tls=tls)
+connection._client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
+connection.start(3.0)
+for topic in sys.argv[2:]:
+    connection.publish(topic, b"x")
+    print(hex(verdicts.get(timeout=10)))  # noqa: T201
+connection.stop()
