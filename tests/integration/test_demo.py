@@ -28,7 +28,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need("mosquitto")
     out = tmp_path_factory.mktemp("demo")
-    assert tacit("demo", "inversion", "--out", str(out), "--victims", "2", "--seed", "3", *PUSHES, "--json") == 0
+    with pytest.MonkeyPatch.context() as patch:  # `make` exports TACIT_DATA; this fixture comes before the one above
+        patch.delenv("TACIT_DATA", raising=False)
+        assert tacit("demo", "inversion", "--out", str(out), "--victims", "2", "--seed", "3", *PUSHES, "--json") == 0
     return out
 
 
