@@ -39,6 +39,7 @@ app.command()(replay.replay)
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+TokenFile = Annotated[Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -180,9 +181,7 @@ def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = Fal
 def halt(
     url: Url = DEFAULT_URL,
     reason: Annotated[str, typer.Option(help="said to every edge, and kept in the journal")] = "operator",
-    token_file: Annotated[
-        Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
-    ] = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """End the run: no further update is accepted."""
@@ -195,9 +194,7 @@ def halt(
 def release(
     edge: Annotated[str, typer.Argument(help="an edge in quarantine", show_default=False)],
     url: Url = DEFAULT_URL,
-    token_file: Annotated[
-        Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
-    ] = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """End the quarantine that [guard] has put an edge into."""

@@ -119,13 +119,12 @@ def run(
     console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
     if serve is not None:
         console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
-    shared = {"TACIT_RUN_FILE": str(file), "TACIT_DATA": str(data or ""), "TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    shared |= {"TACIT_EDGES": str(edges)} if edges is not None else {}
-    shared |= {"TACIT_SEED": str(seed)} if seed is not None else {}
-    shared |= {"TACIT_POLICY": str(policy)} if policy is not None else {}
-    shared |= {"TACIT_JOURNAL_FILE": str(journal.absolute())} if journal is not None else {}
-    if data is None:
-        del shared["TACIT_DATA"]
+    shared = {"TACIT_RUN_FILE": str(file), "TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    given = {
+        "TACIT_DATA": data, "TACIT_EDGES": edges, "TACIT_SEED": seed, "TACIT_POLICY": policy,
+        "TACIT_JOURNAL_FILE": journal and journal.absolute(),
+    }  # fmt: skip
+    shared |= {name: str(value) for name, value in given.items() if value is not None}
     children: list[Child] = []
     with turns.pipe(state / "turns", os.cpu_count() or 1), _stopping(children) as interrupted:
         broker = start_broker(state, children)

@@ -46,7 +46,7 @@ class _Run(Collector):
             histogram, aged = dict(role.staleness), role.stale
         for name, text in _COUNTED.items():
             yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
-        yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", counts.get("stale", 0) + aged)
+        yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
         yield _rejected(counts)
         lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
         yield CounterMetricFamily("tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied)

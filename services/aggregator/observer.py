@@ -117,7 +117,7 @@ class Observer:
             "state": driver.state, "reason": role.halted, "run": driver.run_id, "algorithm": self.run.algorithm.name,
             "dataset": self.run.data.dataset, "model": self.run.model.name,
             "parameters": driver.size, "seed": self.run.run.seed,
-            "tacit_version": _VERSION, "run_file_sha256": self.run.fingerprint(),
+            "tacit_version": _VERSION, "run_file_sha256": driver.fingerprint,
             "edges": len(role.edges), "edges_online": self.online(), **self.refusals(),
             "target": role.horizon, "applied": version,
             "duplicates": driver.counts["duplicate"], "stale": stale,

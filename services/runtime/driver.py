@@ -187,7 +187,7 @@ class ServerDriver:
             self.cursor = answer.position
             self.journal_bytes += len(candidate.payload)
             log.debug("accepted", extra={"edge": edge, "seq": seq, "version": self.role.version})
-            # One that aged, or came after the last, in the same batch is in the journal but not in the model.
+            # One that is stale, or came after the last in the same batch, is in the journal but not in the model.
             left_out = isinstance(candidate.message, Update) and self.role.version == before
             status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
             return pb.Receipt(status=status, last_seq=answer.last_seq), outgoing
@@ -242,16 +242,15 @@ class ServerDriver:
         return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
-        status = pb.Receipt.REJECTED
         if reason == "halted":  # under way when the run ended: nobody's fault
             self.counts["late"] += 1
         else:
             self.counts[f"rejected:{reason}"] += 1
             facts = {"edge": edge, "seq": seq, "version": self.role.version, "reason": reason}
             log.warning("a message was refused", extra=facts)
-            if status == pb.Receipt.REJECTED and self.guard is not None:
+            if self.guard is not None:
                 self.guard.refused(edge, reason)
-        self.down.receipt(edge, seq, pb.Receipt(status=status, reason=reason))
+        self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))
 
     # -- downlink -----------------------------------------------------------------------------------------------
 
