@@ -23,7 +23,7 @@ LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --univer
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all chaos check e2e audit bench proto lock up down clean
+.PHONY: help setup run test test-all chaos check e2e audit bench fuzz endure proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,7 +68,7 @@ check: setup ## lint, format, types, and that generated code is what protos/ say
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/_pb
 
-chaos: setup ## the whole crash matrix (50 seeds at each of 8 points) and thirty audits; about 30 minutes
+chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, twice, and thirty audits; 40 minutes
 	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py
 	$(BIN)/pytest -m exhaustive -n $(JOBS)
 
@@ -80,6 +80,16 @@ audit: setup ## attack every mechanism through the wire, and broken ones that mu
 
 bench: setup ## measure; writes out/bench.json
 	$(BIN)/python -m bench
+
+fuzz: setup ## ten minutes of damaged messages at everything that decodes; writes out/fuzz.json
+	$(BIN)/python -m bench.fuzz
+
+endure: setup ## 50,000 updates, a stalled and a flooding edge, recovery; writes out/endurance.json, out/recovery.json
+	$(BIN)/python -m bench.endurance
+	$(BIN)/python -m bench.recovery
+
+figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minutes)
+	OMP_NUM_THREADS=1 $(BIN)/tacit figures $(if $(QUICK),--quick)
 
 PB = src/tacit/_pb
 proto: setup ## generate src/tacit/_pb from protos/

@@ -22,11 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from services.runtime.rows import dealt
 from tacit import datasets
 from tacit.algorithms.mapa import Edge, Server
 from tacit.config import RunFile
 from tacit.datasets import Dataset, Features
-from tacit.datasets.load import Split
+from tacit.datasets.sources import Split
 from tacit.messages import SERVER, GlobalModel, Hello, Push, Update
 from tacit.models import evaluate
 from tacit.privacy.accounting import Spend, epsilon_pld
@@ -146,16 +147,12 @@ def _models(server: Server, message: Hello | Update) -> dict[str, GlobalModel]:
 class _Unpadded(Edge):
     """Leaves out the rows of a batch that only hide its size from a clock: a third of the work."""
 
-    def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        return super()._clipped(params, clip, index[mask], mask[mask])
+    def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        return super().clipped(params, clip, index[mask], mask[mask])
 
 
 def _edge(run: RunFile, number: int, seed: int) -> Edge:
-    data = run.data
-    rows = datasets.shard(
-        datasets.load_labels(data.dataset, "train", _root()), number, shards=run.edges.count, method=data.partition,
-        seed=run.run.seed, alpha=data.alpha,
-    )  # fmt: skip
+    data, rows = run.data, dealt(run, _root())[number]
     part = _data(data.dataset, "train", data.features).take(rows)
     releaser = Releaser(run.plan(number), Ledger(":memory:", data.dataset), Random(1000 * seed + number))
     return _Unpadded(f"edge-{number}", part, run.build_model(), releaser)

@@ -29,14 +29,14 @@ from tacit.privacy.sampling import Random
 class TimedOutbox(Outbox):
     """Notes when each message was made durable and when its receipt came."""
 
-    def __init__(self, path: Path, run: str) -> None:
+    def __init__(self, path: Path | str, run: str) -> None:
         super().__init__(path, run)
         self.put_at: dict[int, float] = {}
         self.receipts: list[float] = []
 
-    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None) -> None:
+    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None) -> None:
         self.put_at[seq] = time.perf_counter()
-        super().put(seq, envelope, ledger)
+        super().put(seq, envelope, ledger, state)
 
     def done(self, seq: int) -> bool:
         first = super().done(seq)
@@ -111,6 +111,7 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
     messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
     envelopes = [wire.up("bench", seq, message, schema) for seq, message in enumerate(messages, 1)]
     window, receipts = threading.Semaphore(1), threading.Semaphore(0)
+    newest = [0]
 
     def on_message(inbound: Inbound) -> None:
         inbound.done()
@@ -120,6 +121,7 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         assert whole is not None  # one chunk
         meta = wire.decode(whole).meta
         receipt = meta.receipt if meta.HasField("receipt") else meta.answer
+        newest[0] = max(newest[0], meta.model.version)
         assert receipt.status == pb.Receipt.ACCEPTED, receipt
         window.release()
         receipts.release()
@@ -132,12 +134,71 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         window.acquire()
         if seq == 2:  # Hello has its receipt: open the window
             window.release(WINDOW - 1)
+        if options.get("fresh") and seq > 1:  # made for the newest model: what a server keeps of staleness stays small
+            envelope = wire.up("bench", seq, Push(role.edge, newest[0], role.ready), schema)
         for part, payload in enumerate(wire.split(envelope, 256 * 1024)):
             connection.publish(topics.up("bench", role.edge, seq, part), payload)
     for _ in envelopes:
         receipts.acquire()
     connection.stop()
     return {}
+
+
+class Paced(ReadyMade):
+    """One that takes its time, as an edge that computes does: `pause` seconds an update."""
+
+    pause: float
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        if isinstance(message, GlobalModel):
+            threading.Event().wait(self.pause)
+        return super().on_message(message)
+
+
+def paced(options: dict[str, Any]) -> dict[str, Any]:
+    """An edge loop whose step takes `pause` seconds, until its parent ends it."""
+    role = build(options, Paced)
+    assert isinstance(role, Paced)
+    role.prepare()
+    role.pause, role.outbox = options["pause"], TimedOutbox(":memory:", "bench")
+    loop = EdgeLoop(role, role.outbox, Terms("bench", schema_hash(role.model), role.model.size, 256 * 1024, 1.0))
+    subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
+    connection = Connection(
+        options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
+    )
+    connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    loop.run(connection, threading.Event(), lambda state: None)
+    return {}
+
+
+def flood(options: dict[str, Any]) -> dict[str, Any]:
+    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker takes) for `seconds`."""
+    role = build(options, ReadyMade)
+    assert isinstance(role, ReadyMade)
+    role.prepare()
+    schema, sent = schema_hash(role.model), 0
+    connection = Connection(options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done())
+    connection.start(30.0)
+    outstanding, client = threading.Semaphore(32), connection._client
+    client.on_publish = lambda *_: outstanding.release()
+    hello = role.start()[0].message
+    assert isinstance(hello, Hello)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    began = time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < options["seconds"]:
+        if options["rate"] and sent > options["rate"] * elapsed:
+            threading.Event().wait(0.002)
+            continue
+        sent += 1
+        message = hello if sent == 1 else Push(role.edge, 0, role.ready)
+        outstanding.acquire()
+        payload = wire.part(wire.up("bench", sent, message, schema), 256 * 1024, 0)
+        client.publish(topics.up("bench", role.edge, sent, 0), payload, qos=1)
+    connection.stop()
+    return {"sent": sent}
 
 
 def compute(options: dict[str, Any]) -> dict[str, Any]:
@@ -198,5 +259,6 @@ def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    kinds = {"push": push, "stream": stream, "compute": compute, "raw_publish": raw_publish, "raw_receive": raw_receive}
+    kinds = {"push": push, "stream": stream, "compute": compute, "raw_publish": raw_publish, "raw_receive": raw_receive,
+             "paced": paced, "flood": flood}  # fmt: skip
     print(json.dumps(kinds[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import audit, demo, pki, plan, replay
+from services.commands import audit, demo, figures, pki, plan, plan_dp_pasgd, plan_measure, replay, simulate
 from services.commands import ledger as ledgers
+from services.commands.simulate import SHARED_DATA
 from tacit.errors import ConfigError, ServiceError, TacitError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from tacit_client import Client, Status
 
-SHARED_DATA = Path("../shared/data")
 INTERRUPTED = 130
 _CODES = (
     "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, 4 broker, store, port or REST unreachable, "
@@ -30,12 +30,16 @@ app = typer.Typer(
     name="tacit", help="Private asynchronous federated learning over MQTT.", epilog=_CODES,
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
 )  # fmt: skip
+plan.app.command("dp-pasgd")(plan_dp_pasgd.dp_pasgd)
+plan.app.command()(plan_measure.measure)
 app.add_typer(plan.app)
 app.add_typer(ledgers.app)
 app.add_typer(demo.app)
 app.add_typer(pki.app)
 app.command()(audit.audit)
 app.command()(replay.replay)
+app.command()(simulate.simulate)
+app.command()(figures.figures)
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -116,6 +120,30 @@ def aggregator() -> None:
 def edge() -> None:
     """Be one edge of a run; settings from TACIT_* in the environment."""
     from services.edge.main import main as work
+    from services.runtime import logs
+    from services.runtime.settings import EdgeSettings, read
+
+    settings = read(EdgeSettings)
+    logs.to_stderr(settings.log, settings.log_format)
+    work(settings)
+
+
+@app.command()
+def peer() -> None:
+    """Be one peer of a run without a server; settings from TACIT_* in the environment, as an edge's."""
+    from services.peer.main import main as gossip
+    from services.runtime import logs
+    from services.runtime.settings import EdgeSettings, read
+
+    settings = read(EdgeSettings)
+    logs.to_stderr(settings.log, settings.log_format)
+    gossip(settings)
+
+
+@app.command()
+def party() -> None:
+    """Be one party of a vertical run; settings from TACIT_* in the environment, as an edge's."""
+    from services.party.main import main as work
     from services.runtime import logs
     from services.runtime.settings import EdgeSettings, read
 

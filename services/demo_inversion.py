@@ -98,7 +98,7 @@ class Eavesdropper:
         """One MQTT message, on the network thread."""
         edge, seq, _ = topics.parse_up(inbound.topic)
         envelope = self._partials.add(edge, seq, inbound.payload)
-        if envelope is not None:
+        if envelope is not None and seq:
             message = wire.read_up(wire.decode(envelope), self._schema, self._size)
             if isinstance(message, Update):
                 self._count(message)
@@ -112,7 +112,7 @@ class Eavesdropper:
             return self._views[edge, pushes]
 
     def _count(self, update: Update) -> None:
-        edge, gradient = update.edge, update.gradient.to(torch.float64)
+        edge, gradient = update.edge, update.vector.to(torch.float64)
         with self._changed:
             self._sums[edge] = self._sums[edge] + gradient if edge in self._sums else gradient
             count = self._counts[edge] = self._counts.get(edge, 0) + 1

@@ -13,8 +13,10 @@ from rich.table import Table
 from rich.text import Text
 from tacit_client import Status
 
+from services.tables import schedule
 from tacit.config import RunFile
 
+SHOWN = 40  # edges in the table
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
@@ -35,7 +37,8 @@ def ledgers(run: RunFile, kept: bool) -> str:
     """What the reported ε covers, and, where the run file states z, how many pushes its budget really pays for."""
     history = "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
     privacy = run.privacy
-    if privacy.noise_multiplier is None or not privacy.private or privacy.noise_at == "server":
+    told = privacy.noise_multiplier is not None and privacy.private and privacy.noise_at == "edge"
+    if not told or run.algorithm.name == "vafl":
         return f"ledgers: {history}"
     paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
     return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} pushes an edge"
@@ -76,8 +79,7 @@ def facts(status: Status) -> str:
     accuracy = f"accuracy {100 * status.test_accuracy:.1f} %" if status.test_accuracy is not None else "accuracy -"
     parts = [
         accuracy,
-        f"stage {status.stages}",
-        f"ΔS {status.schedule.delta_s:.3g}",
+        *schedule(status),
         f"staleness {status.staleness.mean:.1f}",
         f"ε {epsilon(status.privacy.epsilon)}",
     ]
@@ -98,15 +100,15 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    accuracy = summary["test_accuracy"]
+    accuracy, simulated = summary["test_accuracy"], " (simulated)" if "simulated" in privacy else ""
     rows = [
         ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
-        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}"),
+        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}{simulated}"),
         ("trusted", privacy["trusted"]),
         ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),
         ("duplicates / stale / rejected", f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}"),
         ("staleness mean / p95 / max", f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}"),
-        ("stages", f"{summary['stages']}, final clip norm {summary['schedule']['clip']:.3g}"),
+        ("clip norm", f"{summary['schedule']['clip']:.3g} at the end, after {summary['stages']} stage(s)"),
         ("model SHA-256", summary["model_sha256"]),
         ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
     ]
@@ -120,10 +122,12 @@ def _edges(privacy: dict[str, Any]) -> Table:
     table = Table()
     for name in ("edge", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
         table.add_column(name, justify="left" if name == "edge" else "right")
-    for name, edge in sorted(privacy["edges"].items()):
+    for name, edge in sorted(privacy["edges"].items())[:SHOWN]:
         rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
         table.add_row(
             Text(name), str(edge["pushes"]), f"{rate:.4f}" if rate else "-", f"{noise:.3f}" if noise else "none",
             epsilon(edge["epsilon_pld"]), epsilon(edge["epsilon_rdp"]), f"{edge['budget']:g}",
         )  # fmt: skip
+    if len(privacy["edges"]) > SHOWN:
+        table.add_row(f"… {len(privacy['edges']) - SHOWN} more")
     return table

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,9 +26,11 @@ from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
 from services import display
+from services.aggregator import report
 from services.edge import turns
 from services.runtime.settings import load_policy
 from tacit import config, datasets
+from tacit.algorithm_sections import Gossip, Vafl
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 
@@ -95,10 +98,12 @@ def run(
     policy: Path | None = None,
     journal: Path | None = None,
     observe: Callable[[Status], None] = lambda status: None,
+    listening: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> int:
     """Run everything; returns the exit code. Raises TacitError for bad input before anything is started.
 
-    `observe` gets every status that is polled (for benchmarks).
+    `observe` gets every status that is polled (for benchmarks); `listening` the broker's address, and is open while
+    the run lasts (for measurements).
     """
     console = display.console(as_json)
     started = time.monotonic()
@@ -108,44 +113,62 @@ def run(
         load_policy(policy)  # whether the run file is within it is for every edge to say
     datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
     http = _free_address(serve)
-    if journal is not None and (journal.exists() or not journal.absolute().parent.is_dir()):
-        why = "there is such a file, and a journal is never overwritten" if journal.exists() else "no such directory"
-        raise ConfigError(f"--journal {journal}: {why}")
+    _check_journal(journal)
     state = _fresh(out, console)
     if edges is not None and edges != run_file.edges.count:
-        console.print(f"csgd is centralised: one edge holds all the data (--edges {edges} ignored)")
+        name = run_file.algorithm.name
+        console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
     if (limit := run_file.capacity()) is not None and limit < run_file.run.updates:
         console.print(f"note: {run_file.edges.count} edges can pay for {limit} pushes only; the run will end there")
     console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
     if serve is not None:
         console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
-    shared = {"TACIT_RUN_FILE": str(file), "TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    given = {
-        "TACIT_DATA": data, "TACIT_EDGES": edges, "TACIT_SEED": seed, "TACIT_POLICY": policy,
+    shared = _environment({
+        "TACIT_RUN_FILE": file, "TACIT_DATA": data, "TACIT_EDGES": edges, "TACIT_SEED": seed, "TACIT_POLICY": policy,
         "TACIT_JOURNAL_FILE": journal and journal.absolute(),
-    }  # fmt: skip
-    shared |= {name: str(value) for name, value in given.items() if value is not None}
+    })  # fmt: skip
     children: list[Child] = []
-    with turns.pipe(state / "turns", os.cpu_count() or 1), _stopping(children) as interrupted:
+    with turns.pipe(state / "turns", os.cpu_count() or 1), _stopping(children) as interrupted, ExitStack() as beside:
         broker = start_broker(state, children)
+        beside.enter_context(listening(broker.address))
         store = start_store(state, children)
         console.print(display.opening(run_file, broker.kind, store.kind, http))
         shared |= {"TACIT_BROKER": broker.address}
-        aggregator = Child(
-            "aggregator", [sys.executable, "-m", "services.cli", "aggregator"],
-            shared | {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http,
-                      "TACIT_TOKEN_FILE": str(state / "token"), "TACIT_TRUSTED": str(state / "trusted.db")},
-            state / "aggregator.log",
-        )  # fmt: skip
-        children.append(aggregator)
-        workers = [_edge(number, shared, state) for number in range(run_file.edges.count)]
-        children.extend(workers)
-        for child in [aggregator, *workers]:
+        places = {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http}
+        aggregator = _aggregator(shared | places, state)
+        ours = [aggregator, *_workers(run_file, shared, state)]
+        children.extend(ours)
+        for child in ours:
             child.start()
         code = _watch(run_file, aggregator, children, http, console, interrupted, observe)
     if code:
         return code
     return _close(run_file, out, console, as_json, time.monotonic() - started)
+
+
+def _check_journal(journal: Path | None) -> None:
+    if journal is not None and (journal.exists() or not journal.absolute().parent.is_dir()):
+        why = "there is such a file, and a journal is never overwritten" if journal.exists() else "no such directory"
+        raise ConfigError(f"--journal {journal}: {why}")
+
+
+def _environment(given: dict[str, object]) -> dict[str, str]:
+    """What every child is told: `given`, where it is not None, and one thread each."""
+    said = {name: str(value) for name, value in given.items() if value is not None}
+    return {"TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"} | said
+
+
+def _aggregator(shared: dict[str, str], state: Path) -> Child:
+    secrets = {"TACIT_TOKEN_FILE": "token", "TACIT_TRUSTED": "trusted.db", "TACIT_LABELS": "labels.safetensors"}
+    return Child(
+        "aggregator", [sys.executable, "-m", "services.cli", "aggregator"],
+        shared | {name: str(state / file) for name, file in secrets.items()}, state / "aggregator.log",
+    )  # fmt: skip
+
+
+def _workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Child]:
+    service = {Gossip: "peer", Vafl: "party"}.get(type(run_file.algorithm), "edge")
+    return [_edge(service, number, shared, state) for number in range(run_file.edges.count)]
 
 
 def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, seconds: float) -> int:
@@ -165,11 +188,11 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
     return 0
 
 
-def _edge(number: int, shared: dict[str, str], state: Path) -> Child:
+def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Child:
     environment = shared | {"TACIT_IDENTITIES": str(state / "identities"), "TACIT_IDENTITY": str(number)}
     environment |= {"TACIT_TURNS": str(state / "turns")}
     environment |= KEEP_HEAP
-    command = [sys.executable, "-m", "services.cli", "edge"]
+    command = [sys.executable, "-m", "services.cli", service]
     return Child(f"edge-{number}", command, environment, state / f"edge-{number}.log")
 
 
@@ -315,7 +338,7 @@ def _fresh(out: Path, console: Console) -> Path:
                 raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
             console.print(f"replacing the earlier run in {out} (a testbed run starts with fresh ledgers)")
             shutil.rmtree(state)
-            for name in ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"):
+            for name in report.FILES:
                 (out / name).unlink(missing_ok=True)
         state.mkdir(parents=True)
         (state / MARKER).touch()

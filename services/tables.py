@@ -21,6 +21,21 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_PLAIN_WIDTH)
 
 
+def schedule(status: Status) -> list[str]:
+    """Where the algorithm stands: MAPA's stage and ΔS, FedAsync's α_t, a round's answers, peers' distance."""
+    now = status.schedule
+    if now.delta_s is not None:
+        return [f"stage {status.stages}", f"ΔS {now.delta_s:.3g}", f"C {now.clip:.3g}"]
+    if now.mixing is not None:
+        return [f"α {now.mixing:.3g}"]
+    if now.disagreement is not None:
+        return [f"models apart {now.disagreement:.3g}"]
+    if now.asked is None:
+        return []
+    absent = f", {now.absent} absent" if now.absent else ""
+    return [f"round {status.applied + 1}: {now.answered} of {now.asked} answered{absent}"]
+
+
 def epsilon(value: float | None) -> str:
     """An ε for people; None is infinite."""
     return NO_GUARANTEE if value is None else f"{value:.4g}"
@@ -37,7 +52,7 @@ def status(to: Console, run: Status) -> Table:
         ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
         ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
         ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
-        ("schedule", f"stage {run.stages}, C {run.schedule.clip:.4g}, ΔS {run.schedule.delta_s:.4g}"),
+        ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         ("privacy", f"ε {epsilon(privacy.epsilon)} at δ {privacy.delta:g}: {privacy.guarantee}"),
         ("trusted", privacy.trusted or "-"),

@@ -25,6 +25,7 @@ from torch import Tensor
 from services.aggregator import documents, metrics
 from services.aggregator.observer import Observer
 from services.aggregator.responses import SAFETENSORS, document, documented, install, partial, problem
+from services.runtime.driver import ServerDriver
 from services.runtime.weights import weights
 from tacit.models import Model
 
@@ -77,7 +78,7 @@ class _File:
 class _View:
     """The observer with the weights file, cached per version, and the status that event streams share."""
 
-    def __init__(self, observer: Observer, model: Model) -> None:
+    def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:
         self.observer, self.model = observer, model
         self._lock, self._feed_lock = threading.Lock(), threading.Lock()
         self._params: Tensor | None = None
@@ -118,7 +119,7 @@ class _View:
         }  # fmt: skip
 
 
-def create_app(observer: Observer, operator: Operator, model: Model) -> FastAPI:
+def create_app(observer: Observer[ServerDriver], operator: Operator, model: Model) -> FastAPI:
     """The application of one run. Call `operator.close()` before stopping its server."""
     app = FastAPI(
         title="tacit aggregator", version="1", docs_url=None, redoc_url=None,
@@ -139,7 +140,7 @@ def create_app(observer: Observer, operator: Operator, model: Model) -> FastAPI:
     return app
 
 
-def _health(observer: Observer) -> APIRouter:
+def _health(observer: Observer[ServerDriver]) -> APIRouter:
     router = APIRouter(tags=["health"])
     registry = metrics.registry(observer)
 
@@ -166,13 +167,13 @@ def _health(observer: Observer) -> APIRouter:
     return router
 
 
-def _parts(observer: Observer) -> dict[str, str]:
+def _parts(observer: Observer[ServerDriver]) -> dict[str, str]:
     driver = observer.driver
     store = "recovering" if driver.epoch == 0 else "up" if driver.store_up else "lost"
     return {"store": store, "broker": "up" if observer.broker_up() else "down"}
 
 
-def _missing(observer: Observer) -> str | None:
+def _missing(observer: Observer[ServerDriver]) -> str | None:
     driver = observer.driver
     if driver.epoch == 0:
         return "store (not reached, or the run is being recovered)"
@@ -270,7 +271,7 @@ def _control(view: _View, operator: Operator) -> APIRouter:
     )  # fmt: skip
     def release(edge: str, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> Response:
         operator.check(given)
-        guard = view.observer.driver.guard
+        guard = view.observer.driver.uplink.guard
         if guard is None or not guard.release(edge):
             return problem(404, f"edge {edge[:64]!r} is not in quarantine")
         return document({"id": edge, "released": True})

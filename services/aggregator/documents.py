@@ -61,12 +61,18 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """MAPA's schedule as it stands: the next update is made and applied with these."""
+    """The algorithm's schedule as it stands; each algorithm adds its own numbers (docs/algorithms.md)."""
 
     clip: float
-    delta_s: float
     learning_rate: float | None
-    stage_step: int
+    delta_s: float | None = Field(None, description="MAPA: ΔS = 2C/b")
+    stage: int | None = Field(None, description="MAPA")
+    stage_step: int | None = Field(None, description="MAPA: updates applied in this stage")
+    mixing: float | None = Field(None, description="FedAsync, FedBuff: α_t of the latest update")
+    asked: int | None = Field(None, description="rounds: edges asked in this one")
+    answered: int | None = Field(None, description="rounds: answers so far")
+    absent: int | None = Field(None, description="rounds: edges that missed their last deadline")
+    disagreement: float | None = Field(None, description="peers: largest distance of a model from the mean of all")
 
 
 class EdgePrivacy(_Document):
@@ -105,6 +111,8 @@ class Privacy(_Document):
     trusted: str = Field(description="who sees more than the guarantee covers")
     delta: float
     epsilon: float | None
+    mu: float | None = Field(None, description="of a vertical run: mu-GDP of a person at all parties together")
+    labels_epsilon: float | None = Field(None, description="of a vertical run: of the labels; null: in clear")
     edges: dict[str, EdgePrivacy]
 
 

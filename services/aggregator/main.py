@@ -14,12 +14,13 @@ from pathlib import Path
 import torch
 import uvicorn
 
-from services.aggregator import report, trusted
+from services.aggregator import people, report, trusted
 from services.aggregator.api import Operator, create_app
-from services.aggregator.evaluator import Evaluator
+from services.aggregator.evaluator import Evaluator, Points
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
 from services.runtime.address import bind
+from services.runtime.door import Door
 from services.runtime.driver import ServerDriver
 from services.runtime.guard import Guard
 from services.runtime.journal import Writer
@@ -28,7 +29,8 @@ from services.runtime.settings import AggregatorSettings
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
 from tacit import datasets, topics
-from tacit.algorithms.mapa import Server
+from tacit.algorithm_sections import Vafl
+from tacit.algorithms import roles
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
@@ -47,17 +49,19 @@ def main(settings: AggregatorSettings) -> None:
     settings.tls()  # a wrong setting is better said before the data is loaded
     run = settings.load_run()
     model = run.build_model()
-    test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features)
+    test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features, text=run.data.text)
     listener = bind(settings.http)
     _prepare(settings.out)
     store = _store(settings, run)
     driver = _driver(settings, run, model, store)
     noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
-    driver.guard = Guard(run, driver.role) if run.guard.active else None
+    driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
+    if run.guard.rate is not None:
+        driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, settings.http))
     web, serving = _web(create_app(observer, operator, model), listener)
-    evaluator = Evaluator(run, model, test, observer)
+    evaluator = Evaluator(Points(run, model, test, observer.point))
     try:
         _recover(driver, observer, settings, stop)
         _train(settings, driver, observer, operator, evaluator, stop)
@@ -86,13 +90,17 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
 
 
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
+    vertical = people.load(settings, run) if isinstance(run.algorithm, Vafl) else None
+    role = roles.server(run, model, vertical)
     return ServerDriver(
-        settings.run_id, Server(run, model), schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
+        settings.run_id, role, schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
         snapshot_every=run.run.snapshot_every, max_message=settings.max_message, chunk=settings.chunk,
     )  # fmt: skip
 
 
-def _recover(driver: ServerDriver, observer: Observer, settings: AggregatorSettings, stop: threading.Event) -> None:
+def _recover(
+    driver: ServerDriver, observer: Observer[ServerDriver], settings: AggregatorSettings, stop: threading.Event
+) -> None:
     deadline = time.monotonic() + settings.connect_timeout
     while True:
         try:
@@ -110,13 +118,13 @@ def _recover(driver: ServerDriver, observer: Observer, settings: AggregatorSetti
 
 
 def _train(
-    settings: AggregatorSettings, driver: ServerDriver, observer: Observer, operator: Operator, evaluator: Evaluator,
-    stop: threading.Event,
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], operator: Operator,
+    evaluator: Evaluator, stop: threading.Event,
 ) -> None:  # fmt: skip
     ups = threading.Event()
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
-        [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.inbox.put,
+        [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.hear,
         on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)

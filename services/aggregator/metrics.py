@@ -26,7 +26,7 @@ _COUNTED = {
 }
 
 
-def registry(observer: Observer) -> CollectorRegistry:
+def registry(observer: Observer[ServerDriver]) -> CollectorRegistry:
     """A registry of this run alone."""
     made = CollectorRegistry()
     made.register(_Run(observer))
@@ -34,7 +34,7 @@ def registry(observer: Observer) -> CollectorRegistry:
 
 
 class _Run(Collector):
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer[ServerDriver]) -> None:
         self._observer = observer
 
     def collect(self) -> Iterable[Metric]:
@@ -42,10 +42,12 @@ class _Run(Collector):
         driver, role = self._observer.driver, self._observer.driver.role
         counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
         with driver.lock:
-            version, clip, stage, edges = role.version, role.clip, role.stage, len(role.edges)
+            version, schedule, edges = role.version, role.schedule(), len(role.edges)
             histogram, aged = dict(role.staleness), role.stale
         for name, text in _COUNTED.items():
             yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
+        dropped = driver.door.dropped if driver.door is not None else 0
+        yield CounterMetricFamily("tacit_flooded", "Messages dropped unread: far beyond the guard's rate.", dropped)
         yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
         yield _rejected(counts)
         lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
@@ -61,10 +63,10 @@ class _Run(Collector):
         yield GaugeMetricFamily("tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"])
         yield GaugeMetricFamily("tacit_refusals", "Models that edges say they have refused.", refused["refusals"])
         yield from _journal(driver)
-        yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", clip)
-        yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", stage)
+        yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", schedule["clip"])
+        yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
-        quarantined = len(driver.guard.quarantined) if driver.guard is not None else 0
+        quarantined = len(driver.uplink.guard.quarantined) if driver.uplink.guard is not None else 0
         yield GaugeMetricFamily("tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined)
         store, broker = driver.epoch > 0 and driver.store_up, self._observer.broker_up()
         yield GaugeMetricFamily("tacit_store_up", "1 when the store is there and the run read back.", float(store))
@@ -99,7 +101,7 @@ def _staleness(histogram: dict[int, int]) -> Metric:
     return HistogramMetricFamily("tacit_staleness", "Staleness of applied updates.", buckets, total)
 
 
-def _evaluation(observer: Observer) -> Iterable[Metric]:
+def _evaluation(observer: Observer[ServerDriver]) -> Iterable[Metric]:
     if observer.series:
         last = observer.series[-1]
         yield GaugeMetricFamily("tacit_test_accuracy", "At the last evaluation.", last["accuracy"])

@@ -6,21 +6,24 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Set
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from services.runtime.driver import ServerDriver
-from tacit.algorithms.mapa import EdgeRecord
+from tacit.algorithm_sections import Vafl
+from tacit.algorithms.records import EdgeRecord
+from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
+from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
 
 _VERSION = version("tacit")
 _ONLINE = ("online", "refusing", "retired")
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
-_GUARANTEE = {
+_GUARANTEE: dict[str, dict[str, Any]] = {
     "edge": {
         "guarantee": "(epsilon, delta)-DP per record, at each edge, against everyone else", "unit": "record",
         "adjacency": "add-or-remove-one", "noise_at": "edge", "trusted": "nobody but the edge itself",
@@ -30,18 +33,54 @@ _GUARANTEE = {
         "unit": "edge", "adjacency": "replace-an-edges-updates-by-zero", "noise_at": "server",
         "trusted": "the aggregator, and whoever can read what it receives (the broker)",
     },
+    "vertical": {
+        "guarantee": "(epsilon, delta)-DP of a record's features at one party, mu-GDP, against server and other "
+        "parties; epsilon and mu of the run: of a person at all parties together", "unit": "record's features",
+        "adjacency": "replace-one", "noise_at": "edge", "trusted": "nobody but each party itself, with its features",
+    },
 }  # fmt: skip
 _NONE = {"guarantee": "none", "trusted": "everybody who sees an update or a model"}
+_SIMULATED = {
+    "simulated": True, "trusted": "everybody: the noise of a simulation comes from a seed",
+    "guarantee": "none here; epsilon is what the same releases would cost with secret noise",
+}  # fmt: skip
 
 
-class Observer:
+class Driver(Protocol):
+    """What is asked of whoever drives the role: `ServerDriver`, or a simulation."""
+
+    run_id: str
+    role: ServerRole
+    fingerprint: str
+    size: int
+    lock: threading.Lock
+    presence: dict[str, str]
+    counts: Counter[str]
+
+    @property
+    def state(self) -> str:
+        """How the run stands."""
+
+    @property
+    def quarantined(self) -> Set[str]:
+        """Edges that are heard no more."""
+
+
+_D = TypeVar("_D", bound=Driver)
+
+
+class Observer(Generic[_D]):
     """Reads the fold under the driver's lock; keeps the series of evaluations."""
 
-    def __init__(self, run: RunFile, driver: ServerDriver, metrics: Path) -> None:
+    def __init__(self, run: RunFile, driver: _D, metrics: Path) -> None:
         """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is kept."""
         self.run, self.driver = run, driver
+        self._vertical = isinstance(run.algorithm, Vafl)
+        self._labels_epsilon = run.algorithm.label_epsilon if isinstance(run.algorithm, Vafl) else None
+        self._place = "vertical" if self._vertical else run.privacy.noise_at
         self.broker_up: Callable[[], bool] = lambda: False
         self.reconnects: Callable[[], int] = lambda: 0
+        self.virtual: Callable[[], dict[str, float]] | None = None  # of a simulation: its clock, as keys to be shown
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounting = threading.Lock()  # one PLD composition at a time
@@ -80,12 +119,13 @@ class Observer:
         """Add one evaluation to the series and to metrics.jsonl."""
         role = self.driver.role
         with self.driver.lock:
-            staleness, clip, stage, rate = list(role.recent), role.clip, role.stage, role.learning_rate()
+            staleness, schedule = list(role.recent), role.schedule()
         point = {
             "version": version, "seconds": round(self.duration, 3), "accuracy": round(accuracy, 6),
-            "loss": round(loss, 6), "samples": samples, "clip": clip, "stage": stage, "learning_rate": rate,
+            "loss": round(loss, 6), "samples": samples, **schedule,
             "staleness": round(sum(staleness) / len(staleness), 3) if staleness else 0.0,
             "epsilon": _json_number(self.epsilon()), "edges_online": self.online(),
+            **(self.virtual() if self.virtual else {}),
         }  # fmt: skip
         self.series.append(point)
         with self._metrics.open("a", encoding="utf-8") as file:
@@ -102,16 +142,20 @@ class Observer:
         return bool(spent) and not able and not newcomers
 
     def epsilon(self) -> float:
-        """The largest ε (PLD) of any edge."""
-        edges = self._privacy_edges()
+        """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together."""
+        return self._largest(self._privacy_edges())
+
+    def _largest(self, edges: dict[str, dict[str, Any]]) -> float:
+        if self._vertical:
+            return gdp.epsilon(gdp.shared(edge["mu"] for edge in edges.values()), self.run.privacy.delta)
         return max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
 
     def status(self) -> dict[str, Any]:
         """summary.json's keys, plus `state` and `edges_online` (see docs/architecture.md)."""
         role, driver, last = self.driver.role, self.driver, self.series[-1] if self.series else {}
         with driver.lock:
-            staleness, version, clip, gamma = dict(role.staleness), role.version, role.clip, role.learning_rate()
-            stage, stage_step, stale, tau_max = role.stage, role.stage_step, role.stale, role.tau_max
+            staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
+            stale, tau_max = role.stale, role.tau_max
         seconds = self.duration
         return {
             "state": driver.state, "reason": role.halted, "run": driver.run_id, "algorithm": self.run.algorithm.name,
@@ -124,11 +168,8 @@ class Observer:
             "rejected": sum(n for reason, n in dict(driver.counts).items() if reason.startswith("rejected:")),
             "duration_s": round(seconds, 3), "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
             "test_accuracy": last.get("accuracy"), "test_loss": last.get("loss"), "model_version": version,
-            "staleness": {**_staleness(staleness), "tau_max": tau_max}, "stages": stage,
-            "schedule": {
-                "clip": clip, "delta_s": 2 * clip / role.batch, "learning_rate": gamma, "stage_step": stage_step,
-            },
-            "privacy": self.privacy(),
+            "staleness": {**_staleness(staleness), "tau_max": tau_max}, "stages": int(schedule.get("stage", 1)),
+            "schedule": schedule, "privacy": self.privacy(), **(self.virtual() if self.virtual else {}),
         }  # fmt: skip
 
     def online(self) -> int:
@@ -151,7 +192,7 @@ class Observer:
 
     def _edge(self, name: str, record: EdgeRecord, spent: dict[str, Any]) -> dict[str, Any]:
         presence = self.driver.presence.get(name, "unknown")
-        quarantined = self.driver.guard is not None and name in self.driver.guard.quarantined
+        quarantined = name in self.driver.quarantined
         state = "retired" if record.retired else "quarantined" if quarantined else presence
         return {
             "id": name, "state": state, "updates": record.updates, "retired": record.retired,
@@ -169,10 +210,11 @@ class Observer:
             "noise_multiplier": last.noise_multiplier if last else None,
             "sampling_rate": last.sampling_rate if last else None,
             "clip": [hello.clip_min, hello.clip_max], "mechanism": hello.mechanism,
-            "adjacency": _GUARANTEE[self.run.privacy.noise_at]["adjacency"], "budget": hello.epsilon,
+            "adjacency": _GUARANTEE[self._place]["adjacency"], "budget": hello.epsilon,
             "batch": self.run.privacy.batch,
             "charged": {"count": record.charged.count, "head": record.charged.head.hex()},
             "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in spent],
+            **({"mu": gdp.mu(spent)} if self._vertical else {}),
         }  # fmt: skip
 
     def _privacy_edges(self) -> dict[str, dict[str, Any]]:
@@ -187,10 +229,18 @@ class Observer:
             return self._rows
 
     def privacy(self) -> dict[str, Any]:
-        """The run's guarantee: per edge, and the largest (the edges hold different people's records)."""
+        """The run's guarantee: per edge, and the largest (the edges hold different people's records).
+
+        Vertical parties hold the same people's: the whole is then their composition; `labels_epsilon`, of the labels'
+        randomised response (None: the labels are used in clear).
+        """
         edges = self._privacy_edges()
-        stated = _GUARANTEE[self.run.privacy.noise_at] | ({} if self.run.privacy.private else _NONE)
-        epsilon = max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
+        epsilon = self._largest(edges)
+        stated: dict[str, Any] = _GUARANTEE[self._place] | ({} if self.run.privacy.private else _NONE)
+        stated |= _SIMULATED if self.virtual and self.run.privacy.private else {}
+        if self._vertical:
+            together = gdp.shared(edge["mu"] for edge in edges.values())
+            stated |= {"mu": together, "labels_epsilon": self._labels_epsilon}
         return {**stated, "delta": self.run.privacy.delta, "epsilon": epsilon, "edges": edges}
 
 

@@ -12,10 +12,11 @@ from services.aggregator.observer import Observer
 from services.runtime.weights import weights
 from tacit.models import Model
 
+FILES = ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png")
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
 
 
-def write(out: Path, observer: Observer, model: Model) -> None:
+def write(out: Path, observer: Observer[Any], model: Model) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all."""
     status = finite(observer.status())
     data = weights(model, observer.driver.role.params)

@@ -81,7 +81,7 @@ class TrustedNoise:
     def _noised(self, update: Update, seq: int) -> bytes:
         driver = self._driver
         try:
-            released = self._trusted.release(update.edge, update.gradient, driver.role.clip)
+            released = self._trusted.release(update.edge, update.vector, driver.role.clip)
         except BudgetSpent as spent:
             raise WireError("budget", str(spent)) from spent
         push = Push(update.edge, update.base_version, released)
@@ -111,5 +111,5 @@ def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Rand
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
     noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, plans.by_name(run), random or Random()))
-    driver.rewrite = noise.rewrite
+    driver.uplink.rewrite = noise.rewrite
     return noise

@@ -13,6 +13,7 @@ import typer
 from tacit.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
     from rich.table import Table
 
@@ -41,11 +42,6 @@ class Answer:
     records: int | None
     batch: float | None
     padded_batch: int | None
-
-
-@app.callback()
-def group() -> None:
-    """Work out a plan before any data is touched."""  # with one command only, typer would drop the group's name
 
 
 @app.command()
@@ -231,6 +227,13 @@ def draw(path: Path, answer: Answer) -> None:
     axis.set_title(f"{answer.mechanism}, q = {answer.sampling_rate:.4g}, add or remove one record", fontsize=11)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the picture that --plot asks for, and close it. Raises ConfigError."""
+    from matplotlib import pyplot as plt
+
     try:
         figure.savefig(path, dpi=120)
     except OSError as error:

@@ -49,14 +49,14 @@ def fold(path: Path) -> Replayed:
     from services.edge.main import schema_hash
     from services.runtime import entries, journal, state
     from services.runtime.weights import weights
-    from tacit.algorithms.mapa import Server
+    from tacit.algorithms import roles
     from tacit.errors import ServiceError, WireError
 
     with journal.opened(path) as file:
         reader = journal.Reader(file, str(path))
         header, run = reader.header, reader.header.parameters
         model = run.build_model()
-        role, schema, records = Server(run, model), schema_hash(model), 0
+        role, schema, records = roles.server(run, model), schema_hash(model), 0
         try:
             if header.base.state:
                 tensors, values = state.loads(header.base.state)

@@ -9,55 +9,106 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from services.edge.turns import Turns
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.outbox import Outbox
+from services.runtime.transfer import Download, Transfer
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
-from tacit.algorithms.mapa import Edge
 from tacit.errors import PrivacyError, WireError
-from tacit.messages import GlobalModel, Halt, Outgoing, Retired
+from tacit.messages import Down, Halt, Hello, Outgoing, Push, Report, Retired
+from tacit.privacy.ledger import Ledger
+from tacit.vertical import Embed
 
 log = logging.getLogger("tacit.edge")
+_T = TypeVar("_T")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
 UP = "up"  # put into the inbox when the connection comes (back) up
 FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
+IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
 COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the loop needs besides its role: run, model schema, largest payload, patience in seconds."""
+    """What the loop needs besides its role: run, model schema, largest payload, patience in seconds, slowdown."""
 
     run_id: str
     schema: bytes
     size: int
     chunk: int
     patience: float
+    slowdown: float = 1.0  # so many times as long as computing takes
+
+
+class Door(Protocol):
+    """What pays for all that a worker says."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The data's."""
+
+    @property
+    def plan(self) -> Any:
+        """Public numbers; `noise_at` among them."""
+
+
+class Worker(Protocol):
+    """What the loop needs of a role: an edge's, a vertical party's."""
+
+    edge: str
+    halted: str
+    refusals: int
+    refusal: str
+
+    @property
+    def releaser(self) -> Door:
+        """Its only way out."""
+
+    def start(self) -> list[Outgoing]:
+        """What it says of itself."""
+
+    def on_message(self, message: Any) -> list[Outgoing]:
+        """What it makes of the server's word."""
+
+    def retire(self, reason: str) -> list[Outgoing]:
+        """Its last word."""
 
 
 class EdgeLoop:
     """Drives one edge role until Halt, `stop`, or a refusal."""
 
-    def __init__(self, role: Edge, outbox: Outbox, terms: Terms, turns: Turns | None = None) -> None:
+    def __init__(self, role: Worker, outbox: Outbox, terms: Terms, turns: Turns | None = None) -> None:
         self.role, self.outbox, self.terms = role, outbox, terms
         self._turns = turns or Turns(None)
         self.inbox: queue.SimpleQueue[Inbound | str] = queue.SimpleQueue()
         self.retired = self.refusing = False
         self._present: Callable[[str], None] = lambda state: None
         self._complained_at = -COMPLAINT_SECONDS
-        self._model: GlobalModel | None = None
-        self._assembler: wire.Assembler | None = None
+        self._model: Down | None = None  # the server's newest word
+        self._download = Download(4 * terms.size + wire.MAX_META, self._want)
+        self._upload: Transfer | None = None  # the oldest message, once it has been sent
         self._connected = False
         self._epoch = 0
         self._resend_at = 0.0  # when the oldest message goes out (again); 0: at once
         self._asked_at = 0.0  # when a model was last asked for
+        self._wait = terms.patience  # until it is asked for again; longer and longer where the server has no task
         self._connection: Connection | None = None
+        self._stop = threading.Event()
+
+    def subscriptions(self) -> list[str]:
+        """The topics to hear."""
+        return [topics.down_all(self.terms.run_id, self.role.edge), topics.model(self.terms.run_id)]
+
+    def receive(self, inbound: Inbound) -> None:
+        """From the network thread."""
+        self.inbox.put(inbound)
 
     def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
         """Serve; returns why it ended. `present` publishes this edge's state. Raises PrivacyError."""
-        self._connection, self._present = connection, present
+        self._connection, self._present, self._stop = connection, present, stop
         self.outbox.check(self.role.releaser.ledger)
         while not stop.is_set() and not self.role.halted:
             self._take()
@@ -67,8 +118,8 @@ class EdgeLoop:
                 pass  # nothing more to say; wait for Halt
             elif self._model is not None:
                 self._step()
-            elif time.monotonic() - self._asked_at > self.terms.patience:
-                self._post(self.role.start())  # Hello: the answer is the newest model
+            elif time.monotonic() - self._asked_at > self._wait:
+                self._ask_for_model()
         if self.role.halted and not self.retired:
             self._last_account()
         return self.role.halted or "stopped"
@@ -84,11 +135,15 @@ class EdgeLoop:
 
     # -- inbound ------------------------------------------------------------------------------------------------
 
+    @property
+    def _nothing_to_do(self) -> bool:
+        """Whether there is nothing to be done before something comes."""
+        return self.retired or self._model is None or self.outbox.oldest() is not None
+
     def _take(self) -> None:
         """Handle everything that has come; wait shortly if nothing has and nothing is to be done."""
-        idle = self.retired or self._model is None or self.outbox.oldest() is not None
         try:
-            item = self.inbox.get(timeout=0.1) if idle else self.inbox.get_nowait()
+            item = self.inbox.get(timeout=0.1) if self._nothing_to_do else self.inbox.get_nowait()
             while True:
                 self._handle(item)
                 item = self.inbox.get_nowait()
@@ -99,6 +154,7 @@ class EdgeLoop:
         if isinstance(item, str):
             if self._connected:
                 self._resend_at = 0.0  # reconnected: what has no receipt goes out again
+                self._download.ask_again()
             self._connected = True
             return
         try:
@@ -115,11 +171,10 @@ class EdgeLoop:
             return wire.Assembler(wire.MAX_META).add(item.payload)
         if kind != ["model"]:
             return item.payload
-        if self._assembler is None or item.topic.endswith("/0"):  # parts come in order; a new first part, a new model
-            self._assembler = wire.Assembler(4 * self.terms.size + wire.MAX_META)
-        envelope = self._assembler.add(item.payload)
-        if envelope is not None:
-            self._assembler = None
+        before = self._download.received
+        envelope = self._download.add(item.payload, first=item.topic.endswith("/0"))
+        if self._download.received > max(1, before):  # it comes: no need to ask. A first part alone may be anything
+            self._asked_at = time.monotonic()
         return envelope
 
     def _dispatch(self, received: wire.Received, retained: bool) -> None:
@@ -137,17 +192,22 @@ class EdgeLoop:
             if isinstance(message, Halt):
                 self.role.on_message(message)
             elif self.outbox.oldest() is None:  # else a newer one will follow the receipt that is still to come
-                self._model = message
+                self._model, self._wait = message, self.terms.patience
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
         if announcement.state in ("finished", "halted"):
             self.role.on_message(Halt(announcement.version, announcement.state))
         if announcement.epoch != self._epoch and not retained:  # an aggregator has (re)started or reconnected
-            self._resend_at = self._asked_at = 0.0
+            self._resend_at = 0.0
+            if not self._download.ask_again():
+                self._asked_at = 0.0
         self._epoch = announcement.epoch
 
     def _receipt(self, seq: int, receipt: pb.Receipt) -> None:
         pending = self.outbox.oldest()
+        if seq == 0 and receipt.reason == "want":  # the model that was under way
+            self._download.forget()
+            self._asked_at = 0.0
         if receipt.status == pb.Receipt.DUPLICATE and receipt.last_seq > self.outbox.next_seq() - 1:
             raise PrivacyError(
                 f"outbox of {self.role.edge}: the aggregator has message {receipt.last_seq}, this outbox ends at "
@@ -155,7 +215,9 @@ class EdgeLoop:
             )
         if pending is None or seq != pending[0]:
             return  # a second receipt for the same bytes
-        if receipt.status in _FINAL:
+        if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
+            self._send(seq, self._upload.more(receipt.missing))
+        elif receipt.status in _FINAL:
             self.outbox.done(seq)
             self._resend_at = 0.0  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:
@@ -197,8 +259,7 @@ class EdgeLoop:
         assert self._model is not None
         model, self._model = self._model, None
         self._asked_at, refusals = time.monotonic(), self.role.refusals
-        with self._turns.take():
-            outgoing = self.role.on_message(model)
+        outgoing = self._computed(lambda: self.role.on_message(model))
         if self.role.refusals > refusals:
             self._refuse()
         elif any(isinstance(out.message, Retired) for out in outgoing):
@@ -209,6 +270,16 @@ class EdgeLoop:
                 log.info("%s works again: a model that its policy allows", self.role.edge)
                 self._present(self.state)
             self._post(outgoing)
+
+    def _computed(self, work: Callable[[], _T]) -> _T:
+        """What `work` gives, computed in our turn; an experiment's straggler takes longer over it."""
+        with self._turns.take():
+            began = time.monotonic()
+            made = work()
+            took = time.monotonic() - began
+        if self.terms.slowdown > 1:
+            self._stop.wait((self.terms.slowdown - 1) * took)
+        return made
 
     def _refuse(self) -> None:
         """Say so: in presence and by a Hello at once, then by every Hello that asks for a model, after `patience`."""
@@ -229,13 +300,17 @@ class EdgeLoop:
 
     def _post(self, outgoing: list[Outgoing]) -> None:
         for out in outgoing:
-            assert not isinstance(out.message, GlobalModel | Halt)
+            assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
             seq = self.outbox.next_seq()
             envelope = wire.up(self.terms.run_id, seq, out.message, self.terms.schema)
-            self.outbox.put(seq, envelope, self.role.releaser.ledger)
+            self.outbox.put(seq, envelope, self.role.releaser.ledger, self._state())
         self._asked_at = time.monotonic()
         self._resend_at = 0.0
         self._send_when_due()
+
+    def _state(self) -> bytes | None:
+        """What the role must find again when it goes on after this message; an edge's tasks need nothing."""
+        return None
 
     def _send_when_due(self) -> None:
         oldest, now = self.outbox.oldest(), time.monotonic()
@@ -244,6 +319,29 @@ class EdgeLoop:
         if oldest is None or now < self._resend_at or not self._connection.up:
             return
         seq, envelope = oldest
-        for part, payload in enumerate(wire.split(envelope, self.terms.chunk)):
+        if self._upload is None or self._upload.envelope is not envelope:
+            self._upload = Transfer(envelope, self.terms.chunk)
+        self._send(seq, self._upload.inquiry())
+
+    def _send(self, seq: int, payloads: list[tuple[int, bytes]]) -> None:
+        """Publish parts of message `seq`; it is sent again unless an answer comes soon enough."""
+        assert self._connection is not None
+        for part, payload in payloads:
             self._connection.publish(topics.up(self.terms.run_id, self.role.edge, seq, part), payload)
-        self._resend_at = self._asked_at = now + self.terms.patience * random.uniform(0.8, 1.2)
+        soon = self.terms.patience * random.uniform(0.8, 1.2)
+        self._resend_at = self._asked_at = time.monotonic() + soon
+
+    def _want(self, want: pb.Want) -> None:
+        """Say what is missing of the model that is under way."""
+        meta = pb.Meta(run=self.terms.run_id, edge=self.role.edge, want=want)
+        if self._connection is not None and self._connection.up:
+            payload = wire.part(wire.encode(meta), self.terms.chunk, 0)
+            self._connection.publish(topics.up(self.terms.run_id, self.role.edge, 0, 0), payload)
+
+    def _ask_for_model(self) -> None:
+        """Nothing has come for a while: ask for what is missing of a model under way, or by a Hello for the newest."""
+        if self._download.ask_again():
+            self._asked_at = time.monotonic()
+        else:
+            self._wait = min(2 * self._wait, max(IDLE_SECONDS, self.terms.patience))
+            self._post(self.role.start())

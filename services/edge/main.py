@@ -7,22 +7,21 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from services.edge.enroll import credentials
 from services.edge.loop import UP, EdgeLoop, Terms
-from services.edge.turns import Turns
-from services.runtime import identity as identities
-from services.runtime import lineage
+from services.edge.workplace import Workplace, workplace
 from services.runtime.identity import Identity
 from services.runtime.mqtt import Connection, Will
-from services.runtime.outbox import Outbox
+from services.runtime.rows import dealt
 from services.runtime.settings import EdgeSettings
 from services.runtime.tls import Tls
 from tacit import datasets, topics
-from tacit.algorithms.mapa import Edge
+from tacit.algorithm_sections import Gossip
+from tacit.algorithms import roles
+from tacit.algorithms.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -32,41 +31,41 @@ from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.sampling import Random
 
 log = logging.getLogger("tacit.edge")
+Loops = Callable[[RunFile, EdgeRole, Workplace, Terms], AbstractContextManager[EdgeLoop]]
 
 
-def main(settings: EdgeSettings) -> None:
-    """Run one edge to its end. Raises TacitError."""
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+def edge_loop(run: RunFile, role: EdgeRole, place: Workplace, terms: Terms) -> AbstractContextManager[EdgeLoop]:
+    """The loop of an edge that has a server. Raises ConfigError where the run has none."""
+    if isinstance(run.algorithm, Gossip):
+        raise ConfigError(f"algorithm.name={run.algorithm.name}: has no server; its workers are started by tacit peer")
+    return nullcontext(EdgeLoop(role, place.outbox, terms, place.turns))
+
+
+def main(settings: EdgeSettings, loops: Loops = edge_loop) -> None:
+    """Run one edge (or, with other `loops`, one peer) to its end. Raises TacitError."""
+    stop = stopping()
     torch.set_num_threads(settings.threads)
     run = settings.load_run()
     model = run.build_model()
-    identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
-    if identity is None:
-        return
-    # Order: the connection is down (in _serve), then outbox, ledger, and last the identity they belong to.
-    with (
-        closing(identity),
-        lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
-        closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
-        closing(Turns(settings.turns)) as turns,
-    ):
-        tls = credentials(settings, identity, stop)
-        if stop.is_set():
+    with workplace(settings, run, stop) as place:
+        if place is None:
             return
-        role = build_role(settings, run, model, identity, ledger)
+        role = build_role(settings, run, model, place.identity, place.ledger)
         left = role.releaser.left
-        log.info("%s: %s", identity.edge, "no guarantee" if left is None else f"{left} pushes left")
-        _serve(settings, EdgeLoop(role, outbox, _terms(settings, model), turns), stop, tls)
+        log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
+        with loops(run, role, place, terms(settings, run, model, model.size, place.identity.number)) as loop:
+            serve(settings, loop, stop, place.tls)
 
 
-def parts(run: RunFile) -> int:
-    """How many identities the run deals its data to: the edges, and the spare ones that may join."""
-    return run.edges.count + run.data.spare
+def stopping() -> threading.Event:
+    """What SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    return stop
 
 
-def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Identity, ledger: Ledger) -> Edge:
+def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Identity, ledger: Ledger) -> EdgeRole:
     """The edge role of this identity with its own rows. Raises ConfigError, DataError, PrivacyError."""
     try:
         device = torch.device(settings.device)
@@ -77,14 +76,10 @@ def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Ide
     settings.load_policy().check(plan, run.algorithm.name, run.model.name)
     if plan.private:
         require_separate_examples(model, settings.device)
-    data = run.data
-    rows = datasets.shard(
-        datasets.load_labels(data.dataset, "train", settings.data), identity.number, shards=run.edges.count,
-        method=data.partition, seed=run.run.seed, alpha=data.alpha, spare=data.spare, spare_weight=data.spare_weight,
-    )  # fmt: skip
-    part = datasets.load(data.dataset, "train", settings.data, rows, data.features)
+    data, rows = run.data, dealt(run, settings.data)[identity.number]
+    part = datasets.load(data.dataset, "train", settings.data, rows, data.features, data.text)
     releaser = Releaser(plan, ledger, Random())
-    return Edge(identity.edge, part, model, releaser, settings.device)
+    return roles.edge(run, identity.edge, part, model, releaser, settings.device)
 
 
 def schema_hash(model: Model) -> bytes:
@@ -92,11 +87,14 @@ def schema_hash(model: Model) -> bytes:
     return hashlib.sha256(model.schema().encode()).digest()
 
 
-def _terms(settings: EdgeSettings, model: Model) -> Terms:
-    return Terms(settings.run_id, schema_hash(model), model.size, settings.chunk, settings.patience)
+def terms(settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int) -> Terms:
+    """What the loop of worker `number` needs; `largest`: elements of the largest tensor that it is sent."""
+    slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
+    return Terms(settings.run_id, schema_hash(model), largest, settings.chunk, settings.patience, slowdown)
 
 
-def _serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: Tls | None) -> None:
+def serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: Tls | None) -> None:
+    """Connect, run the loop to its end, and say how it ended."""
     role = loop.role
     topic = topics.presence(settings.run_id, role.edge)
     present: Callable[[str], None] = lambda state: connection.publish(topic, state.encode(), retain=True)  # noqa: E731
@@ -107,8 +105,7 @@ def _serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: T
 
     connection = Connection(
         settings.broker, f"{settings.run_id}-{role.edge}",
-        [topics.down_all(settings.run_id, role.edge), topics.model(settings.run_id)],
-        loop.inbox.put, on_up=up, will=Will(topic, b"offline"), chunk=settings.chunk, tls=tls,
+        loop.subscriptions(), loop.receive, on_up=up, will=Will(topic, b"offline"), chunk=settings.chunk, tls=tls,
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)
     reason = "error"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 from services.runtime.mqtt import Connection
+from services.runtime.transfer import Transfer
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
-from tacit.messages import GlobalModel, Halt
+from tacit.messages import Down, GlobalModel, Halt
+from tacit.vertical import Feedback, Request, Roster
+
+LOST_SECONDS = 0.5  # an edge is believed at most so often that what was on its way to it is lost
 
 
 class Downlink:
@@ -14,13 +20,54 @@ class Downlink:
     def __init__(self, run_id: str, schema: bytes, chunk: int) -> None:
         self.run_id, self.schema, self.chunk = run_id, schema, chunk
         self.connection: Connection | None = None
+        self._transfers: dict[str, tuple[Transfer, float]] = {}  # models under way; when parts were last called lost
 
-    def send(self, edge: str, message: GlobalModel | Halt, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
-        """A role's message to one edge; the receipt of its message `seq`, if given, goes with it."""
-        kind = "model" if isinstance(message, GlobalModel) else "control"
+    def send(self, edge: str, message: Down, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
+        """A role's message to one edge; the receipt of its message `seq`, if given, goes with it, or before many parts:
+        it must not wait for them, and the same model is then always the same bytes, whichever message it answers.
+        """
+        if receipt is not None and not self._inline(message):
+            self.receipt(edge, seq, receipt)
+            seq, receipt = 0, None
+        kind = "control" if isinstance(message, Halt) else "model"
         envelope = wire.down(self.run_id, edge, message, self.schema, receipt, seq)
-        for part, payload in enumerate(wire.split(envelope, self.chunk)):
+        transfer = Transfer(envelope, self.chunk)
+        self._transfers.pop(edge, None)
+        if transfer.parts > 1:
+            self._transfers[edge] = transfer, 0.0
+        for part, payload in transfer.first():
             self._publish(topics.down(self.run_id, edge, kind, part), payload)
+
+    def more(self, edge: str, want: pb.Want) -> None:
+        """Go on with the model that is under way to this edge; if it is another one, say so (REJECTED, message 0)."""
+        transfer, lost_at = self._transfers.get(edge, (None, 0.0))
+        if transfer is None or transfer.head() != want.head:
+            if want.missing:
+                self.receipt(edge, 0, pb.Receipt(status=pb.Receipt.REJECTED, reason="want"))
+            return
+        if not want.missing:
+            del self._transfers[edge]
+            return
+        lost = want.lost and time.monotonic() - lost_at >= LOST_SECONDS
+        if lost:
+            self._transfers[edge] = transfer, time.monotonic()
+        for part, payload in transfer.more(want.missing, lost=lost):
+            self._publish(topics.down(self.run_id, edge, "model", part), payload)
+
+    def _inline(self, message: Down) -> bool:
+        """Whether the message fits one payload beside its Meta."""
+        match message:
+            case GlobalModel():
+                size = 4 * message.params.numel()
+            case Feedback(gradient=gradient):
+                size = 0 if gradient is None else 4 * gradient.numel()
+            case Request():
+                size = 4 * len(message.rows)
+            case Roster():
+                size = 8 * len(message.names)
+            case Halt():
+                size = 0
+        return size <= self.chunk - 4096
 
     def receipt(self, edge: str, seq: int, receipt: pb.Receipt) -> None:
         """The answer to message `seq` alone."""

@@ -12,25 +12,26 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
+from concurrent.futures import ThreadPoolExecutor
 
-from services.runtime import entries, presence
+from services.runtime import entries
 from services.runtime import state as state_file
-from services.runtime.anchors import Anchors
+from services.runtime.door import Door
 from services.runtime.downlink import Downlink
 from services.runtime.entries import OPERATOR, Candidate
-from services.runtime.guard import Guard
 from services.runtime.mqtt import Connection, Inbound
-from services.runtime.partials import Crowded, Partials
-from services.runtime.store import Appended, Entry, Snapshot, Store, Verdict
+from services.runtime.store import Appended, Entry, Record, Snapshot, Store, Verdict
 from services.runtime.timing import Histogram
-from tacit import topics, wire
+from services.runtime.uplink import Uplink
 from tacit._pb import wire_pb2 as pb
-from tacit.algorithms.mapa import Server
-from tacit.errors import Fenced, ServiceError, WireError
-from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Outgoing, Retired, Update
+from tacit.algorithms.server import ServerRole
+from tacit.errors import Fenced, ServiceError
+from tacit.messages import EVERYONE, Deadline, Down, Halt, Outgoing, Timer, Update
+from tacit.messages import Entry as Message
 
 log = logging.getLogger("tacit.driver")
+READ_AHEAD = 1 << 24  # bytes of payload that a replay decodes at once
 BATCH = 64  # messages that share one append; more arrive while it is being written
 SNAPSHOT_SECONDS = 30.0
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
@@ -41,28 +42,24 @@ class ServerDriver:
     """Runs one server role. `lock` is held while the fold changes, so that other threads may read it."""
 
     def __init__(
-        self, run_id: str, role: Server, schema: bytes, size: int, store: Store, *, fingerprint: str,
+        self, run_id: str, role: ServerRole, schema: bytes, size: int, store: Store, *, fingerprint: str,
         snapshot_every: int, max_message: int, chunk: int,
     ) -> None:  # fmt: skip
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
         self.store, self.fingerprint, self.snapshot_every = store, fingerprint, snapshot_every
         self.down = Downlink(run_id, schema, chunk)
-        # Memory is set aside for what a first part announces: no more than this run's largest message can need.
-        self._anchors = Anchors(role.dataset)
-        self._partials = Partials(min(max_message, 4 * size + wire.MAX_META + 128))
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+        self.door: Door | None = None  # in front of the inbox, where [guard] has a rate
         self.lock = threading.Lock()
-        self.presence: dict[str, str] = {}
-        self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: candidate  # before it is journalled
-        self.counts: Counter[str] = (
-            Counter()
-        )  # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
+        self.counts = Counter[str]()  # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
+        self.uplink = Uplink(role, self.down, self.counts, size, max_message)
+        self.presence = self.uplink.presence
         self.cursor = self.saved = self.epoch = 0
         self.journal_bytes = 0  # of payload since the snapshot
         self.latency = Histogram()  # from taking a message in hand to having it in the model
-        self.guard: Guard | None = None  # of the run file, where it has one
         self.store_up = True
         self._full, self.saved_at = False, time.monotonic()  # full: the journal has refused a message
+        self._timer: tuple[Timer, float] | None = None  # what the role waits for, and when it will have waited enough
         self._heard: set[str] = set()  # edges with an accepted message since farewell() began
 
     # -- start and recovery -------------------------------------------------------------------------------------
@@ -84,7 +81,7 @@ class ServerDriver:
             self.cursor = self.saved = snapshot.cursor
         self._replay()
         folded = {name: record.charged for name, record in self.role.edges.items()}
-        self._anchors.load(self.store.anchors().values(), self.store.last_seqs(), folded)
+        self.uplink.load(self.store.anchors().values(), self.store.last_seqs(), folded)
         self.epoch = epoch  # last: REST answers from here on
 
     def _check_kept(self, held: int) -> None:
@@ -97,18 +94,33 @@ class ServerDriver:
             )
 
     def _replay(self) -> None:
-        while records := self.store.read(self.cursor, 256):
-            for record in records:
-                self._fold(entries.read(record.payload, self.schema, self.size))
-                self.cursor = record.position
-                self.journal_bytes += len(record.payload)
-                self.counts["replayed"] += 1
+        """Fold what the journal has behind the cursor; the next records are read and decoded meanwhile."""
+        limit = max(1, min(256, READ_AHEAD // (4 * self.size)))
 
-    def _fold(self, message: Hello | Update | Retired | Halt) -> list[Outgoing]:
+        def read(after: int) -> list[tuple[Record, Message]]:
+            found = self.store.read(after, limit)
+            return [(record, entries.read(record.payload, self.schema, self.size)) for record in found]
+
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(read, self.cursor)
+            while found := coming.result():
+                coming = ahead.submit(read, found[-1][0].position)
+                for record, message in found:
+                    self._fold(message)
+                    self.cursor = record.position
+                    self.journal_bytes += len(record.payload)
+                    self.counts["replayed"] += 1
+
+    def _fold(self, message: Message) -> list[Outgoing]:
         with self.lock:
             return self.role.on_message(message)
 
     # -- the loop -----------------------------------------------------------------------------------------------
+
+    def hear(self, inbound: Inbound) -> None:
+        """A message from the broker, on the network thread."""
+        if self.door is None or self.door.admits(inbound):
+            self.inbox.put(inbound)
 
     def run(self, connection: Connection, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Serve until the role has halted or `stop` is set; `idle` is called at least every 0.25 s."""
@@ -118,6 +130,7 @@ class ServerDriver:
             batch = self._gather()
             try:
                 self.accept(batch)
+                self._keep_time()
                 self._snapshot_if_due()
                 idle()
             except Fenced:
@@ -148,7 +161,7 @@ class ServerDriver:
     def accept(self, batch: Iterable[Inbound]) -> None:
         """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt."""
         began = time.perf_counter()
-        candidates = [candidate for inbound in batch if (candidate := self._candidate(inbound))]
+        candidates = [candidate for inbound in batch if (candidate := self.uplink.candidate(inbound))]
         if not candidates:
             return
         try:
@@ -180,84 +193,29 @@ class ServerDriver:
     def _settle(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
         self.counts[answer.verdict] += 1
         edge, seq = candidate.edge, candidate.seq
+        self.uplink.last[edge] = answer.last_seq
         if answer.verdict == Verdict.ACCEPTED:
             self._heard.add(edge)
-            before = self.role.version
+            before, over = self.role.stale, self.role.halted
             outgoing = self._fold(candidate.message)
             self.cursor = answer.position
             self.journal_bytes += len(candidate.payload)
             log.debug("accepted", extra={"edge": edge, "seq": seq, "version": self.role.version})
             # One that is stale, or came after the last in the same batch, is in the journal but not in the model.
-            left_out = isinstance(candidate.message, Update) and self.role.version == before
+            left_out = isinstance(candidate.message, Update) and bool(over or self.role.stale > before)
             status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
             return pb.Receipt(status=status, last_seq=answer.last_seq), outgoing
         if answer.verdict == Verdict.DUPLICATE:
-            # Its model may have been lost with whoever died: send the newest.
-            again = [Outgoing(edge, self.role.global_model())] if seq == answer.last_seq else []
-            return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=answer.last_seq), again
+            return self.uplink.passed(edge, seq)
         self._full = True
         return BUSY, []
-
-    def _candidate(self, inbound: Inbound) -> Candidate | None:
-        if inbound.topic.split("/")[3:4] == ["presence"]:
-            presence.note(self.presence, inbound)
-            return None
-        try:
-            edge, seq, _ = topics.parse_up(inbound.topic)
-            if edge == OPERATOR:
-                raise WireError("topic", f"{OPERATOR} is not an edge")
-        except WireError as error:
-            self.counts[f"rejected:{error.reason}"] += 1
-            inbound.done()
-            return None
-        try:
-            return self._decode(edge, seq, inbound)
-        except WireError as error:
-            self._refuse(edge, seq, error.reason)
-        except Crowded as crowded:
-            self.counts[crowded.counted] += 1
-            self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s))
-        inbound.done()
-        return None
-
-    def _decode(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
-        envelope = self._partials.add(edge, seq, inbound.payload)
-        if envelope is None:
-            inbound.done()  # a lost part costs a resend, not an update: acceptance is the receipt
-            return None
-        received = wire.decode(envelope)
-        if (received.meta.run, received.meta.edge, received.meta.seq) != (self.run_id, edge, seq):
-            raise WireError("identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}")
-        message = wire.read_up(received, self.schema, self.size)
-        if self.guard is not None:
-            self.guard.admit(edge, message)
-        reason = self.role.screen(message) if isinstance(message, Update) else None
-        if reason in ("unknown", "version"):
-            raise WireError(reason, "not for the journal")
-        anchor = self._anchors.check(seq, message)  # of one that comes after the end, too: it was released
-        if reason is not None:
-            raise WireError(reason, "not for the journal")
-        if self.guard is not None:
-            self.guard.check(edge, seq, message)
-        return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
-
-    def _refuse(self, edge: str, seq: int, reason: str) -> None:
-        if reason == "halted":  # under way when the run ended: nobody's fault
-            self.counts["late"] += 1
-        else:
-            self.counts[f"rejected:{reason}"] += 1
-            facts = {"edge": edge, "seq": seq, "version": self.role.version, "reason": reason}
-            log.warning("a message was refused", extra=facts)
-            if self.guard is not None:
-                self.guard.refused(edge, reason)
-        self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))
 
     # -- downlink -----------------------------------------------------------------------------------------------
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """Hop 8: a role's message to its edge, or to all; the receipt of its message `seq` goes with it."""
         message = outgoing.message
-        assert isinstance(message, GlobalModel | Halt)
+        assert isinstance(message, Down)
         for edge in list(self.role.edges) if outgoing.to == EVERYONE else [outgoing.to]:
             self.down.send(edge, message, seq, receipt)
         if outgoing.to == EVERYONE:
@@ -266,6 +224,11 @@ class ServerDriver:
     def announce(self) -> None:
         """Say, retained, how the run stands: at start, after a reconnection, with every snapshot, at the end."""
         self.down.announce(self.epoch, self.state, self.role.global_model())
+
+    @property
+    def quarantined(self) -> Set[str]:
+        """Edges that the guard hears no more."""
+        return self.uplink.guard.quarantined if self.uplink.guard is not None else frozenset()
 
     @property
     def state(self) -> str:
@@ -292,11 +255,29 @@ class ServerDriver:
 
     def halt(self, reason: str) -> None:
         """End the run: a journal entry like any other, so that a replay ends at the same place. Driver thread only."""
+        self._say(entries.halt(self.run_id, self.role.version, reason), Halt(self.role.version, reason))
+
+    def _keep_time(self) -> None:
+        """Start the role's timer, or tell it, through the journal, that it has run out."""
+        timer, now = self.role.timer(), time.monotonic()
+        if timer is None:
+            self._timer = None
+        elif self._timer is None or self._timer[0] != timer:
+            self._timer = (timer, now + timer.seconds)
+        elif now >= self._timer[1]:
+            self._timer = None
+            for out in self._say(entries.deadline(self.run_id, timer.number), Deadline(timer.number)):
+                if out.to != EVERYONE:
+                    self.reply(out)
+
+    def _say(self, payload: bytes, message: Halt | Deadline) -> list[Outgoing]:
         seq = self.store.last_seqs().get(OPERATOR, 0) + 1
-        (answer,) = self.store.append([Entry(OPERATOR, seq, entries.halt(self.run_id, self.role.version, reason))])
-        if answer.verdict == Verdict.ACCEPTED:
-            self.cursor = answer.position
-            self._fold(Halt(self.role.version, reason))
+        (answer,) = self.store.append([Entry(OPERATOR, seq, payload)])
+        if answer.verdict != Verdict.ACCEPTED:
+            self._full = True
+            return []
+        self.cursor = answer.position
+        return self._fold(message)
 
     def save(self) -> None:
         """Snapshot the fold and trim the journal behind it."""
@@ -314,7 +295,7 @@ class ServerDriver:
         if due or self._full:
             self.save()
             self.saved_at, self._full = now, False
-        self._partials.expire()
+        self.uplink.partials.expire()
 
     def _ride_out(self, error: ServiceError, stop: threading.Event) -> None:
         """The store failed: wait for it, take it over again, and fold what it kept although it did not answer."""

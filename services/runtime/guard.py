@@ -15,7 +15,8 @@ import torch
 
 from services.runtime import plans
 from services.runtime.partials import Crowded
-from tacit.algorithms.mapa import Server
+from tacit.algorithms import mapa
+from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.errors import WireError
 from tacit.guard import Bucket, norm_bound
@@ -40,7 +41,7 @@ class Throttled(Crowded):
 class Guard:
     """Judges messages for one driver, in its thread; `quarantined` and `release` are for any."""
 
-    def __init__(self, run: RunFile, role: Server, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run: RunFile, role: ServerRole, clock: Callable[[], float] = time.monotonic) -> None:
         self._section, self._role, self._clock = run.guard, role, clock
         self._batch, self._first_clip = run.privacy.batch, role.clip  # C falls only
         self._plan = plans.by_name(run)
@@ -62,7 +63,7 @@ class Guard:
     def check(self, edge: str, seq: int, message: Hello | Update | Retired) -> None:
         """Raise WireError ("norm") for a vector that no honest edge sends, Throttled for one message too many."""
         if isinstance(message, Update) and self._section.norm_factor is not None:
-            bound, norm = self.bound(message), float(torch.linalg.vector_norm(message.gradient.to(torch.float64)))
+            bound, norm = self.bound(message), float(torch.linalg.vector_norm(message.vector.to(torch.float64)))
             if not norm <= bound:
                 raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
         if self._section.rate is not None:
@@ -72,10 +73,11 @@ class Guard:
         """The longest that this update may be. C is what the server asked for, not what the edge says it used."""
         role, section = self._role, self._section
         assert section.norm_factor is not None
+        assert isinstance(role, mapa.Server)  # the run file refuses norm_factor with any other
         this_stage = update.base_version >= role.version - role.stage_step
         return norm_bound(
             role.clip if this_stage else self._first_clip, self._batch, self._plan(update.edge).noise_multiplier,
-            update.gradient.numel(), factor=section.norm_factor, false_alarm=section.false_alarm,
+            update.vector.numel(), factor=section.norm_factor, false_alarm=section.false_alarm,
         )  # fmt: skip
 
     def refused(self, edge: str, reason: str) -> None:

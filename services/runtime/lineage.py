@@ -26,8 +26,8 @@ _MARKER = "enrolled.json"
 def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Ledger]:
     """The ledger of `dataset` for this identity, at `setting` ({n}: its number; None: in its directory), locked.
 
-    Raises PrivacyError when another edge uses it, when it is not the one that was enrolled here, and when it is missing
-    or empty although this identity has sent messages before.
+    Raises PrivacyError when another edge uses it, when it is not the one that was enrolled here, when it is missing
+    or empty although this identity has sent messages before, and when its messages were paid with one that is not here.
     """
     place = str(identity.path / "ledger.db") if setting is None else setting.replace("{n}", str(identity.number))
     path = Path(place)
@@ -39,6 +39,7 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
                 "without its history"
             )
         with closing(Ledger(path, dataset, lineage=known)) as opened:
+            _check_payers(identity, opened.lineage)
             if known is None:
                 _enrol(identity.path, dataset, opened.lineage)
             yield opened
@@ -67,6 +68,37 @@ def _enrolled(folder: Path, dataset: str) -> bytes | None:
         return None if found is None else bytes.fromhex(found)
     except FileNotFoundError:
         return None
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise PrivacyError(f"identity {folder / _MARKER}: {error}; refusing to train without it") from error
+
+
+def _check_payers(identity: Identity, lineage: bytes) -> None:
+    """Every ledger that the outbox knows to have paid must be this one, or one that is enrolled: else it was exchanged,
+    and the marker with it.
+    """
+    path = identity.path / "outbox.db"
+    if not path.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'anchor'").fetchone():
+                return  # of an older tacit
+            payers = {bytes(row[0]) for row in db.execute("SELECT lineage FROM anchor")}
+    except sqlite3.Error as error:
+        raise PrivacyError(f"outbox {path}: {error}") from error
+    if payers - _markers(identity.path) - {lineage}:
+        raise PrivacyError(
+            f"ledger of {identity.edge}: messages in {path} were paid with a ledger that is not here any more; it was "
+            "exchanged, refusing to train"
+        )
+
+
+def _markers(folder: Path) -> set[bytes]:
+    """Every lineage that is enrolled here."""
+    try:
+        return {bytes.fromhex(found) for found in json.loads((folder / _MARKER).read_bytes()).values()}
+    except FileNotFoundError:
+        return set()
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise PrivacyError(f"identity {folder / _MARKER}: {error}; refusing to train without it") from error
 

@@ -15,6 +15,7 @@ from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS message (run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS state (run TEXT PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS anchor (lineage BLOB PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL);
 """
 
@@ -52,8 +53,8 @@ class Outbox:
                 "copy was put back, refusing to train"
             )
 
-    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None) -> None:
-        """Make the message durable, and where `ledger` stands with it.
+    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None) -> None:
+        """Make the message durable, and with it where `ledger` stands and the sender's own `state`, if it has one.
 
         Raises PrivacyError when that fails; then it must not be sent.
         """
@@ -73,12 +74,22 @@ class Outbox:
                 self._db.execute(
                     "INSERT OR REPLACE INTO anchor VALUES (?, ?, ?)", (ledger.lineage, charged.count, charged.head)
                 )
+            if state is not None:
+                self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._run, state))
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise PrivacyError(f"outbox {self._path}: {error}; the update was not sent") from error
         self._finished.clear()
         self._last = seq
         self._pending[seq] = envelope
+
+    def state(self) -> bytes | None:
+        """The sender's state as of the last message that came with one. Raises PrivacyError."""
+        try:
+            row = self._db.execute("SELECT content FROM state WHERE run = ?", (self._run,)).fetchone()
+        except sqlite3.Error as error:
+            raise PrivacyError(f"outbox {self._path}: {error}") from error
+        return bytes(row[0]) if row else None
 
     def oldest(self) -> tuple[int, bytes] | None:
         """The message to send (again), if any."""

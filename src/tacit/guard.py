@@ -31,18 +31,18 @@ def norm_bound(
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket: `burst` messages at once, `rate` a second in the long run. Time is the caller's, monotonic."""
+    """A token bucket: `burst` tokens at once, `rate` a second in the long run. Time is the caller's, monotonic."""
 
     rate: float
-    burst: int
+    burst: float
     tokens: float
     at: float
 
-    def take(self, now: float) -> float:
-        """0, and a token is taken; or the seconds until there will be one."""
+    def take(self, now: float, count: float = 1.0) -> float:
+        """0, and `count` tokens are taken; or the seconds until there will be so many."""
         self.tokens = min(float(self.burst), self.tokens + max(0.0, now - self.at) * self.rate)
         self.at = now
-        if self.tokens < 1:
-            return (1 - self.tokens) / self.rate
-        self.tokens -= 1
+        if self.tokens < count:
+            return (count - self.tokens) / self.rate
+        self.tokens -= count
         return 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from tacit.privacy.accounting import History
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.plan import Released
+from tacit.privacy.trained import Shared
+from tacit.vertical import Embed, Feedback, Part, Request, Roster
 
 SERVER = "server"  # the address of the server role
 EVERYONE = "*"  # the address of a broadcast
@@ -47,14 +50,22 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Wire → server: the same after decoding. gradient: (d,) float32, finite; `clip` is the C it was made with."""
+    """Wire → server: the same after decoding. vector: (d,) float32, finite; `clip` is the C it was made with.
+
+    What the vector is, is the algorithm's: a noisy mean gradient (MAPA), a model x_new (FedAsync, FedAvg, DP-PASGD),
+    or a model's distance to its base (FedBuff; whatever is noised at the server); a peer's model (A(DP)²SGD). steps:
+    that the sender has taken in all, where nobody else counts them (A(DP)²SGD). A vertical
+    party's: embeddings of the rows that `part` names, one after the other; none where they were sent before (VAFL).
+    """
 
     edge: str
     base_version: int
-    gradient: Tensor
+    vector: Tensor
     clip: float
     spent: History
     charged: Charged = UNCHARGED
+    steps: int = 0
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +105,84 @@ class Halt:
     reason: str
 
 
-Uplink = Hello | Update | Retired  # what a server role receives
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Driver → server: the role's timer `number` has run out. Time enters a fold only so, as a journal entry."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """What a server role waits for: `Deadline(number)` unless it changes its mind within `seconds`."""
+
+    number: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Peer → peer: exchange number `seq` of this link; `model` is the proposer's. Said again until it is answered.
+
+    life: of the proposer's durable state, which numbers (a new one has a larger life, and begins at 1 again). counts:
+    steps of every peer, as far as the sender knows. model: (d,), sealed on the way out, a tensor on the way in.
+    """
+
+    peer: str
+    life: int
+    seq: int
+    model: Shared | Tensor
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Peer → peer: exchange `seq` of the proposer's `life` is done here: `delta` was added, and is to be taken off."""
+
+    peer: str
+    life: int
+    seq: int
+    delta: Shared | Tensor
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Peer → peer, all-reduce: the sender's model after its step of `round`."""
+
+    peer: str
+    round: int
+    model: Shared | Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Peer → peer, all-reduce: the addressee's Share of `round` has not come."""
+
+    peer: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Peer → wire: its model, for an observer. Becomes an `Update`.
+
+    version: the global counter as the peer knows it; steps: its own.
+    """
+
+    edge: str
+    version: int
+    steps: int
+    model: Shared
+    spent: History
+    charged: Charged
+
+
+Uplink = Hello | Update | Retired  # what edges send to a server role
+Entry = Uplink | Halt | Deadline  # what it is given, in journal order
 Downlink = GlobalModel | Halt  # what an edge role receives
+Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
+Down = GlobalModel | Halt | Roster | Feedback | Request  # what a server role says; the last three to a vertical party
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +190,4 @@ class Outgoing:
     """A message and its address: an edge id, SERVER or EVERYONE."""
 
     to: str
-    message: Hello | Push | Retired | GlobalModel | Halt
+    message: Hello | Push | Report | Embed | Retired | GlobalModel | Halt | Gossip | Roster | Feedback | Request

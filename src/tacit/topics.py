@@ -51,6 +51,32 @@ def presence_all(run: str) -> str:
     return f"tacit/v1/{run}/presence/+"
 
 
+def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
+    """One chunk of a peer's message to another; `number` is the sender's own, new for every copy."""
+    return f"tacit/v1/{run}/peer/{to}/from/{sender}/{number}/{part}"
+
+
+def peer_all(run: str, to: str) -> str:
+    """What a peer subscribes to."""
+    return f"tacit/v1/{run}/peer/{to}/from/#"
+
+
+def parse_peer(topic: str) -> tuple[str, str, int, int]:
+    """(to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
+    levels = topic.split("/")
+    names = [levels[4], levels[6]] if len(levels) == 9 and (levels[3], levels[5]) == ("peer", "from") else []
+    if not names or not all(_NAME.fullmatch(name) for name in names):
+        raise WireError("topic", topic[:120])
+    if not all(re.fullmatch(r"[0-9]{1,19}", level) for level in levels[7:]):
+        raise WireError("topic", topic[:120])
+    return names[0], names[1], int(levels[7]), int(levels[8])
+
+
+def everything() -> str:
+    """All of every run: for who measures or records."""
+    return "tacit/v1/#"
+
+
 def parse_up(topic: str) -> tuple[str, int, int]:
     """(edge, seq, part) of an `up` topic; WireError("topic") otherwise."""
     levels = topic.split("/")

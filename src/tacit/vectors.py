@@ -8,14 +8,14 @@ example's weight gradient is then δ times that layer's input, written once, whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import torch
 from torch.func import grad, vmap
 from torch.nn import functional
 
-from tacit.models import Layer, Model
+from tacit.models.base import Layer, Model, Window
 
 _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -40,6 +40,18 @@ def linear_factors(
     """(δ (B, classes), x (B, inputs)) of a linear model: each example's gradient is (δ ⊗ x, δ), without the penalty."""
     (layer,), (delta,) = _deltas(model, params, x, y)
     return delta, layer.input.detach()
+
+
+def linear_factors_together(
+    model: Model, params: Sequence[torch.Tensor], x: torch.Tensor, y: torch.Tensor, sizes: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`linear_factors` of consecutive parts of the batch, of `sizes` rows each, at other parameters each."""
+    parts = torch.split(x, list(sizes))
+    with torch.enable_grad():
+        traced = [model.trace(own.detach().requires_grad_(), part)[0] for own, part in zip(params, parts, strict=True)]
+        scores = torch.cat([layer.output for layer in traced])
+        (delta,) = torch.autograd.grad(model.data_loss(scores, y).sum(), [scores])
+    return delta, torch.cat([layer.input.detach() for layer in traced])
 
 
 def vmap_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -72,7 +84,13 @@ def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: tor
     layers, deltas = _deltas(model, params, x, y)
     columns = iter(torch.split(out, list(model.sizes), dim=1))
     for layer, delta in zip(layers, deltas, strict=True):
-        _write_layer(layer, delta, model, next(columns), next(columns))
+        _write_weight(layer, delta, next(columns))
+        if layer.bias:
+            bias = next(columns)
+            if delta.dim() == 2:
+                bias.copy_(delta)
+            else:
+                torch.sum(delta, 1 if layer.window is None else (2, 3), out=bias)
     if model.regularization:
         out.add_(params.detach(), alpha=model.regularization)
 
@@ -87,19 +105,26 @@ def _deltas(
         return layers, torch.autograd.grad(loss, [layer.output for layer in layers])
 
 
-def _write_layer(layer: Layer, delta: torch.Tensor, model: Model, weight: torch.Tensor, bias: torch.Tensor) -> None:
-    """weight (B, out·in) = δ xᵀ and bias (B, out) = δ, both summed over the positions of a convolution."""
+def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> None:
+    """weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a sequence."""
     x = layer.input.detach()
-    if delta.dim() == 2:
+    if not x.is_floating_point():  # an embedding: the row of each word gets the δ of its places
+        rows = torch.arange(len(x), device=x.device).unsqueeze(1), x
+        weight.zero_().view(len(x), -1, delta.shape[2]).index_put_(rows, delta, accumulate=True)
+    elif layer.window is not None:
+        patches, places = _patches(x, layer.window), delta[0, 0].numel()
+        batch = len(x) * layer.window.groups  # a group of channels sees its own patches
+        found = torch.bmm(delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2))
+        weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
+    elif delta.dim() == 3:
+        torch.bmm(delta.transpose(1, 2), x, out=weight.view(len(x), delta.shape[2], -1))
+    else:
         torch.mul(delta.unsqueeze(2), x.unsqueeze(1), out=weight.view(len(x), delta.shape[1], -1))
-        bias.copy_(delta)
-        return
-    patches = _patches(x, model.kernel, model.padding)
-    weight.view(len(x), delta.shape[1], -1).copy_(torch.bmm(delta.flatten(2), patches.transpose(1, 2)))
-    torch.sum(delta, (2, 3), out=bias)
 
 
-def _patches(x: torch.Tensor, kernel: int, padding: int) -> torch.Tensor:
+def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:
     """(B, in·k·k, positions): what each position of a convolution sees. Views and one copy: unfold is 7x slower."""
-    windows = functional.pad(x.contiguous(), (padding,) * 4).unfold(2, kernel, 1).unfold(3, kernel, 1)
-    return windows.permute(0, 1, 4, 5, 2, 3).reshape(len(x), x.shape[1] * kernel**2, -1)
+    size, stride = window.kernel, window.stride
+    padded = functional.pad(x.contiguous(), (window.padding,) * 4)
+    windows = padded.unfold(2, size, stride).unfold(3, size, stride)
+    return windows.permute(0, 1, 4, 5, 2, 3).reshape(len(x), x.shape[1] * size**2, -1)

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from google.protobuf.message import DecodeError
 from torch import Tensor
 
+from tacit import wire_vertical
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import EVERYONE, GlobalModel, Halt, Hello, Push, Retired, Terms, Update
-from tacit.privacy.accounting import History, Spend
+from tacit.messages import EVERYONE, Down, GlobalModel, Halt, Hello, Push, Report, Retired, Terms, Update
+from tacit.privacy.embeddings import ReleasedEmbedding
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.plan import Released
+from tacit.privacy.trained import Shared
+from tacit.vertical import Embed
+from tacit.wire_values import finite, history, spends
 
 MAGIC, PART_MAGIC = b"TCT1", b"TCTP"
 _HEAD, _PART = struct.Struct("<4sI"), struct.Struct("<4sIIQQ")
@@ -29,6 +34,7 @@ _TORCH = {"f32": torch.float32, "i32": torch.int32}
 MAX_META = 1 << 20
 MAX_REASON, MAX_MECHANISM = 200, 40  # characters kept of a peer's text
 MAX_MESSAGE = 1 << 32
+SAFE_SCALE = 1e29  # 2^31 times this is a float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +99,34 @@ def _tensor(meta: pb.Meta, body: memoryview) -> Tensor | None:
     return tensor
 
 
+def count_parts(envelope: bytes, chunk: int) -> int:
+    """How many MQTT payloads of at most `chunk` bytes, header included, an envelope takes."""
+    return max(1, -(-len(envelope) // (chunk - PART_HEADER)))
+
+
+def part(envelope: bytes, chunk: int, number: int) -> bytes:
+    """The MQTT payload that holds part `number` of an envelope."""
+    room = chunk - PART_HEADER
+    body = envelope[number * room : (number + 1) * room]
+    return _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room) + body
+
+
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
     """Cut an envelope into MQTT payloads of at most `chunk` bytes, header included."""
-    room = chunk - PART_HEADER
-    parts = max(1, -(-len(envelope) // room))
-    for part in range(parts):
-        body = envelope[part * room : (part + 1) * room]
-        yield _PART.pack(PART_MAGIC, part, parts, len(envelope), part * room) + body
+    return (part(envelope, chunk, number) for number in range(count_parts(envelope, chunk)))
+
+
+def question(envelope: bytes, chunk: int) -> bytes:
+    """The payload that asks a receiver what it has not got of an envelope: a part without bytes."""
+    return _PART.pack(PART_MAGIC, 0, count_parts(envelope, chunk), len(envelope), 0)
+
+
+def asked(payload: bytes) -> tuple[int, int] | None:
+    """(parts, total bytes) of the message that a question is about; None for any other payload."""
+    if len(payload) != _PART.size:
+        return None
+    magic, _, parts, total, _ = _PART.unpack(payload)
+    return (parts, total) if magic == PART_MAGIC and total else None
 
 
 class Assembler:
@@ -110,35 +137,49 @@ class Assembler:
         self._buffer = bytearray()
         self._seen = bytearray()  # one byte per part: a set of numbers would be 60 times what was announced
         self._missing = 0
-        self._shape: tuple[int, int] | None = None
+        self.shape: tuple[int, int] | None = None  # parts, total bytes; None before the first part
+
+    @property
+    def received(self) -> int:
+        """How many parts have come, each counted once."""
+        return len(self._seen) - self._missing
+
+    def missing(self, limit: int) -> list[int]:
+        """The numbers of the first parts that have not come, `limit` at most."""
+        found: list[int] = []
+        at = self._seen.find(0)
+        while at >= 0 and len(found) < limit:
+            found.append(at)
+            at = self._seen.find(0, at + 1)
+        return found
 
     def add(self, payload: bytes) -> bytearray | None:
         """The whole envelope once its last part has come, else None; of equal parts the first counts.
 
-        Raises WireError (magic, length, size).
+        A question announces the message and adds nothing to it. Raises WireError (magic, length, size).
         """
         if len(payload) < _PART.size or payload[:4] != PART_MAGIC:
             raise WireError("magic", f"a part of {len(payload)} bytes that does not begin with {PART_MAGIC.decode()}")
-        _, part, parts, total, offset = _PART.unpack_from(payload)
+        _, number, parts, total, offset = _PART.unpack_from(payload)
         if total > self._max:
             raise WireError("size", f"{total} bytes announced, {self._max} allowed")
         body = memoryview(payload)[_PART.size :]
-        if not 1 <= parts <= total + 1 or part >= parts or offset + len(body) > total:
-            raise WireError("length", f"part {part} of {parts} at {offset} does not fit {total} bytes")
-        if self._shape is None:
-            self._shape, self._missing = (parts, total), parts
+        if not 1 <= parts <= total + 1 or number >= parts or offset + len(body) > total:
+            raise WireError("length", f"part {number} of {parts} at {offset} does not fit {total} bytes")
+        if self.shape is None:
+            self.shape, self._missing = (parts, total), parts
             self._buffer, self._seen = bytearray(total), bytearray(parts)
-        if self._shape != (parts, total):
+        if self.shape != (parts, total):
             raise WireError("length", "the parts of one message disagree on its size")
-        if not self._seen[part]:
-            self._seen[part], self._missing = 1, self._missing - 1
+        if not self._seen[number] and (body or not total):
+            self._seen[number], self._missing = 1, self._missing - 1
             self._buffer[offset : offset + len(body)] = body
         return None if self._missing else self._buffer
 
 
-def up(run: str, seq: int, message: Hello | Push | Retired, schema: bytes) -> bytes:
-    """An edge's message as an envelope. Only `Push` carries a tensor, and only a `Released` one."""
-    if not isinstance(message, Hello | Push | Retired):
+def up(run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes) -> bytes:
+    """An edge's message as an envelope. Tensors: `Released` in a Push, `Shared` in a Report, `ReleasedEmbedding`."""
+    if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
     meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema)
     match message:
@@ -147,25 +188,36 @@ def up(run: str, seq: int, message: Hello | Push | Retired, schema: bytes) -> by
                 pb.Hello(
                     epsilon=message.epsilon, delta=message.delta, mechanism=message.mechanism,
                     noise_variance=message.noise_variance, clip_min=message.clip_min, clip_max=message.clip_max,
-                    spent=_spends(message.spent), charged=_charged(message.charged),
+                    spent=spends(message.spent), charged=_charged(message.charged),
                     refusals=message.refusals, refusal=message.refusal,
                 )
             )  # fmt: skip
             return encode(meta)
         case Push(released=Released() as released):
             update = pb.Update(
-                base_version=message.base_version, clip=released.clip, spent=_spends(released.spent),
+                base_version=message.base_version, clip=released.clip, spent=spends(released.spent),
                 charged=_charged(released.charged),
             )  # fmt: skip
             if released.vector.dtype == torch.int32:
                 update.scale = released.scale
             meta.update.CopyFrom(update)
             return encode(meta, released.vector)
+        case Report(model=Shared() as model):
+            paid, charged = spends(message.spent), _charged(message.charged)
+            meta.update.CopyFrom(
+                pb.Update(base_version=message.version, spent=paid, charged=charged, steps=message.steps)
+            )
+            return encode(meta, model.vector)
+        case Embed(released=None | ReleasedEmbedding() as embedded):
+            paid, charged = spends(message.spent), _charged(message.charged)
+            where = wire_vertical.part(message.part)
+            meta.update.CopyFrom(pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where))
+            return encode(meta, None if embedded is None else embedded.vectors.flatten())
         case Retired():
             charged = _charged(message.charged)
-            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=_spends(message.spent), charged=charged))
+            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=spends(message.spent), charged=charged))
             return encode(meta)
-    raise TypeError(f"Push of {type(message.released).__name__}: only a Released vector may leave an edge")
+    raise TypeError(f"{type(message).__name__} without a seal: only a sealed vector may leave an edge")
 
 
 def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Retired:
@@ -174,31 +226,34 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
     if meta.schema_hash != schema:
         raise WireError("schema", "made for another model")
     if kind == "update":
-        if received.tensor is None or received.tensor.numel() != size:
+        update, part = meta.update, wire_vertical.read_part(meta.update)
+        tensor = torch.zeros(0) if received.tensor is None else received.tensor
+        if part is None and tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
-        update = meta.update
-        gradient, clip = _gradient(received.tensor, update.scale), _finite("clip", update.clip)
-        history, charged = _history(update.spent), _read_charged(update.charged)
-        return Update(meta.edge, update.base_version, gradient, clip, history, charged)
+        vector, clip = gradient(tensor, update.scale), finite("clip", update.clip)
+        spent, charged = history(update.spent), _read_charged(update.charged)
+        return Update(meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part)
     if received.tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "retired":
         retired = meta.retired
         reason = printable(retired.reason, MAX_REASON)
-        return Retired(meta.edge, reason, _history(retired.spent), _read_charged(retired.charged))
+        return Retired(meta.edge, reason, history(retired.spent), _read_charged(retired.charged))
     if kind == "hello":
         return _hello(meta.edge, meta.hello)
     raise WireError("kind", f"{kind} does not come from an edge")
 
 
 def down(
-    run: str, edge: str, message: GlobalModel | Halt, schema: bytes, answer: pb.Receipt | None = None, answered: int = 0
+    run: str, edge: str, message: Down, schema: bytes, answer: pb.Receipt | None = None, answered: int = 0
 ) -> bytes:
     """A server's message as an envelope; `answer` is the receipt of message `answered`, if it goes with it."""
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
         meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip, terms=_terms(message.terms)))
         return encode(meta, message.params)
+    if not isinstance(message, Halt):
+        return encode(meta, wire_vertical.fill(meta, message))
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode(meta)
 
@@ -214,15 +269,17 @@ def announcement(run: str, epoch: int, state: str, model: GlobalModel, schema: b
     return encode(meta, model.params if len(raw) <= inline_below else None)
 
 
-def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Halt:
+def read_down(received: Received, schema: bytes, size: int) -> Down:
     """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
     meta, kind = received.meta, received.meta.WhichOneof("kind")
     if kind == "halt":
         return Halt(meta.halt.version, printable(meta.halt.reason, MAX_REASON))
-    if kind != "model":
+    if kind != "model" and kind not in wire_vertical.KINDS:
         raise WireError("kind", f"{kind} does not come from a server")
     if meta.schema_hash != schema:
         raise WireError("schema", "made for another model")
+    if kind != "model":
+        return wire_vertical.read(meta, received.tensor)
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
     said = meta.model.terms
@@ -235,26 +292,26 @@ def read_down(received: Received, schema: bytes, size: int) -> GlobalModel | Hal
 
 
 def _hello(edge: str, hello: pb.Hello) -> Hello:
-    numbers = {
-        name: _finite(name, getattr(hello, name)) for name in ("delta", "noise_variance", "clip_min", "clip_max")
-    }
+    numbers = {name: finite(name, getattr(hello, name)) for name in ("delta", "noise_variance", "clip_min", "clip_max")}
     if not hello.epsilon > 0 or not 0 < hello.delta < 1:
         raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
     return Hello(
-        edge, hello.epsilon, mechanism=printable(hello.mechanism, MAX_MECHANISM), spent=_history(hello.spent),
+        edge, hello.epsilon, mechanism=printable(hello.mechanism, MAX_MECHANISM), spent=history(hello.spent),
         charged=_read_charged(hello.charged), refusals=hello.refusals,
         refusal=printable(hello.refusal, MAX_REASON), **numbers,
     )  # fmt: skip
 
 
-def _gradient(tensor: Tensor, scale: float) -> Tensor:
+def gradient(tensor: Tensor, scale: float) -> Tensor:
     """(d,) float32: an integer message is worth `scale` a unit, computed once, in float64, here for everybody."""
     if tensor.dtype == torch.float32:
         return tensor
-    gradient = (tensor.to(torch.float64) * _finite("scale", scale)).to(torch.float32)
-    if not bool(torch.isfinite(gradient).all()):
+    found, unit = np.empty(tensor.numel(), np.float32), np.float64(finite("scale", scale))
+    with np.errstate(over="ignore"):  # block by block: no float64 vector is ever made
+        np.multiply(tensor.numpy(), unit, out=found, dtype=np.float64, casting="same_kind")
+    if scale > SAFE_SCALE and not bool(np.isfinite(found).all()):
         raise WireError("value", f"scale={scale}")
-    return gradient
+    return torch.from_numpy(found)
 
 
 def _charged(charged: Charged) -> pb.Charged | None:
@@ -273,32 +330,3 @@ def _terms(terms: Terms | None) -> pb.Terms | None:
     return pb.Terms(
         mechanism=terms.mechanism, sampling_rate=terms.sampling_rate, noise_multiplier=terms.noise_multiplier
     )
-
-
-def _finite(name: str, value: float) -> float:
-    if not 0 <= value < float("inf"):
-        raise WireError("value", f"{name}={value}")
-    return value
-
-
-def _spends(history: History) -> list[pb.Spend]:
-    return [
-        pb.Spend(
-            sampling_rate=row.sampling_rate,
-            noise_multiplier=row.noise_multiplier,
-            count=row.count,
-            mechanism="" if row.mechanism == "gaussian" else row.mechanism,
-        )
-        for row in history
-    ]
-
-
-def _history(spends: Iterable[pb.Spend]) -> History:
-    rows = tuple(
-        Spend(s.sampling_rate, _finite("noise_multiplier", s.noise_multiplier), s.count, s.mechanism or "gaussian")
-        for s in spends
-    )
-    known = ("gaussian", "discrete_gaussian", "knorm")
-    if len(rows) > 1000 or any(not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows):
-        raise WireError("value", "spent: a history that no ledger can have")
-    return rows

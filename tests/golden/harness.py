@@ -17,21 +17,24 @@ from services.runtime.mqtt import Connection
 from services.runtime.outbox import Outbox
 from services.runtime.store import Store
 from tacit import datasets, topics, wire
-from tacit.algorithms.mapa import Edge, Server
+from tacit.algorithms import roles
+from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
-from tacit.messages import SERVER, GlobalModel, Hello, Push, Retired, Update
+from tacit.messages import Deadline
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
 from tacit.privacy.sampling import Random
+from tacit.simulate import Simulator
 
 
-def sha256(role: Server) -> str:
+def sha256(role: ServerRole) -> str:
     """Digest of the role's parameters, bit for bit."""
     return hashlib.sha256(role.params.numpy().tobytes()).hexdigest()
 
 
-def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon: float | None = None) -> Edge:
+def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon: float | None = None) -> EdgeRole:
     """Edge `number` with its rows and, unless `seed` is None, predictable noise; `epsilon` instead of its own."""
     data = run.data
     labels = datasets.load_labels(data.dataset, "train", None)
@@ -40,14 +43,7 @@ def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon
     random = Random(None if seed is None else seed + number)
     plan = run.plan(number)
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
-    return Edge(f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
-
-
-def as_received(message: Hello | Push | Retired) -> Hello | Update | Retired:
-    """What the server role gets for what an edge role sends: through the wire format."""
-    schema = bytes(32)
-    size = message.released.vector.numel() if isinstance(message, Push) else 0
-    return wire.read_up(wire.decode(bytearray(wire.up("r", 1, message, schema))), schema, size)
+    return roles.edge(run, f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
 
 
 def accepted(store: Store) -> list[tuple[str, str]]:
@@ -56,21 +52,21 @@ def accepted(store: Store) -> list[tuple[str, str]]:
     return [(r.edge, str(wire.decode(bytearray(r.payload)).meta.WhichOneof("kind"))) for r in records]
 
 
-def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> Server:
-    """Drive the role objects directly in the given arrival order; an edge computes on the last model it got."""
+def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerRole:
+    """The simulator, its messages in the given arrival order; an edge computes on the model it was given."""
     model = run.build_model()
-    server = Server(run, model)
-    edges = {f"edge-{k}": make_edge(run, model, k, seed) for k in range(run.edges.count)}
-    models: dict[str, GlobalModel] = {}
+    edges = [make_edge(run, model, k, seed) for k in range(run.edges.count)]
+    simulator = Simulator(run, roles.server(run, model), edges)
     for name, kind in order:
-        edge = edges[name]
-        (out,) = edge.start() if kind == "hello" else edge.on_message(models[name])
-        assert out.to == SERVER
-        assert isinstance(out.message, Hello | Push | Retired)
-        for reply in server.on_message(as_received(out.message)):
-            if isinstance(reply.message, GlobalModel):
-                models[reply.to] = reply.message
-    return server
+        if kind == "hello":
+            simulator.greet(name)
+        elif kind == "deadline":
+            timer = simulator.server.timer()
+            assert timer is not None
+            simulator.fold(Deadline(timer.number))
+        else:
+            simulator.answer(name)
+    return simulator.server
 
 
 class MqttRun:
@@ -87,7 +83,7 @@ class MqttRun:
         """A driver with an empty role, as after a restart."""
         return ServerDriver(
             self.run_id,
-            Server(self.run, self.model),
+            roles.server(self.run, self.model),
             schema_hash(self.model),
             self.model.size,
             self.store,
@@ -97,7 +93,7 @@ class MqttRun:
             chunk=16 * 1024,
         )
 
-    def serve(self, until: Callable[[], bool] = lambda: False) -> Server:
+    def serve(self, until: Callable[[], bool] = lambda: False) -> ServerRole:
         """Run the driver until the role halts or `until` says so; returns the role."""
         driver = self.driver
         driver.recover()

@@ -9,6 +9,7 @@ import pytest
 from services.runtime.store.memory import MemoryStore
 from services.runtime.store.rules import Limits
 from tacit import config
+from tacit.config import RunFile
 from tests.golden.harness import MqttRun, accepted, in_process, sha256
 from tests.integration.servers import mosquitto
 
@@ -21,8 +22,7 @@ dataset = "digits"
 name = "logistic"
 [algorithm]
 name = "{algorithm}"
-smoothness = 1.0
-deviation = 1.0
+{parameters}
 [privacy]
 mechanism = "{mechanism}"
 batch = 32
@@ -33,12 +33,29 @@ count = {edges}
 """
 
 
+OWN = {
+    "fedasync": "steps_min = 2\nsteps_max = 4\nproximal = 0.01\nconcurrency = 2",
+    "fedbuff": "steps_min = 2\nbuffer = 3",
+    "fedavg": "steps_min = 2\nclients = 2",
+    "dp-pasgd": "tau = 3",
+}
+SMOOTH = "smoothness = 1.0\ndeviation = 1.0"
+
+
+def parsed(algorithm: str, mechanism: str, edges: int, updates: int) -> RunFile:
+    parameters = OWN.get(algorithm, SMOOTH)
+    text = RUN.format(algorithm=algorithm, mechanism=mechanism, edges=edges, updates=updates, parameters=parameters)
+    return config.parse(text, "golden")
+
+
 @pytest.mark.parametrize(
     ("algorithm", "mechanism", "edges"),
-    [("mapa", "gaussian", 3), ("audp", "gaussian", 2), ("asgd", "none", 3), ("csgd", "none", 1), ("mapa", "paper", 2)],
-)
+    [("mapa", "gaussian", 3), ("mapa", "discrete_gaussian", 3), ("audp", "gaussian", 2), ("asgd", "none", 3),
+     ("csgd", "none", 1), ("mapa", "paper", 2), ("fedasync", "gaussian", 3), ("fedbuff", "gaussian", 3),
+     ("fedavg", "gaussian", 3), ("dp-pasgd", "discrete_gaussian", 3)],
+)  # fmt: skip
 def test_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, algorithm: str, mechanism: str, edges: int) -> None:
-    run = config.parse(RUN.format(algorithm=algorithm, mechanism=mechanism, edges=edges, updates=60), "golden")
+    run = parsed(algorithm, mechanism, edges, updates=60 if algorithm not in OWN else 12)
     store = MemoryStore("golden", Limits(10**6, 1 << 40))
     with mosquitto(tmp_path) as broker:
         keep_journal(store)
@@ -49,7 +66,7 @@ def test_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, algorithm: st
             thread.join(10.0)
         order = accepted(store)
     assert not mqtt.failures
-    assert role.version == 60
+    assert role.version == run.run.updates
     assert role.halted == "all updates applied"
     if edges > 1:
         assert len({edge for edge, _ in order}) == edges  # more than one edge took part, or the order proves nothing
@@ -62,7 +79,7 @@ def keep_journal(store: MemoryStore) -> None:
 
 
 def test_another_arrival_order_gives_other_bits() -> None:
-    run = config.parse(RUN.format(algorithm="mapa", mechanism="gaussian", edges=2, updates=10), "golden")
+    run = parsed("mapa", "gaussian", edges=2, updates=10)
     hellos, a, b = [("edge-0", "hello"), ("edge-1", "hello")], ("edge-0", "update"), ("edge-1", "update")
     first = in_process(run, [*hellos, a, b, a], seed=3)
     second = in_process(run, [*hellos, a, a, b], seed=3)

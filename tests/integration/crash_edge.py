@@ -52,13 +52,13 @@ class Killer:
 
     def install(self) -> None:
         """Put the points around the functions that they are named after."""
-        charge, clipped, put, publish = Ledger.charge, Edge._clipped, Outbox.put, Connection.publish
+        charge, clipped, put, publish = Ledger.charge, Edge.clipped, Outbox.put, Connection.publish
         receipt = EdgeLoop._receipt
 
-        def new_charge(ledger: Ledger, *row: Any, secret: bool) -> None:
+        def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
             self.charges += 1
             self.at("before_reserve")
-            charge(ledger, *row, secret=secret)
+            charge(ledger, *row, **more)
             self.at("after_reserve")
 
         def new_clipped(edge: Edge, *arguments: Any) -> Any:
@@ -66,9 +66,9 @@ class Killer:
             self.at("in_compute")
             return found
 
-        def new_put(outbox: Outbox, *arguments: Any) -> None:
+        def new_put(outbox: Outbox, *arguments: Any, **more: Any) -> None:
             self.at("before_put")
-            put(outbox, *arguments)
+            put(outbox, *arguments, **more)
             self.at("after_put")
 
         def new_publish(connection: Connection, topic: str, payload: bytes, **more: Any) -> Any:
@@ -85,7 +85,7 @@ class Killer:
             receipt(loop, *arguments)
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
-            (Ledger, "charge", new_charge), (Edge, "_clipped", new_clipped), (Outbox, "put", new_put),
+            (Ledger, "charge", new_charge), (Edge, "clipped", new_clipped), (Outbox, "put", new_put),
             (Connection, "publish", new_publish), (EdgeLoop, "_receipt", new_receipt),
         ]  # fmt: skip
         for kind, name, replacement in replacements:
@@ -108,16 +108,25 @@ def warm(settings: dict[str, Any]) -> None:
 
 def start(order: dict[str, Any]) -> int:
     """Fork an edge; its pid."""
+
+    def work() -> None:
+        Killer(order["point"], order["release"]).install()
+        edge_main.main(read(EdgeSettings, **order["start"]))
+
+    return forked(order["log"], work)
+
+
+def forked(log: str, work: Callable[[], None]) -> int:
+    """Fork a process that does `work`, says what it says in the file `log`, and ends as `tacit` would; its pid."""
     pid = os.fork()
     if pid:
         return pid
-    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (0, 1, 2):
-        os.dup2(log, descriptor)
+        os.dup2(said, descriptor)
     code = 70
     try:
-        Killer(order["point"], order["release"]).install()
-        edge_main.main(read(EdgeSettings, **order["start"]))
+        work()
         code = 0
     except TacitError as error:
         os.write(2, f"tacit: {error}\n".encode())
@@ -126,8 +135,8 @@ def start(order: dict[str, Any]) -> int:
         os._exit(code)
 
 
-def serve() -> None:
-    """Answer orders until end of file."""
+def serve(start: Callable[[dict[str, Any]], int] = start) -> None:
+    """Answer orders until end of file; `start` forks what an order is for."""
     ready = False
     for line in sys.stdin:
         order = json.loads(line)
@@ -147,8 +156,8 @@ def serve() -> None:
 class Forks:
     """The warm process, seen from a test."""
 
-    def __init__(self, log: Path) -> None:
-        command = [sys.executable, "-m", "tests.integration.crash_edge"]
+    def __init__(self, log: Path, module: str = "tests.integration.crash_edge") -> None:
+        command = [sys.executable, "-m", module]
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment()

@@ -21,7 +21,9 @@ from services.runtime.store.memory import MemoryStore
 from services.runtime.store.rules import Limits
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
-from tacit.algorithms.mapa import Server
+from tacit.algorithms import roles
+from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tests.golden.harness import make_edge, sha256
 from tests.integration.processes import Caller
@@ -76,15 +78,15 @@ class Rig:
 
     def new_driver(self, store: Store) -> ServerDriver:
         return ServerDriver(
-            self.run_id, Server(self.run, self.model), self.schema, self.model.size, store,
-            fingerprint=self.run.fingerprint(), snapshot_every=self.run.run.snapshot_every, max_message=1 << 24,
-            chunk=self.chunk,
+            self.run_id, roles.server(self.run, self.model), self.schema, self.model.size, store,
+            fingerprint=self.run.fingerprint(), snapshot_every=self.run.run.snapshot_every,
+            max_message=max(1 << 24, 5 * self.model.size), chunk=self.chunk,
         )  # fmt: skip
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
         names = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.inbox.put)
+        connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.hear)
         connection.start(10.0)
         self.driver.down.connection = connection
         return connection
@@ -103,17 +105,22 @@ class Rig:
 
         self._thread(work)
 
-    def edge(self, number: int, folder: Path, *, patience: float = 30.0, seed: int | None = 5,
+    def edge(self, number: int, folder: Path, *, patience: float = 30.0, seed: int | None = 5, broker: str = "",
+             make: Callable[[], EdgeRole] | None = None,
              deaf: Callable[[Inbound], bool] = lambda inbound: False) -> None:  # fmt: skip
-        """Edge `number` in a thread; it does not hear messages that `deaf` is true for."""
+        """Edge `number` in a thread; it does not hear messages that `deaf` is true for.
+
+        `broker`: where it finds the broker, if not where the driver does; `make` (called in its thread): another role
+        than the usual one.
+        """
 
         def work() -> None:
             torch.set_num_threads(1)
-            role = make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
+            role = make() if make else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
             outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
             loop = EdgeLoop(role, outbox, Terms(self.run_id, self.schema, self.model.size, self.chunk, patience))
             connection = Connection(
-                self.broker, f"{self.run_id}-{role.edge}",
+                broker or self.broker, f"{self.run_id}-{role.edge}",
                 [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
                 lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put(UP),
             )  # fmt: skip
@@ -140,7 +147,7 @@ class Rig:
         self.threads.append(threading.Thread(target=guarded, daemon=True))
         self.threads[-1].start()
 
-    def finished(self, seconds: float = 60.0) -> Server:
+    def finished(self, seconds: float = 60.0) -> ServerRole:
         """Wait for the end of the run; the role."""
         wait_for(lambda: bool(self.failures) or not any(thread.is_alive() for thread in self.threads), seconds)
         assert not self.failures

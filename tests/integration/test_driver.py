@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import math
+import os
+import pickle
+import re
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +22,7 @@ from services.runtime.store.rules import Limits
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import Fenced, ServiceError
+from tests.conftest import ROOT
 from tests.golden.harness import sha256
 from tests.integration.processes import Caller, appended, refold
 from tests.integration.rig import ROOMY, STATUS, Hostile, Message, Rig, part, run_file
@@ -93,12 +99,22 @@ def clip(hostile: Hostile, value: float) -> bytes:
     return part(message.envelope())
 
 
+class Bomb:
+    """Whoever unpickles it runs a command."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch tacit-was-here",)
+
+
 CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     "empty": ("magic", lambda h: b""),
     "short": ("magic", lambda h: b"TCT"),
     "not a part": ("magic", lambda h: h.update().envelope()),
     "part of nothing": ("magic", lambda h: part(b"")),
     "text": ("magic", lambda h: part(b"hello, aggregator" * 10)),
+    "a pickle bomb": ("magic", lambda h: part(pickle.dumps(Bomb()))),
+    "a zip bomb": ("magic", lambda h: part(gzip.compress(bytes(1 << 22)))),
+    "a torch file": ("magic", lambda h: part(b"PK\x03\x04" + bytes(200))),
     "wrong magic": ("magic", lambda h: part(b"TCT2" + h.update().envelope()[4:])),
     "truncated meta": ("length", lambda h: part(h.update().envelope()[:40])),
     "truncated tensor": ("numel", lambda h: part(h.update().envelope()[:-4])),
@@ -107,6 +123,12 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     "no kind": ("meta", lambda h: part(h.message(pb.Meta()).envelope())),
     "announced too large": ("size", lambda h: part(b"x", total=1 << 40, parts=2)),
     "announced larger than any update": ("size", lambda h: part(b"x", total=1 << 22, parts=2)),
+    "more parts than bytes": ("length", lambda h: part(b"x" * 10, parts=2**32 - 1, total=4000)),
+    "a question about 16 EiB": ("size", lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=2**64 - 1)),
+    "a question of 4 billion parts": (
+        "length",
+        lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=9),
+    ),
     "part outside": ("length", lambda h: part(b"x" * 10, number=3, parts=2)),
     "no parts": ("length", lambda h: part(b"x" * 10, parts=0)),
     "offset outside": ("length", lambda h: part(b"x" * 10, offset=1 << 60)),
@@ -130,6 +152,7 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
         "kind",
         lambda h: part(h.message(pb.Meta(receipt=pb.Receipt(status=pb.Receipt.ACCEPTED))).envelope()),
     ),
+    "a deadline": ("kind", lambda h: part(h.message(pb.Meta(deadline=pb.Deadline(number=1))).envelope())),
     "hello with a tensor": ("shape", lambda h: part(h.message(pb.Meta(hello=pb.Hello()), torch.ones(3)).envelope())),
     "hello without epsilon": ("value", lambda h: hello_with(h, epsilon=0.0)),
     "hello with nan": ("value", lambda h: hello_with(h, epsilon=math.nan)),
@@ -234,18 +257,22 @@ def test_parts_that_contradict_each_other_are_refused(rig: Rig, hostile: Hostile
 def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -> None:
     # Given an aggregator with room for 16 unfinished messages,
     rig = Rig(run_file(), address, "unfinished")
-    rig.driver._partials._limit = 16
+    rig.driver.uplink.partials._limit = 16
     rig.serve()
     caller = Hostile(rig, "many")
     assert caller.hello() == STATUS.ACCEPTED
     message = caller.message(pb.Meta(retired=pb.Retired(reason="long " * 900)))
     pieces = caller.parts(message, 1024)
-    for seq in range(100, 116):
-        caller.publish(seq, pieces[0])
+    for number in range(16):
+        caller.connection.publish(topics.up("unfinished", f"other-{number}", 1, 0), pieces[0])
     # when one more begins, it is told to wait; whole messages are served.
     caller.publish(message.seq, pieces[0])
     assert caller.receipt(message.seq).status == STATUS.BUSY
+    # An edge that begins one message after the other has one place, however many it begins.
+    for seq in range(100, 200):
+        caller.connection.publish(topics.up("unfinished", "other-0", seq, 0), pieces[0])
     assert caller.said(caller.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
+    assert len(rig.driver.uplink.partials) == 16
     caller.connection.stop()
     rig.close()
     assert not rig.failures
@@ -278,7 +305,8 @@ def test_an_honest_edge_completes_beside_all_that(address: str, tmp_path: Path) 
     # when the run goes on while more of it comes, then the run completes.
     rig.edge(0, tmp_path, patience=1.0)
     rig.serve()
-    while not rig.driver.role.halted and not rig.failures:
+    deadline = time.monotonic() + 60.0
+    while not rig.driver.role.halted and not rig.failures and time.monotonic() < deadline:
         for name in names:
             noise.publish(name, garbage[rig.driver.role.version % len(garbage)])
         wait_for(lambda: noise._newest is not None and noise._newest.is_published())
@@ -491,3 +519,46 @@ def everything(rig: Rig) -> list[Record]:
         Record(seq, "edge-0", seq, message.payload[wire.PART_HEADER :])
         for seq, message in enumerate(inbound(rig, METAS), 1)
     ]
+
+
+def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: Hostile) -> None:
+    before, folded = len(rig.driver.uplink.partials), rig.fold()
+    # Given questions about two messages in a row, of the largest size that is allowed,
+    size = rig.driver.uplink.partials._max_message
+    for _ in range(2):
+        hostile.seq += 1
+        hostile.publish(hostile.seq, part(b"", parts=size, total=size))
+        assert list(hostile.receipt(hostile.seq).missing) == list(range(32))
+    # then one of them is remembered, until the next whole message says otherwise.
+    assert len(rig.driver.uplink.partials) == before + 1
+    # A question about what was accepted is answered as the message itself would be, without its bytes.
+    assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
+    hostile.publish(hostile.seq, part(b"", parts=7, total=700))
+    assert hostile.receipt(hostile.seq).status == STATUS.DUPLICATE
+    # Wants for models that nobody sends, with any numbers, are told so; of one that fits a payload none is under way.
+    for want in (pb.Want(head=bytes(32), missing=[0]), pb.Want(missing=[2**32 - 1] * 50_000)):
+        meta = pb.Meta(run=rig.run_id, edge=hostile.edge, want=want)
+        hostile.publish(0, part(wire.encode(meta)))
+        receipt = hostile.receipt(0)
+        assert (receipt.status, receipt.reason) == (STATUS.REJECTED, "want")
+    assert rig.fold()[:2] == folded[:2]
+
+
+def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: Hostile) -> None:
+    # Given an edge that sends a message byte by byte, and does not end it,
+    envelope, before = hostile.update().envelope(), len(rig.driver.uplink.partials)
+    for number in range(200):
+        hostile.publish(hostile.seq, part(envelope[number : number + 1], number=number, parts=len(envelope),
+                                          total=len(envelope), offset=number), number)  # fmt: skip
+    # then others are served meanwhile, and it holds one place.
+    other = Hostile(rig, "meanwhile")
+    assert other.hello() == STATUS.ACCEPTED
+    assert len(rig.driver.uplink.partials) <= before + 1
+    other.connection.stop()
+
+
+def test_no_payload_is_ever_executed() -> None:
+    assert not Path("tacit-was-here").exists()  # by the pickle bomb above
+    sources = [path.read_text() for folder in ("src", "services", "clients") for path in (ROOT / folder).rglob("*.py")]
+    runs = re.compile(r"\b(pickle|marshal|shelve|eval|exec)\b[.(]|(?<!safetensors\.)torch\.load\(")
+    assert not any(runs.search(text) for text in sources)

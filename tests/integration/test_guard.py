@@ -10,9 +10,11 @@ import pytest
 
 from services.aggregator.api import Operator, create_app
 from services.aggregator.observer import Observer
+from services.runtime.door import Door
 from services.runtime.guard import Guard
-from tacit import config, wire
+from tacit import sections, wire
 from tacit._pb import wire_pb2 as pb
+from tacit.algorithms.mapa import Server
 from tacit.messages import Update
 from tests.golden.harness import sha256
 from tests.integration.processes import refold
@@ -35,10 +37,10 @@ def guarded(broker: Mosquitto, request: pytest.FixtureRequest) -> Iterator[Guard
     rigs: list[Rig] = []
 
     def make(updates: int = 1000, **section: float) -> Rig:
-        run = run_file(updates=updates).model_copy(update={"guard": config.Guard.model_validate(section)})
+        run = run_file(updates=updates).model_copy(update={"guard": sections.Guard.model_validate(section)})
         name = f"guard-{abs(hash(request.node.name))}"
         rig = Rig(run, f"{broker.host}:{broker.port}", name)
-        rig.driver.guard = Guard(run, rig.driver.role) if run.guard.active else None
+        rig.driver.uplink.guard = Guard(run, rig.driver.role) if run.guard.active else None
         rig.serve()
         rigs.append(rig)
         return rig
@@ -66,9 +68,9 @@ def reason(caller: Hostile, value: float) -> str:
 def test_an_update_too_long_to_be_honest_is_not_in_the_journal(guarded: Guarded) -> None:
     rig = guarded(norm_factor=1.0)
     edge = known(rig, "edge-0")
-    assert rig.driver.guard is not None
+    assert rig.driver.uplink.guard is not None
     (payload,) = edge.parts(edge.update(1.0))
-    bound = rig.driver.guard.bound(received(rig, payload))
+    bound = rig.driver.uplink.guard.bound(received(rig, payload))
     longest = bound / rig.model.size**0.5
     assert edge.said(edge.update(0.999 * longest)) == STATUS.ACCEPTED
     before = rig.fold()
@@ -92,7 +94,7 @@ def received(rig: Rig, payload: bytes) -> Update:
 def test_without_a_guard_the_same_update_goes_through(guarded: Guarded) -> None:
     rig = guarded()
     edge = known(rig, "edge-0")
-    assert rig.driver.guard is None
+    assert rig.driver.uplink.guard is None
     assert edge.said(edge.update(-1e30)) == STATUS.ACCEPTED
     assert float(rig.driver.role.params.abs().max()) > 1e20
     edge.connection.stop()
@@ -164,7 +166,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guard
     # And a restart forgets.
     assert [reason(edge, 1e9) for _ in range(4)] == ["norm"] * 3 + ["quarantined"]
     assert edge.said(edge.message(pb.Meta(retired=pb.Retired(reason="enough")))) == STATUS.ACCEPTED
-    rig.driver.guard = Guard(rig.run, rig.driver.role)
+    rig.driver.uplink.guard = Guard(rig.run, rig.driver.role)
     assert edge.said(edge.update()) == STATUS.ACCEPTED
     for caller in (edge, other):
         caller.connection.stop()
@@ -173,13 +175,31 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guard
 def test_clip_is_what_the_server_asked_for_in_that_stage(guarded: Guarded) -> None:
     rig = guarded(norm_factor=1.0)
     edge = known(rig, "edge-0")
-    assert rig.driver.guard is not None
+    assert rig.driver.uplink.guard is not None
     (payload,) = edge.parts(edge.update(1.0, base=0))
     update, role = received(rig, payload), rig.driver.role
-    first = rig.driver.guard.bound(update)
+    assert isinstance(role, Server)
+    first = rig.driver.uplink.guard.bound(update)
     with rig.driver.lock:
         role.clip, role.version, role.stage_step = role.clip / 4, 10, 10
-        assert rig.driver.guard.bound(update) == pytest.approx(first / 4)
+        assert rig.driver.uplink.guard.bound(update) == pytest.approx(first / 4)
         role.stage_step = 9  # made before this stage began: C may have been anything up to the first
-        assert rig.driver.guard.bound(update) == first
+        assert rig.driver.uplink.guard.bound(update) == first
     edge.connection.stop()
+
+
+def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) -> None:
+    # Given a rate of 5 updates a second, and an edge that sends a thousand without waiting for an answer,
+    rig = guarded(rate=5.0, burst=5)
+    rig.driver.door = Door(5.0, 5, 4 * rig.model.size)
+    flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
+    payload = flooding.parts(flooding.update())[0]
+    for _ in range(1000):
+        flooding.publish(flooding.seq, payload)
+    # then another is served, and most of the flood is neither answered nor read.
+    assert honest.said(honest.update()) == STATUS.ACCEPTED
+    wait_for(lambda: rig.driver.door is not None and rig.driver.door.dropped > 900)
+    assert rig.driver.role.edges["edge-0"].updates == 1
+    assert rig.driver.counts["throttled"] < 100
+    flooding.connection.stop()
+    honest.connection.stop()

@@ -18,6 +18,7 @@ from services import tables
 from services.aggregator import metrics
 from services.aggregator.api import Operator, create_app
 from services.aggregator.observer import Observer
+from services.runtime.driver import ServerDriver
 from tacit._pb import wire_pb2 as pb
 from tacit.messages import Terms
 from tests.integration.processes import environment
@@ -32,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
         yield running
 
 
-def observed(rig: Rig, folder: Path) -> Observer:
+def observed(rig: Rig, folder: Path) -> Observer[ServerDriver]:
     observer = Observer(rig.run, rig.driver, folder / "metrics.jsonl")
     observer.resumed()
     return observer

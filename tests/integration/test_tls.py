@@ -233,7 +233,8 @@ class TestTopics:
             aggregator.says(f"{R}/model", b"m", retain=True)
             aggregator.says(f"{R}/down/edge-0/receipt/0")  # the last: all before it would have come
             heard = edge.heard_until(f"{R}/down/edge-0/receipt/0")
-        assert set(heard) == {f"{R}/model", f"{R}/down/edge-0/receipt/0"}
+        assert f"{R}/presence/edge-1" in heard  # who is there is for everybody: peers have no server to tell them
+        assert {t for t in heard if "/presence/" not in t} == {f"{R}/model", f"{R}/down/edge-0/receipt/0"}
 
     def test_the_aggregator_hears_everybody_and_sends_to_everybody(self, site: Site) -> None:
         with (

@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit import config
+from tacit.algorithm_sections import Mapa
+from tacit.algorithms import edge as edge_roles
 from tacit.algorithms import mapa
 from tacit.algorithms.mapa import Edge, Server
+from tacit.algorithms.server import STALENESS_WINDOW
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.messages import EVERYONE, SERVER, GlobalModel, Halt, Hello, Push, Retired, Update
@@ -99,6 +102,7 @@ def test_eq_9_delta_b_is_sampling_variance_plus_noise_variance() -> None:
 
 def test_eq_10_the_rate_of_audp() -> None:
     a = run_file(name="audp").algorithm
+    assert isinstance(a, Mapa)
     for t, tau, variance in ((1, 0, 0.0), (7, 4, 3.5), (1000, 20, 100.0)):
         inverse = 10.0 * (tau + 1) + math.sqrt(variance + 1) * math.sqrt(t) / 2.0  # the paper's R is 1, ours 2
         assert mapa.audp_rate(t, tau, variance, a) == pytest.approx(1 / inverse)
@@ -268,7 +272,7 @@ def test_cloud_line_11_the_model_moves_against_the_update() -> None:
         made.recent.append(0)  # the rate is that of the staleness with this update
         rate = made.learning_rate()
         made.on_message(gradient)
-        assert torch.allclose(made.params, before - rate * gradient.gradient)
+        assert torch.allclose(made.params, before - rate * gradient.vector)
         assert not torch.equal(made.params, before)
         before = made.params.clone()
 
@@ -290,7 +294,7 @@ def test_staleness_is_measured_from_the_version_that_was_sent() -> None:
 def test_tau_max_forgets_what_was_long_ago() -> None:
     made = applied(server(), 5)
     made.on_message(update("b", 0))
-    assert applied(made, mapa.STALENESS_WINDOW - 1).tau_max == 5
+    assert applied(made, STALENESS_WINDOW - 1).tau_max == 5
     assert applied(made, 1).tau_max == 0
 
 
@@ -510,13 +514,13 @@ def test_the_sum_is_divided_by_the_public_batch_size_not_by_the_drawn_one() -> N
     ("mechanism", "work"), [("gaussian", "linear_factors"), ("discrete_gaussian", "example_gradients")]
 )
 def test_the_batch_has_one_shape_whatever_is_drawn(mechanism: str, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes, real = set(), getattr(mapa, work)
+    shapes, real = set(), getattr(edge_roles, work)
 
     def recorded(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Any:
         shapes.add((tuple(x.shape), tuple(y.shape)))
         return real(model, params, x, y)
 
-    monkeypatch.setattr(mapa, work, recorded)
+    monkeypatch.setattr(edge_roles, work, recorded)
     made = edge(plan(mechanism, q=0.3))
     for _ in range(30):
         push(made)
@@ -537,13 +541,13 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
 def chosen(monkeypatch: pytest.MonkeyPatch, made: Edge) -> list[Tensor]:
     """The rows that the modes without privacy draw."""
     rows: list[Tensor] = []
-    draw: Callable[[int], Tensor] = made._with_replacement
+    draw: Callable[[int], Tensor] = made.with_replacement
 
     def recorded(count: int) -> Tensor:
         rows.append(draw(count))
         return rows[-1]
 
-    monkeypatch.setattr(made, "_with_replacement", recorded)
+    monkeypatch.setattr(made, "with_replacement", recorded)
     return rows
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from services import cli
 from services.runtime.guard import Guard
-from tacit import config
+from tacit import sections
 from tests.conftest import ROOT
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
 from tests.integration.servers import HOST, free_port
@@ -118,8 +118,8 @@ class TestOperator:
         assert rig.operator.wanted() is None
 
     def test_release_from_quarantine(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
-        guarded = rig.observer.run.model_copy(update={"guard": config.Guard(quarantine_after=1)})
-        rig.driver.guard = guard = Guard(guarded, rig.role)
+        guarded = rig.observer.run.model_copy(update={"guard": sections.Guard(quarantine_after=1)})
+        rig.driver.uplink.guard = guard = Guard(guarded, rig.role)
         guard.refused("edge-0", "norm")
         (tmp_path / "token").write_text(TOKEN + "\n")
         options = ("--url", url, "--token-file", str(tmp_path / "token"))
@@ -173,7 +173,7 @@ class TestBadInput:
             ("clip = 1.0", "clip = 1.0\nepsilon = inf", "privacy.epsilon=inf"),
             ("batch = 32", "batch = 480", "privacy.batch=480.0 is above the 479 rows of one edge"),
             ("count = 3", "count = 0", "edges.count=0"),
-            ('name = "mapa"', 'name = "sgd"', "algorithm.name='sgd'"),
+            ('name = "mapa"', 'name = "adam"', "algorithm.name='adam'"),
             ('dataset = "digits"', 'dataset = "digit"', "digit"),
             ("[run]", "[run", "not TOML"),
         ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tacit import config
+from tacit.algorithm_sections import DpPasgd, FedAsync, Mapa
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 
@@ -28,9 +30,9 @@ def text(changes: dict[str, str | None] | None = None) -> str:
     sections = {name: dict(keys) for name, keys in GOOD.items()}
     for path, value in (changes or {}).items():
         section, key = path.split(".")
-        sections[section].pop(key, None)
+        sections.setdefault(section, {}).pop(key, None)
         if value is not None:
-            sections[section][key] = value
+            sections.setdefault(section, {})[key] = value
     return _toml(sections)
 
 
@@ -79,6 +81,60 @@ def test_an_empty_file_says_everything_that_is_missing() -> None:
     message = refusal("")
     for section in ("run", "data", "model", "algorithm"):
         assert f"{section}: Field required" in message
+
+
+TEXT = {"data.dataset": '"wikitext-2"', "model.name": '"lstm"'}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"data.partition": '"natural"'}, "partition=natural: digits has no natural groups"),
+        (
+            {"data.dataset": '"adult"', "data.partition": '"natural"', "edges.count": "17"},
+            "edges.count=17 is above the 16",
+        ),
+        (
+            {"data.dataset": '"vehicle"', "data.partition": '"natural"', "data.spare": "1", "edges.count": "3"},
+            "spare=1: partition=natural",
+        ),
+        ({**TEXT, "data.partition": '"dirichlet"'}, "partition=dirichlet: wikitext-2 has no label for each row"),
+        ({"data.vocabulary": "500"}, "vocabulary=500: digits is not a text"),
+        ({"data.sequence": "8"}, "sequence=8: digits is not a text"),
+        ({"model.name": '"lstm"'}, "model.name=lstm: lstm is for text and text for lstm, data.dataset=digits"),
+        (
+            {**TEXT, "model.name": '"cnn"'},
+            "model.name=cnn: lstm is for text and text for lstm, data.dataset=wikitext-2",
+        ),
+        ({"model.name": '"resnet"', "data.features": '"scattering"'}, "needs model.name logistic or svm, not resnet"),
+        ({**TEXT, "data.vocabulary": "33279"}, "data.vocabulary=33279"),
+        ({"model.name": '"mlp"', "model.hidden": "[0]"}, "model.hidden.0=0"),
+        ({"model.name": '"cnn"', "model.channels": "[]"}, "model.channels=[]"),
+    ],
+)
+def test_data_and_model_that_do_not_fit_are_named(changes: dict[str, str | None], complaint: str) -> None:
+    assert complaint in refusal(text(changes))
+
+
+SMALL_LSTM = {"data.vocabulary": "100", "data.sequence": "9", "model.embedding": "8", "model.hidden": "[4]"}
+RESNET = {"data.dataset": '"cifar10"', "model.name": '"resnet"', "model.width": "8", "model.blocks": "2"}
+FOUR_CONV = {"data.dataset": '"cifar10"', "model.name": '"cnn"', "model.channels": "[4, 4, 8, 8]"}
+FOUR_CONV |= {"model.kernel": "3", "model.hidden": "[16]", "model.pool_every": "2"}
+ADULT = {"data.dataset": '"adult"', "data.partition": '"natural"', "edges.count": "16"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "size", "rows"),
+    [
+        ({**TEXT, **SMALL_LSTM}, 800 + 128 + 16 + 64 + 400 + 100, 104_431),
+        (RESNET, 224 + 4 * 584 + 1168 + 3 * 2320 + 4640 + 3 * 9248 + 330, 10_000),
+        (FOUR_CONV, 112 + 148 + 296 + 584 + 512 * 16 + 16 + 170, 10_000),
+        (ADULT, 2 * 103, 2035),
+    ],
+)
+def test_sizes_of_models_and_data_reach_the_model(changes: dict[str, str | None], size: int, rows: int) -> None:
+    run = parsed(changes)
+    assert (run.build_model().size, run.public_size()) == (size, rows)
 
 
 @pytest.mark.parametrize("key", ["run.updates", "data.dataset", "model.name", "algorithm.name"])
@@ -135,8 +191,8 @@ def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("algorithm.name", '"sgd"', "algorithm.name='sgd'"),
-        ("model.name", '"mlp"', "model.name='mlp'"),
+        ("algorithm.name", '"adam"', "algorithm.name='adam'"),
+        ("model.name", '"vgg"', "model.name='vgg'"),
         ("data.dataset", '"cifar"', "data.dataset = 'cifar'"),
         ("data.dataset", "5", "data.dataset=5"),
         ("data.partition", '"random"', "data.partition='random'"),
@@ -144,7 +200,7 @@ def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
         ("model.activation", '"gelu"', "model.activation='gelu'"),
         ("run.name", '"a/b"', "run.name='a/b'"),
         ("run.name", '"a\\nb"', r"run.name='a\nb'"),
-        ("model.channels", "[1]", "model.channels"),
+        ("model.channels", "[0, 1]", "model.channels.0=0"),
         ("model.channels", '[1, "2"]', "model.channels.1='2'"),
         ("model.hidden", "[0]", "model.hidden.0=0"),
         ("edges.epsilon", "[1.0, nan]", "edges.epsilon.1=nan"),
@@ -246,20 +302,72 @@ OTHER = {
     "privacy.delta": "1e-6", "privacy.pushes": "1001", "privacy.batch": "33", "privacy.noise_multiplier": "1.1",
     "privacy.clip": "1.0", "privacy.clip_min": "0.2", "privacy.clip_max": "99.0", "privacy.paper_epsilon": "0.2",
     "privacy.noise_at": '"server"',
-    "edges.count": "3", "edges.epsilon": "[1.0]", "evaluation.every": "51", "evaluation.samples": "2001",
+    "edges.count": "3", "edges.epsilon": "[1.0]", "edges.slowdown": "[2.0]",
+    "evaluation.every": "51", "evaluation.samples": "2001",
+    "model.pool_every": "2", "model.embedding": "65", "model.width": "17", "model.blocks": "2",
+    "data.vocabulary": "2001", "data.sequence": "33",
 }  # fmt: skip
 
 
 def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
     del sections["guard"]  # what it refuses is never in a journal: it may change while a run goes on
+    del sections["network"]  # for the simulator, which has no journal
+    sections["algorithm"] = Mapa
     there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
     assert there == set(OTHER)
+    assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {*FEDASYNC, "algorithm.steps_max"}
+    assert {f"algorithm.{key}" for key in DpPasgd.model_fields} == set(DP_PASGD)
+
+
+FEDASYNC: dict[str, str | None] = {
+    "algorithm.name": '"fedbuff"', "algorithm.learning_rate": "0.2", "algorithm.steps_min": "4",
+    "algorithm.proximal": "0.01", "algorithm.mixing": "0.7", "algorithm.staleness": '"hinge"', "algorithm.a": "0.6",
+    "algorithm.b": "5", "algorithm.mixing_decay": "0.5", "algorithm.mixing_decay_at": "0.4",
+    "algorithm.max_staleness": "99", "algorithm.concurrency": "2", "algorithm.buffer": "9",
+    "algorithm.server_rate": "0.9", "algorithm.clients": "1", "algorithm.quorum": "0.6", "algorithm.deadline_s": "61.0",
+}  # fmt: skip
+DP_PASGD: dict[str, str | None] = {
+    "algorithm.name": '"fedasync"', "algorithm.learning_rate": "0.2", "algorithm.tau": "11",
+    "algorithm.quorum": "0.6", "algorithm.deadline_s": "61.0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [("fedasync", key, value) for key, value in FEDASYNC.items()]
+    + [("dp-pasgd", key, value) for key, value in DP_PASGD.items()],
+)
+def test_every_parameter_of_the_others_changes_the_fingerprint(name: str, key: str, value: str) -> None:
+    usual: dict[str, str | None] = {"algorithm.name": f'"{name}"', "privacy.clip": "1.0"}
+    assert parsed(usual | {key: value}).fingerprint() != parsed(dict(usual)).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"privacy.clip": None}, "privacy.clip: fedasync has no schedule for it; set it"),
+        ({"algorithm.steps_min": "5", "algorithm.steps_max": "4"}, "steps_max=4 is below steps_min=5"),
+        ({"algorithm.clients": "3"}, "algorithm.clients=3 is above edges.count=2"),
+        ({"algorithm.name": '"sgd"'}, "edges.count=2: sgd is single-threaded"),
+        ({"privacy.mechanism": '"paper"'}, "privacy.mechanism=paper: the paper of fedasync has no noise"),
+        ({"algorithm.smoothness": "1.0"}, "algorithm.smoothness=1.0: unknown key"),
+        ({"algorithm.mixing": "1.5"}, "algorithm.mixing=1.5"),
+        ({"guard.norm_factor": "2.0"}, "guard.norm_factor: fedasync sends models"),
+        ({"algorithm.name": '"dp-pasgd"', "privacy.clip": None}, "privacy.clip: dp-pasgd has no schedule"),
+        ({"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'}, "privacy.noise_at=server: fedasync"),
+    ],
+)
+def test_a_contradiction_in_the_section_of_another_paper(changes: dict[str, str | None], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(complaint)) as error:
+        parsed({"algorithm.name": '"fedasync"', "privacy.clip": "1.0", **changes})
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("key", OTHER)
 def test_every_parameter_changes_the_fingerprint(key: str) -> None:
     usual: dict[str, str | None] = {"privacy.mechanism": '"gaussian"'}  # which goes with every other parameter
+    usual |= TEXT if key in ("data.vocabulary", "data.sequence") else {}
     assert parsed(usual | {key: OTHER[key]}).fingerprint() != parsed(dict(usual)).fingerprint()
 
 

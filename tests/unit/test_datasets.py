@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.datasets import Dataset, available, load, load_labels, shape_of, train_size
-from tacit.datasets.load import _IDX_IMAGES, _IDX_LABELS, _idx
+from tacit.datasets import Dataset, available, load, load_groups, load_labels, shape_of, train_size
+from tacit.datasets.images import IMAGES, LABELS
+from tacit.datasets.images import idx as read_idx
 from tacit.errors import ConfigError, DataError
 
 ROOT = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
-NAMES = ("digits", "mnist", "fashion-mnist", "usps")
+PICTURES = ("digits", "mnist", "fashion-mnist", "usps", "cifar10")
+NAMES = (*PICTURES, "adult", "vehicle", "pd-speech", "credit-default", "breast-vfl")
 
 
 def needs(name: str) -> None:
@@ -44,7 +46,9 @@ def test_public_facts_agree_with_the_data(name: str) -> None:
     assert train.x.dtype == torch.float32
     assert train.y.dtype == torch.int64
     assert set(train.y.tolist()) == set(test.y.tolist()) == set(range(classes)) == set(range(train.classes))
-    assert (train.x.min().item(), train.x.max().item()) == (0, 1)
+    if name in PICTURES:
+        assert (train.x.min().item(), train.x.max().item()) == (0, 1)
+    assert bool(torch.isfinite(train.x).all())
     assert (train.name, test.name) == (f"{name}/train", f"{name}/test")
     assert torch.equal(load_labels(name, "test", ROOT), test.y)
 
@@ -86,6 +90,23 @@ def test_take_keeps_name_and_classes() -> None:
     data = Dataset(torch.zeros(3, 2), torch.tensor([0, 1, 2]), 3, "toy/train")
     part = data.take(torch.tensor([2, 0]))
     assert (part.y.tolist(), part.classes, part.name) == ([2, 0], 3, "toy/train")
+    assert part.ids is None
+
+
+def test_ids_and_groups_follow_their_rows() -> None:
+    rows = torch.tensor([7, 2, 2])
+    some = load("digits", "train", None, rows=rows)
+    assert some.ids is not None
+    assert some.ids.tolist() == [7, 2, 2]
+    part = Dataset(some.x, some.y, 10, "toy", some.ids, some.ids % 5).take(torch.tensor([1, 0]))
+    assert part.ids is not None
+    assert part.groups is not None
+    assert (part.ids.tolist(), part.groups.tolist()) == ([2, 7], [2, 2])
+
+
+def test_natural_groups_are_asked_for_where_there_are_some() -> None:
+    with pytest.raises(ConfigError, match=r"data\.partition = 'natural'.*'digits' has no natural groups"):
+        load_groups("digits", "train", None)
 
 
 def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +116,10 @@ def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("ask", [shape_of, train_size, lambda name: load(name, "train", None)])
 def test_unknown_name_names_the_field_and_the_known_ones(ask: object) -> None:
-    with pytest.raises(ConfigError, match=r"data\.dataset = 'cifar'.*digits, fashion-mnist, mnist, usps"):
+    with pytest.raises(
+        ConfigError,
+        match=r"data\.dataset = 'cifar'.*adult, .*digits, fashion-mnist, mnist.*wikitext-2",
+    ):
         ask("cifar")  # type: ignore[operator]
 
 
@@ -138,21 +162,21 @@ def idx(magic: int, *dims: int, values: bytes) -> bytes:
 
 
 def test_idx_round_trip() -> None:
-    whole = gzip.compress(idx(_IDX_IMAGES, 2, 1, 3, values=bytes(range(6))))
-    assert _idx(whole, _IDX_IMAGES, "f").tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
+    whole = gzip.compress(idx(IMAGES, 2, 1, 3, values=bytes(range(6))))
+    assert read_idx(whole, IMAGES, "f").tolist() == [[[0, 1, 2]], [[3, 4, 5]]]
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (gzip.compress(idx(_IDX_LABELS, 3, values=b"abc"), mtime=0)[:-4], "not a whole gzip file"),
+        (gzip.compress(idx(LABELS, 3, values=b"abc"), mtime=0)[:-4], "not a whole gzip file"),
         (b"not gzip at all", "not a whole gzip file"),
         (gzip.compress(b"x" * 64, mtime=0)[:12] + b"\xff" * 20, "not a whole gzip file"),
-        (gzip.compress(idx(_IDX_IMAGES, 3, 1, 1, values=b"abc"), mtime=0), "not an idx file"),
+        (gzip.compress(idx(IMAGES, 3, 1, 1, values=b"abc"), mtime=0), "not an idx file"),
         (gzip.compress(b"\x00\x00", mtime=0), "not an idx file"),
-        (gzip.compress(idx(_IDX_LABELS, 4, values=b"abc"), mtime=0), "has 3 values where its header says"),
+        (gzip.compress(idx(LABELS, 4, values=b"abc"), mtime=0), "has 3 values where its header says"),
     ],
 )
 def test_bad_idx_is_one_line_that_names_the_file(content: bytes, reason: str) -> None:
     with pytest.raises(DataError, match=rf"^mnist/labels\.gz (is )?{reason}"):
-        _idx(content, _IDX_LABELS, "mnist/labels.gz")
+        read_idx(content, LABELS, "mnist/labels.gz")

@@ -38,6 +38,19 @@ def test_every_test_named_in_the_failure_table_exists() -> None:
     assert not named - {path.stem for path in ROOT.glob("tests/**/test_*.py")}
 
 
+def test_every_attack_names_tests_that_exist() -> None:
+    rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), re.M)
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+    assert len(rows) >= 25
+    files: dict[str, str] = {}
+    for path in ROOT.glob("tests/**/test_*.py"):
+        files[path.stem] = files.get(path.stem, "") + path.read_text(encoding="utf-8")
+    for _, tests in rows:
+        named = re.findall(r"`(test_\w+)(?:::(test_\w+))?`", tests)
+        assert named or "the same" in tests
+        assert all(f"def {name}(" in files[file] if name else file in files for file, name in named), tests
+
+
 def test_every_exit_code_is_documented() -> None:
     from tacit import errors
 

@@ -118,3 +118,29 @@ def test_a_marker_that_cannot_be_read_is_refused(identity: Identity) -> None:
 
 def test_a_place_that_does_not_exist_is_refused(identity: Identity, tmp_path: Path) -> None:
     assert "an edge needs a durable place" in refusal(identity, str(tmp_path / "missing" / "ledger.db"))
+
+
+@pytest.mark.parametrize("marker", ["exchanged too", "deleted", "without the dataset"])
+def test_a_ledger_that_is_exchanged_with_its_marker_is_noticed_by_the_outbox(
+    identity: Identity, tmp_path: Path, marker: str
+) -> None:
+    # Given an identity whose ledger has paid for a message,
+    with (
+        lineage.ledger(identity, None, "digits") as ledger,
+        closing(Outbox(identity.path / "outbox.db", "r")) as outbox,
+    ):
+        ledger.charge(0.1, 1.5, "gaussian", secret=True)
+        outbox.put(1, b"update", ledger)
+    assert charged(identity, times=0) == 1
+    # when somebody puts another ledger, with less on it, in its place, and the marker to it,
+    for another in taken(tmp_path / "others"):
+        charged(another)
+        shutil.copy(another.path / "ledger.db", identity.path / "ledger.db")
+        shutil.copy(another.path / "enrolled.json", identity.path / "enrolled.json")
+    if marker == "deleted":
+        (identity.path / "enrolled.json").unlink()
+    if marker == "without the dataset":
+        (identity.path / "enrolled.json").write_text("{}")
+    # then the outbox knows who has paid.
+    assert "it was exchanged, refusing to train" in refusal(identity)
+    assert "it was exchanged, refusing to train" in refusal(identity)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tacit.datasets import Dataset, load
 from tacit.errors import ConfigError
-from tacit.models import Model, build, evaluate
+from tacit.models import Layered, Model, build, evaluate
 from tacit.vectors import example_gradients, vmap_gradients
 
 IMAGE = (1, 28, 28)
@@ -40,6 +40,7 @@ def test_parameter_counts(name: str, options: dict[str, Any], size: int, first: 
 )
 def test_small_images_are_padded_only_when_they_must_be(side: int, kernel: int, padding: int, size: int) -> None:
     model = build("cnn", (1, side, side), 10, kernel=kernel)
+    assert isinstance(model, Layered)
     assert (model.padding, model.size) == (padding, size)
     assert model.logits(model.init(0), torch.zeros(2, 1, side, side)).shape == (2, 10)
 
@@ -47,7 +48,7 @@ def test_small_images_are_padded_only_when_they_must_be(side: int, kernel: int, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "mlp"}, r"model\.name = 'mlp'.*logistic, svm, cnn"),
+        ({"name": "vgg"}, r"model\.name = 'vgg'.*logistic, svm, mlp, cnn, resnet, mobilenet, lstm"),
         ({"shape": (1, 3, 3)}, r"model\.kernel = 5 does not fit 2 convolutions on 3x3"),
         ({"shape": (1, 8, 8), "kernel": 4}, r"model\.kernel = 4"),
         ({"kernel": 0}, r"model\.kernel = 0"),

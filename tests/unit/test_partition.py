@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.datasets.partition import _dirichlet_sample, all_shards, nominal_size, shard
+from tacit.datasets.vertical import feature_blocks, party_view
 from tacit.errors import ConfigError
 
 METHODS = ("iid", "dirichlet", "shards")
@@ -131,7 +133,7 @@ def test_shards_gives_each_part_few_labels() -> None:
         ({"spare_weight": float("nan")}, r"data\.spare_weight = nan"),
         ({"alpha": 0.0}, r"data\.alpha = 0\.0"),
         ({"alpha": float("inf")}, r"data\.alpha = inf"),
-        ({"method": "random"}, r"data\.partition = 'random'.*iid, dirichlet, shards"),
+        ({"method": "random"}, r"data\.partition = 'random'.*iid, dirichlet, shards, natural"),
         ({"shards": 998}, r"edges\.count \+ data\.spare = 1001 is more than the 1000 rows"),
     ],
 )
@@ -146,3 +148,92 @@ def test_bad_arguments_are_named(change: dict[str, Any], message: str) -> None:
 def test_nominal_size_refuses_an_empty_part() -> None:
     with pytest.raises(ConfigError, match=r"edges\.count = 9 leaves less than one of 8 rows"):
         nominal_size(8, shards=9, spare=0, spare_weight=0.25)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=60), st.data())
+def test_natural_parts_keep_every_group_whole(groups: list[int], data: st.DataObject) -> None:
+    keys = torch.tensor(groups)
+    count = data.draw(st.integers(1, len(set(groups))))
+    parts = all_shards(keys, shards=count, method="natural", seed=data.draw(st.integers(0, 9)))
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(groups)))
+    owners = [{groups[row] for row in part.tolist()} for part in parts]
+    assert all(owners)
+    assert sum(map(len, owners)) == len(set(groups))
+
+
+def test_natural_parts_by_hand() -> None:
+    keys = torch.tensor([4, 7, 4, 9, 7, 4, 1])  # 4: three rows, 7: two, 9 and 1: one each
+    one_each = all_shards(keys, shards=4, method="natural", seed=1)
+    assert [part.tolist() for part in one_each] == [[6], [0, 2, 5], [1, 4], [3]]
+    in_turn = all_shards(keys, shards=3, method="natural", seed=1)
+    assert [part.tolist() for part in in_turn] == [[0, 2, 3, 5], [1, 4], [6]]  # 4 and 9, 7, 1
+    assert [shard(keys, 2, shards=3, method="natural", seed=5).tolist()] == [[6]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shards": 5}, r"edges\.count = 5 is more than the 4 groups of data\.partition = 'natural'"),
+        ({"spare": 1}, r"data\.spare = 1: data\.partition = 'natural' deals whole groups"),
+    ],
+)
+def test_natural_parts_refuse_what_would_cut_a_group(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"shards": 3, "method": "natural", "seed": 1} | change
+    with pytest.raises(ConfigError, match=message):
+        all_shards(torch.tensor([4, 7, 4, 9, 7, 4, 1]), **arguments)
+
+
+@given(st.integers(1, 60), st.data())
+def test_feature_blocks_cover_every_column_once(columns: int, data: st.DataObject) -> None:
+    blocks = feature_blocks(columns, data.draw(st.integers(1, columns)))
+    found = [list(range(columns))[block] for block in blocks]
+    assert [column for block in found for column in block] == list(range(columns))
+    assert {len(block) for block in found} <= {columns // len(blocks), -(-columns // len(blocks))}
+
+
+@pytest.mark.parametrize(
+    ("shape", "parties", "quadrants", "views"),
+    [
+        ((1, 28, 28), 7, False, {(1, 4, 28)}),
+        ((3, 32, 32), 8, False, {(3, 4, 32)}),
+        ((3, 32, 32), 4, True, {(3, 16, 16)}),
+        ((753,), 3, False, {(251,)}),
+        ((23,), 2, False, {(12,), (11,)}),
+    ],
+)
+def test_party_views_hold_every_value_once(
+    shape: tuple[int, ...], parties: int, quadrants: bool, views: set[tuple[int, ...]]
+) -> None:
+    x = torch.arange(2 * math.prod(shape)).view(2, *shape)
+    found = [party_view(x, party, parties, quadrants=quadrants) for party in range(parties)]
+    assert {tuple(part.shape[1:]) for part in found} == views
+    for row in (0, 1):
+        assert sorted(torch.cat([part[row].flatten() for part in found]).tolist()) == x[row].flatten().tolist()
+
+
+def test_published_columns_are_kept_where_they_fit_the_parties() -> None:
+    assert feature_blocks(30, 2, (10, 20)) == [slice(0, 10), slice(10, 30)]
+    assert feature_blocks(30, 3, (10, 20)) == [slice(0, 10), slice(10, 20), slice(20, 30)]
+    assert party_view(torch.zeros(4, 30), 1, 2, sizes=(10, 20)).shape == (4, 20)
+    with pytest.raises(ConfigError, match=r"blocks of \(10, 20\) columns do not make up 23"):
+        feature_blocks(23, 2, (10, 20))
+
+
+def test_quadrants_are_in_reading_order() -> None:
+    x = torch.arange(16).view(1, 1, 4, 4)
+    assert [party_view(x, party, 4, quadrants=True).flatten()[0].item() for party in range(4)] == [0, 2, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "message"),
+    [
+        ((5,), {"party": 2, "parties": 2}, r"party = 2 must be in \[0, 2\)"),
+        ((5,), {"party": 0, "parties": 6}, r"parties = 6 must be in \[1, 5\]"),
+        ((1, 4, 4), {"party": 0, "parties": 2, "quadrants": True}, r"parties = 2 of \(1, 4, 4\)"),
+        ((1, 5, 5), {"party": 0, "parties": 4, "quadrants": True}, r"parties = 4 of \(1, 5, 5\)"),
+    ],
+)
+def test_bad_parties_are_named(shape: tuple[int, ...], arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        party_view(torch.zeros(2, *shape), **arguments)

@@ -10,20 +10,20 @@ import torch
 from torch.nn import functional
 
 from tacit.errors import PrivacyError
-from tacit.models import Layer, Model, build
+from tacit.models import Layer, Layered, Lstm, build
 from tacit.privacy.probe import require_separate_examples
 
 IMAGE = (1, 8, 8)
 
 
 @dataclass(frozen=True)
-class Mutant(Model):
+class Mutant(Layered):
     """A linear model with a statistic of the batch in it."""
 
     across: str = ""
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """As Model's, with the mean or the largest element of the batch in every row."""
+        """As Layered's, with the mean or the largest element of the batch in every row."""
         if self.across == "mean":
             x = x - x.mean(0, keepdim=True)
         elif self.across == "largest":
@@ -42,10 +42,30 @@ class Mutant(Model):
     [
         ("logistic", {}), ("svm", {"regularization": 1e-3}), ("cnn", {"kernel": 3}),
         ("cnn", {"kernel": 3, "hidden": (9,), "activation": "tanh"}), ("cnn", {"kernel": 3, "normalization": "group"}),
+        ("mlp", {"hidden": (9,)}), ("resnet", {"width": 6, "blocks": 2}), ("mobilenet", {"width": 6}),
+        ("cnn", {"kernel": 3, "channels": (4, 4, 6, 6), "pool_every": 2, "normalization": "group"}),
     ],
 )  # fmt: skip
 def test_every_model_there_is_keeps_its_examples_apart(name: str, options: dict[str, Any]) -> None:
     require_separate_examples(build(name, IMAGE, 10, **options))
+
+
+def test_a_language_model_keeps_its_sequences_apart() -> None:
+    require_separate_examples(build("lstm", (9,), 31, embedding=6, hidden=(5, 4)))
+
+
+@dataclass(frozen=True)
+class Crossed(Lstm):
+    """A language model whose first sequence reads the second one's words."""
+
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+        """As Lstm's, of words that came from the batch."""
+        return super().trace(params, torch.cat((x[1:2], x[1:])))
+
+
+def test_a_language_model_that_reads_another_sequence_is_refused() -> None:
+    with pytest.raises(PrivacyError, match=r"model\.name=lstm: an example's gradient depends on its companions"):
+        require_separate_examples(Crossed("lstm", (9,), 31, embedding=6, hidden=(5,)))
 
 
 @pytest.mark.parametrize("across", ["mean", "largest", "output", "slightly"])

@@ -61,7 +61,7 @@ def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCapture
     outbox: Any = SimpleNamespace(oldest=lambda: (7, b""), done=lambda seq: None, next_seq=lambda: 8)
     ledger = SimpleNamespace(charged=lambda: SimpleNamespace(count=0))
     role: Any = SimpleNamespace(edge="edge-1", releaser=SimpleNamespace(ledger=ledger))
-    loop = EdgeLoop(role, outbox, SimpleNamespace())  # type: ignore[arg-type]  # its terms are not asked for
+    loop = EdgeLoop(role, outbox, SimpleNamespace(patience=1.0, size=1))  # type: ignore[arg-type]  # its other terms are not asked for
     caplog.set_level(logging.WARNING)
     loop._receipt(7, pb.Receipt(status=pb.Receipt.REJECTED, reason="\x1b[2J\nfake" + "x" * 300))
     (record,) = caplog.records

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms import mapa
+from tacit.algorithms import edge as edge_roles
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
@@ -30,6 +30,12 @@ MODELS = [
     build("cnn", (3, 14, 14), 4, channels=(3, 5)),
     build("cnn", (1, 28, 28), 10, hidden=(50,), regularization=1e-4),
     build("cnn", (1, 12, 12), 4, channels=(3, 5), hidden=(6,), activation="tanh"),
+    build("cnn", (3, 8, 8), 4, channels=(3, 4, 5, 6), kernel=3, hidden=(6,), pool_every=2, normalization="group"),
+    build("mlp", (2, 3, 3), 4, hidden=(7, 5), regularization=1e-3),
+    build("resnet", (3, 8, 8), 4, width=4, blocks=2, regularization=1e-3),
+    build("mobilenet", (3, 8, 8), 4, width=4, blocks=2),
+    build("lstm", (6,), 11, embedding=5, hidden=(7,)),
+    build("lstm", (5,), 9, embedding=4, hidden=(3, 4), regularization=1e-3),
 ]
 
 
@@ -37,8 +43,8 @@ def batch(model: Model, size: int, seed: int = 0) -> tuple[torch.Tensor, torch.T
     """Parameters near, not at, the initial ones, and `size` examples: images with a flat background."""
     generator = torch.Generator().manual_seed(seed)
     params = model.init(seed) + 0.1 * torch.randn(model.size, generator=generator)
-    x = (torch.rand(size, *model.shape, generator=generator) - 0.5).clamp_min(0)
-    return params, x, torch.randint(model.classes, (size,), generator=generator)
+    x, y = model.random_batch(size, generator)
+    return params, (x - 0.5).clamp_min(0) if x.is_floating_point() else x, y
 
 
 def loop(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -94,9 +100,9 @@ def test_one_example_and_none(model: Model) -> None:
     assert torch.equal(mean_gradient(model, params, x[:0], y[:0]), torch.zeros(model.size))
 
 
-def test_a_row_does_not_depend_on_the_other_rows() -> None:
+@pytest.mark.parametrize("model", [m for m in MODELS if m.name != "lstm"], ids=Model.schema)
+def test_a_row_does_not_depend_on_the_other_rows(model: Model) -> None:
     """What sensitivity rests on: an example's gradient is a function of that example alone."""
-    model = MODELS[3]
     params, x, y = batch(model, 8)
     whole = example_gradients(model, params, x, y)
     x[1:] = float("nan")
@@ -104,6 +110,27 @@ def test_a_row_does_not_depend_on_the_other_rows() -> None:
     poisoned = example_gradients(model, params, x, y)
     assert torch.allclose(poisoned[0], whole[0], atol=1e-6)
     assert poisoned[1:].isnan().any(dim=1).all()
+
+
+def test_a_row_of_a_sequence_does_not_depend_on_the_other_sequences() -> None:
+    model = build("lstm", (6,), 11, embedding=5, hidden=(7,))
+    params, x, y = batch(model, 8)
+    whole = example_gradients(model, params, x, y)
+    x[1:], y[1:] = 10 - x[1:], 3
+    others = example_gradients(model, params, x, y)
+    assert torch.allclose(others[0], whole[0], atol=1e-6)
+    assert not torch.isclose(others[1:], whole[1:], atol=1e-6).all(dim=1).any()
+
+
+def test_a_words_gradient_adds_up_over_its_places() -> None:
+    """A word that stands at every place: its row of the embedding has the sum, and all other rows are exactly 0."""
+    model = build("lstm", (6,), 11, embedding=5, hidden=(7,))
+    params, _, y = batch(model, 2)
+    x = torch.full((2, 6), 4)
+    found = example_gradients(model, params, x, y)
+    table = found[:, : 11 * 5].view(2, 11, 5)
+    assert torch.equal(table.abs().sum(2) > 0, (torch.arange(11) == 4).expand(2, 11))
+    assert torch.allclose(found, loop(model, params, x, y), atol=1e-5)
 
 
 def test_results_are_detached_repeatable_and_leave_the_inputs_alone() -> None:
@@ -192,11 +219,11 @@ def edge(model: Model, mechanism: Mechanism) -> Edge:
 def test_a_batch_in_parts_gives_the_sum_of_the_whole(
     monkeypatch: pytest.MonkeyPatch, model: Model, mechanism: Mechanism, rows: int
 ) -> None:
-    monkeypatch.setattr(mapa, "HELD", rows * 4 * model.size + 3)
+    monkeypatch.setattr(edge_roles, "HELD", rows * 4 * model.size + 3)
     params, x, y = batch(model, 40)
     index, mask = torch.arange(40).flip(0), torch.arange(40) % 3 > 0
     gradients = example_gradients(model, params, x[index], y[index])
-    found = edge(model, mechanism)._clipped(params, 0.3, index, mask)
+    found = edge(model, mechanism).clipped(params, 0.3, index, mask)
     if mechanism == "discrete_gaussian":
         expected = integer_sum(gradients, 0.3, mask, grid_step(0.3, 1.0))
         assert (found.total - expected.total).abs().max() <= 40  # a step or so of rounding per row

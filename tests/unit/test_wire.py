@@ -62,7 +62,7 @@ def test_an_update_arrives_bit_for_bit(vector: torch.Tensor, edge: str, version:
     message = read(up(Push(edge, version, paid)), vector.numel())
     assert isinstance(message, Update)
     assert (message.edge, message.base_version, message.clip, message.spent) == (edge, version, 0.1, paid.spent)
-    assert same_bits(message.gradient, vector)
+    assert same_bits(message.vector, vector)
 
 
 @pytest.mark.parametrize("value", [-0.0, 1e-45, -1e-45, 1.1754942e-38, LARGEST, -LARGEST])
@@ -71,7 +71,7 @@ def test_every_finite_float32_survives_at_any_size(value: float, size: int) -> N
     vector = torch.full((size,), value)
     message = read(update_bytes(vector), size)
     assert isinstance(message, Update)
-    assert same_bits(message.gradient, vector)
+    assert same_bits(message.vector, vector)
 
 
 @steady
@@ -462,3 +462,17 @@ def test_random_parts_raise_nothing_but_wire_error(payloads: list[bytes]) -> Non
         except WireError:
             continue
         assert whole is None or len(whole) <= 64
+
+
+@pytest.mark.parametrize("scale", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 7.3e5, 1e29, 1.5e29])
+def test_an_integer_update_is_the_same_bits_as_one_multiplication_in_float64(scale: float) -> None:
+    integers = torch.randint(-(2**31), 2**31, (20_000,), generator=torch.Generator().manual_seed(1)).to(torch.int32)
+    integers[:3] = torch.tensor([-(2**31), 2**31 - 1, 0], dtype=torch.int32)
+    expected = (integers.to(torch.float64) * scale).to(torch.float32)
+    assert torch.equal(wire.gradient(integers, scale).view(torch.int32), expected.view(torch.int32))
+
+
+@pytest.mark.parametrize("scale", [1.6e29, 1e300, float("inf"), float("nan"), -1.0])
+def test_a_scale_that_no_float32_can_hold_is_refused(scale: float) -> None:
+    with pytest.raises(WireError, match="scale"):
+        wire.gradient(torch.tensor([2**31 - 1, 5], dtype=torch.int32), scale)

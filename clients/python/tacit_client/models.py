@@ -27,12 +27,18 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """What the next update is made and applied with."""
+    """What the next update is made and applied with; what an algorithm does not have is None."""
 
     clip: float
-    delta_s: float
     learning_rate: float | None
-    stage_step: int
+    delta_s: float | None = None
+    stage: int | None = None
+    stage_step: int | None = None
+    mixing: float | None = None
+    asked: int | None = None
+    answered: int | None = None
+    absent: int | None = None
+    disagreement: float | None = None
 
 
 class EdgePrivacy(_Document):

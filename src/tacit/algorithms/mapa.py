@@ -24,30 +24,22 @@ paper's own clipping and noise, which is not private.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.config import Algorithm, RunFile
-from tacit.datasets import Dataset
-from tacit.errors import BudgetSpent
-from tacit.messages import EVERYONE, SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired, Update
+from tacit.algorithm_sections import Mapa
+from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.server import ServerRole
+from tacit.config import RunFile
+from tacit.messages import SERVER, GlobalModel, Outgoing, Push, Update
 from tacit.models import Model
-from tacit.privacy.accounting import History, Spend
-from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
-from tacit.privacy.ledger import UNCHARGED, Charged
-from tacit.privacy.mechanisms import grid_step
-from tacit.privacy.plan import Releaser
+from tacit.privacy.clipping import Clipped, clipped_sum, outer_sums
+from tacit.privacy.plan import release_together
 from tacit.privacy.policy import refusal
-from tacit.privacy.sampling import padded_size, poisson
-from tacit.vectors import example_gradients, linear_factors, mean_gradient
-
-_PLAIN_HELLO = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "refusals", "refusal")
-HELD = 2**24  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
-STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
+from tacit.vectors import linear_factors_together, mean_gradient
 
 
 def first_clip(deviation: float, failure: float) -> float:
@@ -75,138 +67,64 @@ def stage_length(p: float, smoothness: float, tau: int, gap: float, variance: fl
     return 4 * (p * p) * smoothness * (tau + 1) ** 2 * gap / variance  # p * p: inf where p**2 would raise
 
 
-def audp_rate(t: int, tau: int, variance: float, a: Algorithm) -> float:
+def audp_rate(t: int, tau: int, variance: float, a: Mapa) -> float:
     """γ_t of eq. (10), 1/γ_t = L(τ+1) + sqrt(Δ_b+1)·sqrt(t)/R; the paper's R is 1."""
     return 1 / (a.smoothness * (tau + 1) + math.sqrt(variance + 1) * math.sqrt(t) / a.radius)
 
 
-def asgd_rate(t: int, tau: int, batch: float, a: Algorithm) -> float:
+def asgd_rate(t: int, tau: int, batch: float, a: Mapa) -> float:
     """Table II, ASGD: 1/γ_t = L(τ+1)² + sqrt(t+1)·σ/(R·sqrt(b)). With τ = 0 it is CSGD's."""
     return 1 / (a.smoothness * (tau + 1) ** 2 + math.sqrt(t + 1) * a.deviation / (a.radius * math.sqrt(batch)))
 
 
-@dataclass(slots=True)
-class EdgeRecord:
-    """What the server knows of one edge: its public privacy configuration, and what it has sent."""
-
-    hello: Hello
-    updates: int = 0
-    spent: History = ()
-    charged: Charged = UNCHARGED
-    retired: str = ""
-
-
-class Server:
-    """The cloud side of Algorithm 1: a fold over the journal, without I/O, clock or randomness."""
+class Server(ServerRole):
+    """The cloud side of Algorithm 1."""
 
     def __init__(self, run: RunFile, model: Model) -> None:
+        super().__init__(run, model)  # line 4
+        assert isinstance(run.algorithm, Mapa)
         a, p = run.algorithm, run.privacy
-        self.algorithm, self.batch, self.horizon, self.terms = a, p.batch, run.run.updates, run.terms()
-        self.dataset = run.data.dataset  # what the edges' ledgers are of
+        self.algorithm, self.max_staleness = a, a.max_staleness
         self.clip_min = p.clip_min if p.private else 1e-9  # the paper has no floor; C² must not be 0
-        self.params = model.init(run.run.seed)  # line 4
-        self.version = 0  # t
         self.clip = p.clip or first_clip(a.deviation, a.failure)
         if p.private:
             self.clip = min(max(self.clip, p.clip_min), p.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
-        self.edges: dict[str, EdgeRecord] = {}
-        self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
-        self.staleness: Counter[int] = Counter()
-        self.stale = 0
-        self.halted = ""
+        self._loudest: float | None = None  # the largest Δ_0/C² of any edge; None: to be found again
 
-    # -- the role interface -------------------------------------------------------------------------------------
-
-    def start(self) -> list[Outgoing]:
-        """Nothing: the cloud speaks when spoken to."""
-        return []
-
-    def on_message(self, message: Hello | Update | Retired | Halt) -> list[Outgoing]:
-        """One step of the fold. Messages must come in journal order."""
-        match message:
-            case Hello():
-                return self._hello(message)
-            case Update():
-                return self._update(message)
-            case Retired():
-                return self._retired(message)
-            case Halt():
-                return self._halt(message.reason)
-
-    def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), version. Pure.
-
-        A stale one enters: it was released, and what it says of its edge's ledger must be known.
-        """
-        if self.halted:
-            return "halted"
-        if update.edge not in self.edges:
-            return "unknown"
-        return "version" if update.base_version > self.version else None
-
-    # -- Algorithm 1, cloud side --------------------------------------------------------------------------------
-
-    def _hello(self, hello: Hello) -> list[Outgoing]:
-        record = self.edges.setdefault(hello.edge, EdgeRecord(hello))  # line 1: receive ε_k
-        record.hello, record.spent, record.charged, record.retired = hello, hello.spent, hello.charged, ""
-        if self.halted:
-            return [Outgoing(hello.edge, Halt(self.version, self.halted))]
-        return [Outgoing(hello.edge, self.global_model())]
-
-    def _update(self, update: Update) -> list[Outgoing]:
-        if self.halted:
-            return []
-        tau = self.version - update.base_version  # τ(t), measured
-        record = self.edges[update.edge]
-        record.spent, record.charged = update.spent, update.charged
-        if tau > self.algorithm.max_staleness:  # paid for, and too old to apply
-            self.stale += 1
-            return [Outgoing(update.edge, self.global_model())]
-        self.recent.append(tau)
-        self.staleness[tau] += 1
-        record.updates += 1
-        self.params = torch.add(self.params, update.gradient, alpha=-self.learning_rate())  # line 11: x = x - γ·g̃
+    def apply(self, update: Update, tau: int) -> list[Outgoing]:
+        """Lines 10 to 16; line 5, the end, is the base's."""
+        self.params = torch.add(self.params, update.vector, alpha=-self.learning_rate())  # line 11: x = x - γ·g̃
         self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
             self._next_stage()
-        if self.version >= self.horizon:  # line 5
-            return self._halt("all updates applied")
         return [Outgoing(update.edge, self.global_model())]  # line 12
+
+    def joined(self, edge: str) -> list[Outgoing]:
+        """Its noise may be the loudest."""
+        self._loudest = None
+        return super().joined(edge)
 
     def _next_stage(self) -> None:
         lower = max(self.algorithm.reduction * self.clip, self.clip_min)  # line 15, with the floor
         if lower < self.clip:  # at the floor the stage goes on: nothing would change
             self.clip, self.stage, self.stage_step = lower, self.stage + 1, 0
 
-    def _retired(self, message: Retired) -> list[Outgoing]:
-        record = self.edges.get(message.edge)
-        if record:
-            record.retired, record.spent, record.charged = message.reason, message.spent, message.charged
-        return []
-
-    def _halt(self, reason: str) -> list[Outgoing]:
-        if self.halted:
-            return []
-        self.halted = reason or "halted"
-        return [Outgoing(EVERYONE, Halt(self.version, self.halted))]  # line 18
-
-    def global_model(self) -> GlobalModel:
-        """x_t, t and C (ΔS = 2C/b) as sent to an edge."""
-        return GlobalModel(self.version, self.params, self.clip, self.terms)
-
     # -- the schedule -------------------------------------------------------------------------------------------
 
-    @property
-    def tau_max(self) -> int:
-        """τ_max: the largest staleness among the latest STALENESS_WINDOW updates (0 before any)."""
-        return max(self.recent, default=0)
+    def schedule(self) -> dict[str, float]:
+        """C, ΔS = 2C/b, γ, and the stage with the updates applied in it."""
+        return {
+            "clip": self.clip, "delta_s": 2 * self.clip / self.batch, "learning_rate": self.learning_rate(),
+            "stage": self.stage, "stage_step": self.stage_step,
+        }  # fmt: skip
 
     @property
     def variance(self) -> float:
         """Δ_b at the present C, with the noisiest edge's Δ_0 (line 16; ε_0 = min ε_k gives the largest noise)."""
-        loudest = max((record.hello.noise_variance for record in self.edges.values()), default=0.0)
-        return delta_b(self.algorithm.deviation, self.batch, loudest * self.clip**2)
+        if self._loudest is None:
+            self._loudest = max((record.hello.noise_variance for record in self.edges.values()), default=0.0)
+        return delta_b(self.algorithm.deviation, self.batch, self._loudest * self.clip**2)
 
     def learning_rate(self) -> float:
         """γ for the next update, by Table II."""
@@ -227,98 +145,35 @@ class Server:
     # -- persistence --------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues to the same bits."""
-        edges = {
-            name: {
-                "hello": {field: getattr(record.hello, field) for field in _PLAIN_HELLO},
-                "updates": record.updates, "retired": record.retired,
-                "spent": [[s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent],
-                "charged": [record.charged.count, record.charged.head.hex()],
-            }
-            for name, record in self.edges.items()
-        }  # fmt: skip
-        values = {
-            "version": self.version, "clip": self.clip, "stage": self.stage, "stage_step": self.stage_step,
-            "recent": list(self.recent), "staleness": sorted(self.staleness.items()), "stale": self.stale,
-            "halted": self.halted, "edges": edges,
-        }  # fmt: skip
-        return {"params": self.params}, values
+        """The base's, with the stage."""
+        tensors, values = super().state()
+        return tensors, values | {"stage": self.stage, "stage_step": self.stage_step}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.params = tensors["params"]
-        for name in ("version", "clip", "stage", "stage_step", "stale", "halted"):
-            setattr(self, name, values[name])
-        self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
-        self.staleness = Counter(dict(values["staleness"]))
-        self.edges = {}
-        for name, saved in values["edges"].items():
-            spent = tuple(Spend(*row) for row in saved["spent"])
-            count, head = saved["charged"]
-            hello = Hello(name, spent=spent, **saved["hello"])
-            charged = Charged(count, bytes.fromhex(head))
-            self.edges[name] = EdgeRecord(hello, saved["updates"], spent, charged, saved["retired"])
+        super().restore(tensors, values)
+        self.stage, self.stage_step, self._loudest = values["stage"], values["stage_step"], None
 
 
-class Edge:
-    """The edge side of Algorithm 1. Holds the private rows; everything it says has passed `Releaser.release`."""
+class Edge(EdgeRole):
+    """The edge side of Algorithm 1; `start` is its line 1 ("send ε_k"), Halt its line 2."""
 
-    def __init__(self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> None:
-        self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
-        self.x, self.y = data.x.to(device), data.y.to(device)
-        self.size = padded_size(len(data), releaser.plan.sampling_rate)
-        outer = model.linear and not model.regularization  # what the gradient of every example is
-        self._ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
-        self.halted = ""
-        self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
-
-    def start(self) -> list[Outgoing]:
-        """Line 1: send ε_k, with what else the server needs to plan. Sent again whenever a model is wanted."""
-        plan, ledger = self.releaser.plan, self.releaser.ledger
-        hello = Hello(
-            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.model.size),
-            plan.clip_min, plan.clip_max, ledger.history(), ledger.charged(), self.refusals, self.refusal,
-        )  # fmt: skip
-        return [Outgoing(SERVER, hello)]
-
-    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
-        """Lines 3 to 8 for a model; the end of the loop for Halt (line 2).
-
-        A model that the edge's plan does not allow is counted and nothing else: nothing is charged or released.
-        """
-        if isinstance(message, Halt):
-            self.halted = message.reason or "halted"
-            return []
-        if self.halted:  # a model that was under way
-            return []
-        if why := refusal(self.releaser.plan, message):
-            self.refusals, self.refusal = self.refusals + 1, why
-            return []
-        try:
-            released = self.releaser.release(
-                message.clip,
-                lambda: self._query(message.params.to(self.device), message.clip),
-                paper_dims=self.model.first_layer,
-            )
-        except BudgetSpent as spent:
-            return self.retire(str(spent))
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """Lines 3 to 8: one noisy mean gradient."""
+        released = self.releaser.release(
+            message.clip, lambda: self.query(message.params, message.clip), paper_dims=self.model.first_layer
+        )
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
 
-    def retire(self, reason: str) -> list[Outgoing]:
-        """The last word of an edge whose budget is spent."""
-        ledger = self.releaser.ledger
-        return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
-
-    def _query(self, params: Tensor, clip: float) -> Clipped:
+    def query(self, params: Tensor, clip: float) -> Clipped:
+        """Lines 4 and 5: rigorous, none, or with one of the paper's defects."""
         plan = self.releaser.plan
-        if plan.private:  # lines 4 and 5, rigorous: a clipped sum over a Poisson batch
-            batch = poisson(len(self.y), plan.sampling_rate, self.size, self.releaser.random)
-            clipped = self._clipped(params, clip, batch.index, batch.mask)
-            return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
-        index = self._with_replacement(round(plan.batch)).to(self.device)
+        if plan.private or plan.mechanism == "none":
+            return super().query(params, clip)
+        params, index = params.to(self.device), self.with_replacement(round(plan.batch)).to(self.device)
         if plan.mechanism in ("paper:density", "paper:first_layer"):
             everyone = torch.ones(len(index), dtype=torch.bool)
-            return Clipped(self._clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf)
+            return Clipped(self.clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf)
         mean = mean_gradient(self.model, params, self.x[index], self.y[index]).cpu()  # line 4
         if plan.noise_at == "server":  # the whole vector, clipped to C: the edge is the unit
             return Clipped(clipped_sum(mean[None], clip, torch.ones(1, dtype=torch.bool)).total, math.inf)
@@ -326,24 +181,29 @@ class Edge:
             mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)  # line 5, as printed
         return Clipped(mean, math.inf)
 
-    def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        index, mask = index.to(self.device), mask.to(self.device)
-        # The padded batch in parts of a public size, so that no batch needs much more memory than HELD.
-        rows = max(1, HELD // (4 * (self.model.size // self.model.classes if self._ghost else self.model.size)))
-        parts = zip(torch.split(index, rows), torch.split(mask, rows), strict=True)
-        sums = [self._clipped_part(params, clip, *part) for part in parts]
-        return replace(sums[0], total=torch.stack([part.total for part in sums]).sum(0)) if sums[1:] else sums[0]
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
-        plan = self.releaser.plan
-        if self._ghost:
-            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask)
-        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
-        if plan.mechanism == "discrete_gaussian":
-            return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
-        return clipped_sum(gradients, clip, mask)
+def work_together(tasks: Sequence[tuple[Edge, GlobalModel]]) -> list[Push]:
+    """`Edge.work` of several edges in one process, to the same bits, with one call for all linear models' gradients.
 
-    def _with_replacement(self, count: int) -> Tensor:
-        # Assumption 2 of the paper: independent samples. The modulo bias is below n/2^64.
-        words = self.releaser.random.words(count) % len(self.y)
-        return torch.from_numpy(words.astype("int64"))
+    Only for edges that `batchable` names, each on a model that it would work on.
+    """
+    batches = [edge.draw() for edge, _ in tasks]
+    sizes, clips = [len(batch.mask) for batch in batches], [message.clip for _, message in tasks]
+
+    def query() -> list[Clipped]:
+        rows = [(edge.x[batch.index], edge.y[batch.index]) for (edge, _), batch in zip(tasks, batches, strict=True)]
+        x, y = torch.cat([x for x, _ in rows]), torch.cat([y for _, y in rows])
+        models = [message.params for _, message in tasks]
+        factors = linear_factors_together(tasks[0][0].model, models, x, y, sizes)
+        return outer_sums(*factors, clips, torch.cat([batch.mask for batch in batches]), sizes)
+
+    done = release_together([edge.releaser for edge, _ in tasks], clips, query)
+    return [Push(edge.edge, m.version, released) for (edge, m), released in zip(tasks, done, strict=True)]
+
+
+def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
+    """Whether `work_together` may take this task: rigorous noise, a linear model, nothing to refuse, on the CPU."""
+    plain = isinstance(edge, Edge) and edge.ghost and edge.releaser.plan.private and edge.device == "cpu"
+    return (
+        plain and not edge.halted and edge.releaser.can_pay(message.clip) and not refusal(edge.releaser.plan, message)
+    )

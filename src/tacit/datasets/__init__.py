@@ -1,17 +1,37 @@
-"""Local datasets (`load`), their frozen `features`, and their division among edges (`partition`)."""
+"""Local datasets (`load`), their frozen `features`, and their division among edges (`partition`, `vertical`)."""
 
 from tacit.datasets.features import Features
-from tacit.datasets.load import Dataset, available, load, load_labels, shape_of, train_size
+from tacit.datasets.load import (
+    Dataset,
+    available,
+    group_count,
+    is_text,
+    load,
+    load_groups,
+    load_labels,
+    party_columns,
+    shape_of,
+    train_size,
+)
 from tacit.datasets.partition import all_shards, nominal_size, shard
+from tacit.datasets.text import Text
+from tacit.datasets.vertical import feature_blocks, party_view
 
 __all__ = [
     "Dataset",
     "Features",
+    "Text",
     "all_shards",
     "available",
+    "feature_blocks",
+    "group_count",
+    "is_text",
     "load",
+    "load_groups",
     "load_labels",
     "nominal_size",
+    "party_columns",
+    "party_view",
     "shape_of",
     "shard",
     "train_size",

@@ -20,7 +20,7 @@ import torch
 
 from tacit.errors import ConfigError
 
-Method = Literal["iid", "dirichlet", "shards"]
+Method = Literal["iid", "dirichlet", "shards", "natural"]
 _Index = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 
@@ -68,15 +68,19 @@ def all_shards(
 
     `iid` cuts a random permutation; a spare part is `spare_weight` of a main one. `dirichlet` deals each
     class by proportions from Dirichlet(alpha · weights) (Hsu et al. 2019; small alpha, more skew). `shards`
-    sorts by label and deals two contiguous pieces to each part (McMahan et al. 2017).
+    sorts by label and deals two contiguous pieces to each part (McMahan et al. 2017). `natural` takes `labels` as
+    the numbers of natural groups (`load_groups`) and keeps each whole: as many parts as groups get one each, in the
+    order of the numbers; fewer parts get them in turn, the largest first, whatever the seed.
 
-    Raises ConfigError for a bad argument, and when there are more parts than rows.
+    Raises ConfigError for a bad argument, and when there are more parts than rows, or than groups with `natural`.
     """
     weights = _weights(shards, spare, spare_weight)
     if not (alpha > 0 and math.isfinite(alpha)):
         raise ConfigError(f"data.alpha = {alpha} must be a positive number")
     if len(weights) > len(labels):
         raise ConfigError(f"edges.count + data.spare = {len(weights)} is more than the {len(labels)} rows")
+    if labels.dim() != 1 and method in ("dirichlet", "shards"):
+        raise ConfigError(f"data.partition = {method!r} needs one label for each row; text has iid and natural")
     rng = _rng(method, seed)
     classes = labels.numpy()
     if method == "iid":
@@ -85,8 +89,10 @@ def all_shards(
         parts = _dirichlet(classes, weights, alpha, rng)
     elif method == "shards":
         parts = _by_label(classes, weights, rng)
+    elif method == "natural":
+        parts = _by_group(classes, len(weights), spare)
     else:
-        raise ConfigError(f"data.partition = {method!r} is not known; use one of: iid, dirichlet, shards")
+        raise ConfigError(f"data.partition = {method!r} is not known; use one of: iid, dirichlet, shards, natural")
     return [torch.from_numpy(np.sort(part)) for part in _fill_empty(parts)]
 
 
@@ -160,6 +166,17 @@ def _by_label(classes: _Index, weights: list[Fraction], rng: np.random.RandomSta
         np.concatenate([piece for piece, owner in zip(pieces, owners, strict=True) if owner == part])
         for part in range(len(weights))
     ]
+
+
+def _by_group(groups: _Index, parts: int, spare: int) -> list[_Index]:
+    names, sizes = np.unique(groups, return_counts=True)
+    if spare:
+        raise ConfigError(f"data.spare = {spare}: data.partition = 'natural' deals whole groups and keeps none")
+    if parts > len(names):
+        raise ConfigError(f"edges.count = {parts} is more than the {len(names)} groups of data.partition = 'natural'")
+    if parts < len(names):
+        names = names[np.argsort(-sizes, kind="stable")]
+    return [np.flatnonzero(np.isin(groups, names[part::parts])) for part in range(parts)]
 
 
 def _fill_empty(parts: list[_Index]) -> list[_Index]:

@@ -155,6 +155,7 @@ def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
     return (1 + math.exp(min(epsilon, 700.0))) * (_cut(rows) + _off_lattice(rows))
 
 
+@lru_cache(maxsize=256)
 def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian") -> float:
     """The smallest noise multiplier (on a grid of 0.001) whose `pushes` releases stay within (ε, δ) by PLD.
 
@@ -177,6 +178,7 @@ def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, m
     return high * MULTIPLIER_STEP
 
 
+@lru_cache(maxsize=256)
 def certified_pushes(
     epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float, history: History = (),
     mechanism: str = "gaussian",

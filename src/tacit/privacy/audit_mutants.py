@@ -17,7 +17,8 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.messages import GlobalModel, Halt, Outgoing
-from tacit.privacy.audit_subject import ROWS, WIDE, Ask, Subject
+from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.audit_subject import DELTA, ROWS, WIDE, Ask, Subject
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.mechanisms import paper_noise
 from tacit.privacy.plan import Releaser
@@ -31,7 +32,7 @@ _zeros = bytes  # inside a Random, `bytes` is its method
 class MeanClipping(Edge):
     """Clips the mean of the batch, as the papers do: one record can turn it round."""
 
-    def _query(self, params: Tensor, clip: float) -> Clipped:
+    def query(self, params: Tensor, clip: float) -> Clipped:
         plan = self.releaser.plan
         batch = poisson(len(self.y), plan.sampling_rate, self.size, self.releaser.random)
         drawn = batch.index[batch.mask]
@@ -44,21 +45,21 @@ class ShuffledBatches(Edge):
 
     _left = torch.empty(0, dtype=torch.int64)
 
-    def _query(self, params: Tensor, clip: float) -> Clipped:
+    def query(self, params: Tensor, clip: float) -> Clipped:
         rows, plan = len(self.y), self.releaser.plan
         size = round(plan.sampling_rate * rows)
         if len(self._left) < size:
             self._left = torch.from_numpy(np.argsort(self.releaser.random.words(rows)))
         drawn, self._left = self._left[:size], self._left[size:]
-        return self._clipped(params, clip, drawn, torch.ones(size, dtype=torch.bool))
+        return self.clipped(params, clip, drawn, torch.ones(size, dtype=torch.bool))
 
 
 class TrueDenominator(Edge):
     """Divides by the number of records drawn: how many there are is secret."""
 
-    def _clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+    def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(mask.sum())))
-        return super()._clipped(params, clip, index, mask)
+        return super().clipped(params, clip, index, mask)
 
 
 class Obedient(Edge):
@@ -94,6 +95,12 @@ class RootHalfNoise(LessNoise):
     """A factor of √2 is lost: noise for one record where a replaced one counts twice, or a mean of two draws."""
 
     factor = 0.5**0.5
+
+
+class MeanNoise(LessNoise):
+    """A(DP)²SGD as printed (E1): noise for the sensitivity of a mean, on the sum."""
+
+    factor = 1 / ROWS
 
 
 class FirstLayerNoise(Releaser):
@@ -144,6 +151,22 @@ def renoised(ask: Ask) -> tuple[bytes, bytes]:
     return ask(), ask()
 
 
+class Amplified(Subject):
+    """A(DP)²SGD's Theorem 2 (E2): K peers, so a batch is thought to be drawn at q/K, in K times as many steps."""
+
+    peers: ClassVar[int] = 256
+
+    @property
+    def mu(self) -> None:
+        """Not a Gaussian's any more."""
+        return
+
+    @property
+    def epsilon(self) -> float:
+        """The claim for one push of this peer."""
+        return epsilon_pld([Spend(1 / self.peers, self.z, self.peers, self.mechanism)], DELTA)
+
+
 def _mutant(name: str, **changes: object) -> Subject:
     return Subject(f"MUTANT {name}").but(honest=False, **changes)
 
@@ -160,6 +183,8 @@ CANARY: tuple[tuple[Subject, int], ...] = (
     (_mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, model=WIDE, releaser=LineDensity), 600),
     (HALF, 800),
     (_mutant("noise/√2", z=0.5, releaser=RootHalfNoise), 2400),
+    (_mutant("A(DP)²SGD: a mean's noise on the sum", releaser=MeanNoise), 600),
+    (Amplified("MUTANT A(DP)²SGD: amplified by 1/K", honest=False), 1200),
     (_mutant("the paper as printed", mechanism="paper", z=2.0), 600),
     (_mutant("paper:mean_clip", mechanism="paper:mean_clip", z=2.0, batch=4.0 * ROWS), 600),
     (_mutant("paper:density", mechanism="paper:density", z=2.0, model=WIDE), 600),

@@ -17,7 +17,7 @@ from tacit import wire
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Push
-from tacit.models import Model
+from tacit.models import Layered, Model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Mechanism, Plan, Releaser
@@ -25,8 +25,8 @@ from tacit.privacy.sampling import Random
 
 DELTA, SCHEMA, RUN, EDGE = 1e-5, bytes(32), "audit", "edge-0"
 ROWS, CLIP, CLIPS = 12, 1e-3, (1e-4, 1.0)  # CLIPS: the edge's own bounds
-NARROW = Model("audit", (1, 1, 2), 2, hidden=(1,))  # 7 parameters
-WIDE = Model("audit", (1, 1, 16), 2, hidden=(8,))  # 154
+NARROW = Layered("audit", (1, 1, 2), 2, hidden=(1,))  # 7 parameters
+WIDE = Layered("audit", (1, 1, 16), 2, hidden=(8,))  # 154
 
 Ask = Callable[[], bytes]
 Resend = Callable[[Ask], tuple[bytes, bytes]]  # a message made by Ask: as sent, and as sent again after a restart

@@ -75,7 +75,7 @@ def _scores(edge: Edge, server: Server) -> Values:
         assert payload is not None
         update = wire.read_up(wire.decode(payload), SCHEMA, size)
         assert isinstance(update, Update)
-        scores += alone(update.gradient.to(torch.float64), CANARIES)
+        scores += alone(update.vector.to(torch.float64), CANARIES)
         (out,) = server.on_message(update)
     return scores
 

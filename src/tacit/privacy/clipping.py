@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,14 +57,24 @@ def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor) -> Clip
     rows is one product of matrices ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
     Formal guarantee and edge cases as `clipped_sum`; a row is non-finite where its δ or its x is.
     """
+    (clipped,) = outer_sums(deltas, inputs, [clip], mask, [len(mask)])
+    return clipped
+
+
+def outer_sums(
+    deltas: Tensor, inputs: Tensor, clips: Sequence[float], mask: Tensor, sizes: Sequence[int]
+) -> list[Clipped]:
+    """`outer_sum` of consecutive parts, of `sizes` rows each, at its own clip each. To the bit what it gives alone."""
     reach = _norms64(inputs)
     norms = torch.where(reach <= _HUGE, _norms64(deltas) * torch.sqrt(reach**2 + 1), math.inf)
-    factors = _clip_factors(norms, clip, mask)
+    parts = zip(torch.split(norms, list(sizes)), clips, torch.split(mask, list(sizes)), strict=True)
+    factors = torch.cat([_clip_factors(*part) for part in parts])
     used = (norms <= _HUGE)[:, None]
     scaled = torch.where(used, factors[:, None] * deltas, 0.0).to(deltas.dtype)  # (B, o); the product in float64
     if not bool(used.all()):
         inputs = inputs.masked_fill(~used, 0.0)  # 0·inf is nan
-    return Clipped(torch.cat(((scaled.T @ inputs).flatten(), scaled.sum(0))), clip)
+    pairs = zip(torch.split(scaled, list(sizes)), torch.split(inputs, list(sizes)), clips, strict=True)
+    return [Clipped(torch.cat(((part.T @ x).flatten(), part.sum(0))), clip) for part, x, clip in pairs]
 
 
 def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:

@@ -73,24 +73,26 @@ class Ledger:
         self._head, self._count, self._rows = chain.head, chain.count, len(chain.entries)
         self._last: Entry | None = None  # the row of this session that is still growing
 
-    def charge(self, sampling_rate: float, noise_multiplier: float, mechanism: str, *, secret: bool) -> None:
-        """Record one release, durably, before it is computed. A crash afterwards refunds nothing.
+    def charge(
+        self, sampling_rate: float, noise_multiplier: float, mechanism: str, *, secret: bool, count: int = 1
+    ) -> None:
+        """Record `count` equal releases, durably, before any is computed. A crash afterwards refunds nothing.
 
         Raises PrivacyError when the charge cannot be made durable (disk full, damaged file), or when another process
         has charged this file since it was opened.
         """
-        entry = Entry(self._session, sampling_rate.hex(), noise_multiplier.hex(), mechanism, secret, 1, b"")
+        entry = Entry(self._session, sampling_rate.hex(), noise_multiplier.hex(), mechanism, secret, count, b"")
         head = advanced(self._head, self._count, entry)
         more = self._last is not None and self._last.same(entry)
-        entry = replace(entry, count=self._last.count + 1 if self._last and more else 1, head=head)
+        entry = replace(entry, count=self._last.count + count if self._last and more else count, head=head)
         row = self._rows + (not more)
         try:
-            self._write(entry, row)
+            self._write(entry, row, count)
         except sqlite3.Error as error:
             self._roll_back()
             raise PrivacyError(f"ledger {self._path}: {error}; the release was not computed") from error
-        self._head, self._count, self._rows, self._last = head, self._count + 1, row, entry
-        self._history = merged([*self._history, replace(entry, count=1).spend()])
+        self._head, self._count, self._rows, self._last = head, self._count + count, row, entry
+        self._history = merged([*self._history, replace(entry, count=count).spend()])
 
     def history(self) -> History:
         """Everything ever released from this dataset. Noise from a known seed counts as no noise (z = 0)."""
@@ -133,11 +135,11 @@ class Ledger:
             raise ValueError(f"is not the ledger that {self._dataset} was trained with here, but another one")
         return chain
 
-    def _write(self, entry: Entry, row: int) -> None:
+    def _write(self, entry: Entry, row: int, count: int) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         moved = self._db.execute(
-            "UPDATE chain SET count = count + 1, head = ? WHERE dataset = ? AND count = ? AND head = ?",
-            (entry.head, self._dataset, self._count, self._head),
+            "UPDATE chain SET count = count + ?, head = ? WHERE dataset = ? AND count = ? AND head = ?",
+            (count, entry.head, self._dataset, self._count, self._head),
         )
         if moved.rowcount != 1:
             raise sqlite3.IntegrityError("another process has charged it")

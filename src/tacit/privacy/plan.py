@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from typing import Final, Literal, get_args
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy import mechanisms
 from tacit.privacy.accounting import History, calibrate, certified_pushes
-from tacit.privacy.clipping import Clipped
+from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.sampling import Random
 
@@ -128,9 +128,11 @@ class Releaser:
 
     def check_clip(self, clip: float) -> None:
         """Raise PrivacyError unless clip_min <= clip <= clip_max (nan, inf and 0 fail too)."""
-        low, high = self.plan.clip_min, self.plan.clip_max
-        if not low <= clip <= high:
-            raise PrivacyError(f"clip={clip}: this edge allows [{low}, {high}] only")
+        if not self._allows(clip):
+            raise PrivacyError(f"clip={clip}: this edge allows [{self.plan.clip_min}, {self.plan.clip_max}] only")
+
+    def _allows(self, clip: float) -> bool:
+        return self.plan.clip_min <= clip <= self.plan.clip_max
 
     def release(self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None) -> Released:
         """Charge the ledger, then compute `query`, add noise and seal the result: (sum + noise) / L.
@@ -142,16 +144,50 @@ class Releaser:
         Raises BudgetSpent before any work when the certified cap is reached, PrivacyError for a clip outside the
         plan's bounds or a sum whose sensitivity is larger than promised (the charge stands).
         """
+        self._pay(clip, 1)
+        vector, scale = self._noisy(query(), clip, paper_dims)
+        return self._sealed(vector, scale, clip)
+
+    def release_steps(
+        self, clip: float, steps: int, start: Tensor, query: Callable[[Tensor], Clipped],
+        advance: Callable[[Tensor, Tensor], Tensor], *, delta: bool = False,
+    ) -> Released:  # fmt: skip
+        """Local DP-SGD: `steps` times x ← advance(x, (query(x) + noise) / L) from the public `start` (d,).
+
+        Sealed: the last x (d,), or x - start with `delta`. Guarantee: `steps` releases as `release` makes them, each on
+        a fresh Poisson batch, adaptively composed; x is post-processing of them and of `start`, as long as `advance`
+        sees nothing private. All are charged, durably, before the first is computed: a crash may overstate, never
+        understate. With noise_at = "server" the steps are not noised and x - start is cut to norm `clip`.
+        Raises BudgetSpent, before any work, unless the budget pays for all `steps`; PrivacyError as `release`.
+        """
+        if self.plan.noise_at == "server" and not delta:
+            raise PrivacyError("noise_at=server: only a model's distance to its base is bounded; send that")
+        self._pay(clip, steps)
+        params = start
+        for _ in range(steps):
+            vector, scale = self._noisy(query(params), clip, None)
+            params = advance(params, vector.to(torch.float32) * scale if scale != 1.0 else vector)
+        vector = params - start if delta else params
+        if self.plan.noise_at == "server":
+            vector = clipped_sum(vector[None], clip, torch.ones(1, dtype=torch.bool)).total
+        return self._sealed(vector, 1.0, clip)
+
+    def can_pay(self, clip: float) -> bool:
+        """Whether `release` with this clip would be refused neither for the budget nor for the clip."""
+        return (self.left is None or self.left > 0) and (self._allows(clip) or not self.plan.bounded)
+
+    def _pay(self, clip: float, count: int) -> None:
         plan = self.plan
         if plan.bounded:
             self.check_clip(clip)
-        if self.left is not None and self.left <= 0:
+        if self.left is not None and self.left < count:
             raise BudgetSpent(f"epsilon={plan.epsilon}: the next push would pass this edge's budget")
         z = plan.noise_multiplier if plan.private else 0.0
-        self.ledger.charge(plan.sampling_rate, z, plan.mechanism, secret=self.random.secret)
+        self.ledger.charge(plan.sampling_rate, z, plan.mechanism, secret=self.random.secret, count=count)
         if self.left is not None:
-            self.left -= 1
-        vector, scale = self._noisy(query(), clip, paper_dims)
+            self.left -= count
+
+    def _sealed(self, vector: Tensor, scale: float, clip: float) -> Released:
         return Released(vector, scale, clip, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
@@ -191,3 +227,19 @@ class Releaser:
         else:
             part.copy_(mechanisms.knorm(part, scale, self.random))
         return noisy
+
+
+def release_together(
+    releasers: Sequence[Releaser], clips: Sequence[float], query: Callable[[], list[Clipped]]
+) -> list[Released]:
+    """`release` of several edges in one process, whose sums `query` computes in one go: for the simulator.
+
+    Guarantee: that of `release`, for each. Every ledger is charged before `query` runs. Raises as `release`.
+    """
+    for releaser, clip in zip(releasers, clips, strict=True):
+        releaser._pay(clip, 1)
+    done = []
+    for releaser, clip, clipped in zip(releasers, clips, query(), strict=True):
+        vector, scale = releaser._noisy(clipped, clip, None)
+        done.append(releaser._sealed(vector, scale, clip))
+    return done

@@ -18,15 +18,15 @@ def require_separate_examples(model: Model, device: str = "cpu") -> None:
 
     Clipping bounds what one record does to a sum only if it does nothing to the other rows' gradients; batch
     normalization, or any statistic over the batch, breaks that unseen. Tried on public random parameters and inputs,
-    with two sets of companions, of which one is a hundred times larger than the other.
+    with two sets of companions, of which one is a hundred times larger than the other (or of other words).
     """
     generator = torch.Generator().manual_seed(_SEED)
     params = torch.randn(model.size, generator=generator) * 0.1
-    x = torch.rand(1 + _COMPANIONS, *model.shape, generator=generator)
-    others = 100.0 * torch.rand(_COMPANIONS, *model.shape, generator=generator)
-    y = torch.arange(1 + _COMPANIONS) % model.classes
+    x, y = model.random_batch(1 + _COMPANIONS, generator)
+    others, labels_of_others = model.random_batch(_COMPANIONS, generator)
+    others = others * 100 if others.is_floating_point() else others
     rows = []
-    for inputs, labels in ((x, y), (torch.cat((x[:1], others)), torch.cat((y[:1], y[1:].flip(0))))):
+    for inputs, labels in ((x, y), (torch.cat((x[:1], others)), torch.cat((y[:1], labels_of_others)))):
         gradients = example_gradients(model, params.to(device), inputs.to(device), labels.to(device))
         rows.append(gradients[0].cpu())
     scale = float(rows[0].abs().max())

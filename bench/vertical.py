@@ -1,0 +1,167 @@
+"""VAFL in one process under a virtual clock: accuracy against μ, and time to a target where parties differ in speed.
+
+python -m bench.vertical privacy experiments/vafl-mnist-cached.toml
+python -m bench.vertical delays experiments/vafl-mnist.toml --target 0.9
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit import config, datasets, vertical_plan
+from tacit.algorithms.vafl import People, Server
+from tacit.algorithms.vafl_party import Party
+from tacit.alignment import names
+from tacit.config import RunFile
+from tacit.messages import EVERYONE, Deadline, Update
+from tacit.models import evaluate
+from tacit.privacy import gdp
+from tacit.privacy.embeddings import EmbeddingReleaser
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.sampling import Random
+from tacit.vertical import Embed
+
+MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
+
+
+@dataclass
+class World:
+    """The roles of one run; a party's every message takes an exponential time whose mean is `means[m]` seconds."""
+
+    server: Server
+    parties: list[Party]
+    means: list[float]
+    clock: float = 0.0
+    events: list[tuple[float, int, int, Any]] = field(default_factory=list)
+
+    def run(self, seed: int) -> Iterator[float]:
+        """Deliver every message at its time; yields the clock after each."""
+        drawn, by = random.Random(seed), {party.edge: party for party in self.parties}
+        for party in self.parties:
+            self._say(party, party.start(), drawn)
+        while not self.server.halted:
+            if not self.events:
+                timer = self.server.timer()
+                assert timer is not None
+                self.server.on_message(Deadline(timer.number))
+                continue
+            self.clock, _, _, message = heapq.heappop(self.events)
+            for out in self.server.on_message(message):
+                for edge in by if out.to == EVERYONE else [out.to]:
+                    self._say(by[edge], by[edge].on_message(out.message), drawn)  # type: ignore[arg-type]
+            yield self.clock
+
+    def _say(self, party: Party, outgoing: list[Any], drawn: random.Random) -> None:
+        for out in outgoing:
+            at = self.clock + drawn.expovariate(1 / self.means[party.number])
+            heapq.heappush(self.events, (at, len(self.events), drawn.getrandbits(60), received(out.message)))
+
+
+def received(message: Any) -> Any:
+    """What the server role gets for it."""
+    if not isinstance(message, Embed):
+        return message
+    vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
+    return Update(message.edge, message.iteration, vector, 1.0, message.spent, message.charged, part=message.part)
+
+
+def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
+    """The roles of `run`, with the ledgers in memory."""
+    count = run.edges.count
+    data = [datasets.load(run.data.dataset, split, root) for split in ("train", "test")]
+    ids = [one for d in data for one in vertical_plan.record_ids(d)]
+    known = names(ids, b"bench", "everybody")
+    people = People(known, len(data[0]), torch.cat([d.y for d in data]))
+    server = Server(run, run.build_model(), vertical_plan.protocol(run), people)
+    parties = []
+    for number in range(count):
+        x = torch.cat([vertical_plan.view(run, d.x, number) for d in data])
+        plan, penalty = vertical_plan.privacy_plan(run, number), vertical_plan.regularization(run, number)
+        releaser = EmbeddingReleaser(plan, Ledger(":memory:", run.data.dataset), Random(), len(x))
+        model = vertical_plan.party_model(run, tuple(x.shape[1:]))
+        protocol = vertical_plan.protocol(run)
+        parties.append(Party(f"edge-{number}", number, protocol, x, known, model, releaser, penalty))
+    return World(server, parties, means or [1.0] * count)
+
+
+def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
+    """The run file with some values replaced."""
+    content = config.load(path).model_dump()
+    for name, values in sections.items():
+        content[name] |= values
+    return RunFile.model_validate(content)
+
+
+def accuracy(server: Server) -> float:
+    """Of the last evaluation."""
+    assert server.taken is not None
+    _, params, seen = server.taken
+    return evaluate(server.head, params, seen)[0]
+
+
+def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
+    """Accuracy against μ of one party, and of a person at all parties, each for one fixed noise."""
+    rows = []
+    for mu in (*MUS, None):
+        noise = {"mechanism": "none"} if mu is None else {"noise_multiplier": 1 / mu, "epsilon": 1e9}
+        made = world(changed(path, privacy=noise), root)
+        for _ in made.run(1):
+            pass
+        spent = [gdp.mu(party.releaser.ledger.history()) for party in made.parties]
+        found = {"mu_party": spent[0], "mu": gdp.shared(spent), "accuracy": accuracy(made.server)}
+        rows.append({"mu_release": mu or 0.0, **found})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def delays(path: Path, root: Path | None, target: float) -> list[dict[str, Any]]:
+    """Virtual seconds until the test accuracy is `target`: asynchronous, t-synchronous, synchronous.
+
+    Party m's delays are exponential with mean m/M, the slowest's one second (appendix G: Poisson, 2m/2M).
+    """
+    rows: list[dict[str, Any]] = []
+    count = config.load(path).edges.count
+    means = [(m + 1) / count for m in range(count)]
+    modes: dict[str, dict[str, Any]] = {
+        "async": {"t": 1}, f"t={count // 2}": {"t": count // 2}, "sync": {"synchronous": True}
+    }  # fmt: skip
+    for name, section in modes.items():
+        made = world(changed(path, algorithm=section), root, means)
+        seconds, seen = float("inf"), 0
+        for clock in made.run(1):
+            if made.server.taken and made.server.taken[0] > seen:
+                seen = made.server.taken[0]
+                if accuracy(made.server) >= target:
+                    seconds = clock
+                    break
+        rows.append({"mode": name, "seconds": seconds, "k": seen})
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def main() -> None:
+    """See the module's first lines."""
+    parser = argparse.ArgumentParser(prog="python -m bench.vertical")
+    parser.add_argument("what", choices=("privacy", "delays"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--data", type=Path, default=None)
+    parser.add_argument("--target", type=float, default=0.9)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.what == "privacy":
+        privacy(given.file, given.data)
+    else:
+        delays(given.file, given.data, given.target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A vertical run's server side of the data: record names and labels; noisy labels are drawn once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from services.pki import files
+from services.runtime.settings import AggregatorSettings
+from tacit import datasets, vertical_plan
+from tacit.algorithms.vafl import People
+from tacit.alignment import Names, names
+from tacit.config import RunFile
+from tacit.errors import PrivacyError
+from tacit.privacy.labels import randomised_response
+from tacit.privacy.sampling import Random
+
+log = logging.getLogger("tacit.people")
+
+
+def load(settings: AggregatorSettings, run: RunFile) -> People:
+    """Everybody in the run: the training split, then the test split. Raises ConfigError, DataError, PrivacyError."""
+    section = vertical_plan.section(run)
+    train, test = (datasets.load(run.data.dataset, split, settings.data) for split in ("train", "test"))
+    ids = (one for data in (train, test) for one in vertical_plan.record_ids(data))
+    known = names(ids, settings.salt.encode(), "server")
+    if section.label_epsilon is None:
+        return People(known, len(train), torch.cat([train.y, test.y]))
+    noisy = answers(settings.labels, train.y, train.classes, section.label_epsilon, known[: len(train)])
+    return People(known, len(train), torch.cat([noisy, test.y]), section.label_epsilon)
+
+
+def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Names) -> Tensor:
+    """The randomised response to `labels`, drawn the first time and read from `path` ever after.
+
+    It belongs to these records for good: another run, another ε or another training must not draw it again, because
+    every draw costs ε anew. Raises PrivacyError when the file is of other records or another ε, or is damaged.
+    """
+    what = {"epsilon": epsilon.hex(), "records": hashlib.sha256(whose.tobytes()).hexdigest(), "classes": str(classes)}
+    try:
+        if path.exists():
+            return _kept(path, what)
+        drawn = randomised_response(labels, classes, epsilon, Random())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, safetensors.torch.save({"answers": drawn}, what), files.SECRET)
+    except OSError as error:
+        raise PrivacyError(f"labels {path}: {error.strerror or error}; they must be drawn once only") from error
+    log.info("drew %d noisy labels (epsilon=%g), kept in %s", len(drawn), epsilon, path)
+    return drawn
+
+
+def _kept(path: Path, what: dict[str, str]) -> Tensor:
+    content = path.read_bytes()
+    try:
+        found = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        drawn = safetensors.torch.load(content)["answers"]
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise PrivacyError(f"labels {path}: damaged ({error}); drawing them again would cost their budget") from error
+    if found != what:
+        epsilon = float.fromhex(found.get("epsilon", "nan"))
+        was = f"epsilon={epsilon:g}" if math.isfinite(epsilon) else "something else"
+        raise PrivacyError(f"labels {path}: drawn for {was} or other records; another draw would add to what they cost")
+    return drawn

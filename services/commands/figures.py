@@ -1,0 +1,98 @@
+"""`tacit figures`: the papers' figures, from sweeps of simulations to one page."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from services.commands.simulate import SHARED_DATA
+
+if TYPE_CHECKING:
+    from services.figures.page import Shown
+
+FOLDER = Path("experiments") / "figures"
+
+
+def figures(
+    names: Annotated[list[str] | None, typer.Argument(help="figures by file name [default: all]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="fewer panels and updates: minutes")] = False,
+    out: Annotated[Path, typer.Option(help="folder of the report and of what is kept for the next")] = Path(
+        "out/figures"
+    ),
+    jobs: Annotated[int | None, typer.Option(min=1, help="processes [default: cores]")] = None,
+    folder: Annotated[Path, typer.Option(help="folder of the figure files")] = FOLDER,
+    results: Annotated[Path | None, typer.Option(help="write the table of claims here, too")] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+    ] = None,
+) -> None:
+    """Run or reuse the sweeps of every figure, draw them, and write index.html with claims, verdicts and true ε."""
+    from importlib.metadata import version
+
+    from services.figures import page
+    from tacit.errors import ConfigError
+
+    root = data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
+    files = sorted(folder.glob("*.toml")) if not names else [folder / f"{name}.toml" for name in names]
+    if not files:
+        raise ConfigError(f"--folder {folder}: no figure files")
+    shown = _measured(files, quick, out, jobs or os.cpu_count() or 1, root)
+    written = page.page(shown, quick=quick, made_by=f"tacit {version('tacit')}")
+    (out / "index.html").write_text(written, encoding="utf-8")
+    (out / "verdicts.json").write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if results is not None:
+        results.write_text(page.results(shown, quick=quick), encoding="utf-8")
+    for one in shown:
+        for judged in one.judged:
+            typer.echo(f"{one.name}: {judged.claim.text}: {judged.verdict}")
+    typer.echo(f"{out / 'index.html'}")
+
+
+def _measured(files: list[Path], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:
+    from services.figures import draw, sweep, verdicts
+    from services.figures import files as figure_files
+    from services.figures.page import Shown
+
+    read = {path.stem: figure_files.read(path) for path in files}
+    cells = {name: list(figure_files.cells(figure, quick=quick)) for name, figure in read.items()}
+    everything = [cell.run for mine in cells.values() for cell in mine]
+    with _bar() as done:
+        found = sweep.sweep(everything, out / "points", root, jobs, done)
+    shown = []
+    for name, figure in read.items():
+        curves = verdicts.curves(figure, cells[name], found)
+        judged = verdicts.judge(figure, curves)
+        shown.append(Shown(name, figure, curves, judged, draw.png(figure, curves)))
+    return shown
+
+
+def _verdicts(shown: list[Shown]) -> list[dict[str, object]]:
+    return [
+        {"figure": one.name, "claim": judged.claim.text, "measured": judged.said, "verdict": judged.verdict}
+        for one in shown
+        for judged in one.judged
+    ]
+
+
+class _bar:  # noqa: N801  (a context manager that gives a function)
+    """A progress bar with the time that is left."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            MofNCompleteColumn(), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
+        )
+        self._task = self._progress.add_task("figures")
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        self._progress.start()
+        return lambda done, total: self._progress.update(self._task, completed=done, total=total)
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()

@@ -1,0 +1,1 @@
+"""The papers' figures: sweeps of simulations, pictures, claims and verdicts."""

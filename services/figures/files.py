@@ -1,0 +1,157 @@
+"""Figure files: TOML that says what a paper shows, what it claims, and which runs show it here."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+from tacit.sections import Section
+
+Noise = Literal["paper", "rigorous", "none"]
+Table = dict[str, Any]
+
+
+class Point(Section):
+    """A place on the x axis of a figure that is not over a run's time."""
+
+    x: float
+    set: Table = Field({}, description="what differs from the figure's base, as in a run file")
+
+
+class Panel(Section):
+    """One pair of axes."""
+
+    title: str
+    noise: Noise
+    claimed: str = Field("nothing", description="the ε that the paper states for these runs")
+    set: Table = Field({})
+    points: tuple[Point, ...] = Field((), strict=False)
+    full: bool = Field(False, description="left out of the quick report")
+
+
+class Line(Section):
+    """One algorithm or setting."""
+
+    name: str
+    set: Table = Field({})
+    drop: tuple[str, ...] = Field((), strict=False, description="section.key that this line does not have")
+    flat: bool = Field(False, description="does not depend on x: one run a seed, drawn across")
+    panels: tuple[str, ...] = Field((), strict=False, description="only in panels of these noises; (): in all")
+
+
+class Claim(Section):
+    """What the paper says of the figure, as a computation on the means over points and seeds.
+
+    order: the lines' scores do not get better from first to last by more than `tolerance`. near: they differ by at most
+    that. rising, falling: each line's last point is
+    above or below its first. flat: each line's points differ by at most `tolerance`.
+    A line's score is the mean of its points, or its last one; over time, as far as all lines of the claim have come.
+    """
+
+    text: str
+    kind: Literal["order", "near", "rising", "falling", "flat"]
+    lines: tuple[str, ...] = Field(strict=False)
+    panels: tuple[str, ...] = Field((), strict=False, description="titles; (): all that have these lines")
+    at: Literal["mean", "end"] = "mean"
+    tolerance: float = Field(0.0, ge=0)
+
+
+class Head(Section):
+    """What the figure is."""
+
+    paper: str
+    name: str
+    title: str
+    setting: str = Field(description="the paper's")
+    scaled: str = Field(description="what is smaller here, and why")
+    over: Literal["points", "version", "gradients", "virtual_time_s"] = "points"
+    x: str = Field(description="label")
+    y: Literal["accuracy", "loss", "gradient_norm", "clip", "reached"] = "accuracy"
+    label: str = Field(description="of y")
+    below: float | None = Field(None, description="reached: the first version whose test loss is below this")
+    logarithmic: bool = False
+    less_is_more: bool = Field(False, description="the best score is the smallest")
+    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), strict=False)
+
+
+class Figure(Section):
+    """A figure file."""
+
+    figure: Head
+    base: Table
+    quick: Table = Field({})
+    panel: tuple[Panel, ...] = Field(strict=False)
+    line: tuple[Line, ...] = Field(strict=False)
+    claim: tuple[Claim, ...] = Field(strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of a figure: panel and line by number, x (None: flat, or over the run's time), seed."""
+
+    panel: int
+    line: int
+    x: float | None
+    seed: int
+    run: RunFile
+
+
+def read(path: Path) -> Figure:
+    """Raises ConfigError with one line."""
+    try:
+        return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        why = error.errors()[0] if isinstance(error, ValidationError) else None
+        said = f"{'.'.join(map(str, why['loc']))}: {why['msg']}" if why else str(error).splitlines()[0]
+        raise ConfigError(f"figure file {path}: {said}") from error
+
+
+def cells(figure: Figure, *, quick: bool) -> Iterator[Cell]:
+    """Every run that the figure is made of. Raises ConfigError for a run file that is wrong."""
+    base = merged(figure.base, figure.quick if quick else {})
+    for p, panel in enumerate(figure.panel):
+        if quick and panel.full:
+            continue
+        for number, line in enumerate(figure.line):
+            if line.panels and panel.noise not in line.panels:
+                continue
+            points = (Point(x=0.0),) if line.flat or not panel.points else panel.points
+            for point in points:
+                table = merged(merged(merged(base, panel.set), line.set), point.set)
+                x = None if line.flat or not panel.points else point.x
+                for seed in figure.figure.seeds:
+                    seeded = merged(table, {"run": {"seed": seed}})
+                    yield Cell(p, number, x, seed, _run(_without(seeded, line.drop), figure, line))
+
+
+def merged(table: Table, other: Table) -> Table:
+    """`table` with what `other` says instead, section by section."""
+    both = dict(table)
+    for key, value in other.items():
+        before = both.get(key)
+        both[key] = merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _without(table: Table, dropped: Iterable[str]) -> Table:
+    gone = [tuple(name.split(".")) for name in dropped]
+    return {
+        section: {key: value for key, value in keys.items() if (section, key) not in gone}
+        for section, keys in table.items()
+    }
+
+
+def _run(table: Table, figure: Figure, line: Line) -> RunFile:
+    try:
+        return RunFile.model_validate(table)
+    except ValidationError as error:
+        what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
+        first = error.errors()[0]
+        raise ConfigError(f"{what}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -1,0 +1,133 @@
+"""What the edge roles have in common: the private rows, the models refused, and the clipped sum over a batch."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tacit.datasets import Dataset
+from tacit.errors import BudgetSpent
+from tacit.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Retired
+from tacit.models import Model
+from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
+from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.plan import Released, Releaser
+from tacit.privacy.policy import refusal
+from tacit.privacy.sampling import Batch, padded_size, poisson
+from tacit.vectors import example_gradients, linear_factors, mean_gradient
+
+HELD = 2**24  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
+
+
+class EdgeRole(ABC):
+    """Holds the private rows; everything it says has passed its `Releaser`. `work` is the algorithm's."""
+
+    def __init__(self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> None:
+        self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
+        self.x, self.y = data.x.to(device), data.y.to(device)
+        self.size = padded_size(len(data), releaser.plan.sampling_rate)
+        outer = model.linear and not model.regularization  # what the gradient of every example is
+        self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
+        self.halted = ""
+        self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
+
+    @abstractmethod
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """One task on the model in `message`. Raises BudgetSpent before anything is computed."""
+
+    def task_steps(self, version: int) -> int:
+        """Local steps, each of them a release, that a task on model `version` takes."""
+        return 1
+
+    def start(self) -> list[Outgoing]:
+        """Hello: the public privacy configuration. Sent again whenever a model is wanted."""
+        plan, ledger = self.releaser.plan, self.releaser.ledger
+        hello = Hello(
+            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.model.size),
+            plan.clip_min, plan.clip_max, ledger.history(), ledger.charged(), self.refusals, self.refusal,
+        )  # fmt: skip
+        return [Outgoing(SERVER, hello)]
+
+    def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
+        """A task for a model; the end of the loop for Halt.
+
+        A model that the edge's plan does not allow is counted and nothing else: nothing is charged or released.
+        """
+        if isinstance(message, Halt):
+            self.halted = message.reason or "halted"
+            return []
+        if self.halted:  # a model that was under way
+            return []
+        if why := refusal(self.releaser.plan, message):
+            self.refusals, self.refusal = self.refusals + 1, why
+            return []
+        try:
+            return self.work(message)
+        except BudgetSpent as spent:
+            return self.retire(str(spent))
+
+    def retire(self, reason: str) -> list[Outgoing]:
+        """The last word of an edge whose budget is spent."""
+        ledger = self.releaser.ledger
+        return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
+
+    def query(self, params: Tensor, clip: float) -> Clipped:
+        """The private sum over a fresh batch at `params` (d,): what `Releaser` noises, or leaves as it is (none)."""
+        plan = self.releaser.plan
+        params = params.to(self.device)
+        if plan.private:  # a clipped sum over a Poisson batch
+            batch = self.draw()
+            clipped = self.clipped(params, clip, batch.index, batch.mask)
+            return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
+        index = self.with_replacement(round(plan.batch)).to(self.device)
+        return Clipped(mean_gradient(self.model, params, self.x[index], self.y[index]).cpu(), math.inf)
+
+    def draw(self) -> Batch:
+        """A fresh Poisson batch."""
+        return poisson(len(self.y), self.releaser.plan.sampling_rate, self.size, self.releaser.random)
+
+    def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        """The clipped sum over the rows `index` (B,) where `mask` (B,) is True."""
+        index, mask = index.to(self.device), mask.to(self.device)
+        # The padded batch in parts of a public size, so that no batch needs much more memory than HELD.
+        rows = max(1, HELD // (4 * (self.model.size // self.model.classes if self.ghost else self.model.size)))
+        parts = zip(torch.split(index, rows), torch.split(mask, rows), strict=True)
+        sums = [self._clipped_part(params, clip, *part) for part in parts]
+        return replace(sums[0], total=torch.stack([part.total for part in sums]).sum(0)) if sums[1:] else sums[0]
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+        plan = self.releaser.plan
+        if self.ghost:
+            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask)
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+        if plan.mechanism == "discrete_gaussian":
+            return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
+        return clipped_sum(gradients, clip, mask)
+
+    def with_replacement(self, count: int) -> Tensor:
+        """`count` independent row numbers (count,). The modulo bias is below n/2^64."""
+        words = self.releaser.random.words(count) % len(self.y)
+        return torch.from_numpy(words.astype("int64"))
+
+
+class LocalSteps(EdgeRole):
+    """An edge whose task is a number of local steps: every one is paid for, what they lead to is post-processing."""
+
+    def run_steps(self, message: GlobalModel, steps: int, rate: float, proximal: float, *, delta: bool) -> Released:
+        """`steps` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model in `message`; x, or x - x_τ with `delta`.
+
+        The proximal part is a function of what is public already, so it is outside the clipped gradient.
+        """
+        anchor = message.params
+
+        def advance(params: Tensor, gradient: Tensor) -> Tensor:
+            pull = gradient + proximal * (params - anchor) if proximal else gradient
+            return torch.add(params, pull, alpha=-rate)
+
+        return self.releaser.release_steps(
+            message.clip, steps, anchor, lambda params: self.query(params, message.clip), advance, delta=delta
+        )

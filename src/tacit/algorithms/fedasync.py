@@ -1,0 +1,218 @@
+"""FedAsync, with FedBuff, FedAvg and single-thread SGD.
+
+Paper: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (../shared/papers 001), Algorithm 1 and section 5.2.
+FedAvg: McMahan et al., arXiv:1602.05629. FedBuff: Nguyen et al., arXiv:2106.06639.
+
+| here          | paper      | meaning                                                                    |
+|---------------|------------|----------------------------------------------------------------------------|
+| params        | x_t        | global model after t epochs, float32 (d,)                                  |
+| version       | t          | global epochs: updates mixed in; buffers emptied (FedBuff); rounds (FedAvg) |
+| base_version  | τ          | time stamp of the model that a worker began with                           |
+| staleness     | t - τ      | measured at the server                                                     |
+| mixing        | α          | mixing hyperparameter; α_t = α·s(t - τ), new for each update               |
+| steps         | H          | local iterations, in [H_min, H_max]                                        |
+| proximal      | ρ          | weight of ρ/2·||x - x_τ||²                                                 |
+| learning_rate | γ          | step size of a local iteration                                             |
+| concurrency   | -          | how many workers the scheduler keeps at work; bounds the staleness         |
+
+The paper has no privacy. Here every local iteration is a DP-SGD step, charged before the task begins; x_new is
+post-processing. The weight s is public and multiplies signal and noise alike, so it needs no sensitivity of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.algorithm_sections import FedAsync
+from tacit.algorithms.edge import LocalSteps
+from tacit.algorithms.rounds import RoundServer, mean
+from tacit.algorithms.server import ServerRole
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.messages import SERVER, GlobalModel, Outgoing, Push, Timer, Update
+from tacit.models import Model
+from tacit.privacy.plan import Releaser
+
+
+def staleness_weight(staleness: int, a: FedAsync) -> float:
+    """s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1). s(0) = 1 for all three."""
+    if a.staleness == "polynomial":
+        return float((staleness + 1) ** -a.a)
+    if a.staleness == "hinge" and staleness > a.b:
+        return 1 / (a.a * (staleness - a.b) + 1)
+    return 1.0
+
+
+class MixingServer(ServerRole):
+    """Processes Server, Scheduler and Updater of Algorithm 1. The coordinator's queue is the journal."""
+
+    def __init__(self, run: RunFile, model: Model) -> None:
+        super().__init__(run, model)
+        assert isinstance(run.algorithm, FedAsync)
+        self.algorithm, self.max_staleness = run.algorithm, run.algorithm.max_staleness
+        self.weight = 1.0  # α_t of the latest update
+        self.active: dict[str, int] = {}  # who is at work, and which trigger began it
+        self.idle: list[str] = []  # who waits to be triggered, longest first
+        self.triggers = 0
+
+    # -- Updater ------------------------------------------------------------------------------------------------
+
+    def apply(self, update: Update, tau: int) -> list[Outgoing]:
+        """One epoch: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
+        self.mix(update.vector, tau)
+        return self._next(update.edge)
+
+    def mix(self, vector: Tensor, tau: int) -> None:
+        """α_t = α·s(t - τ), computed afresh: it never carries over to the next update."""
+        self.weight = self.mixing() * staleness_weight(tau, self.algorithm)
+        self.params = torch.lerp(self.params, vector, self.weight)
+        self.version += 1
+
+    def mixing(self) -> float:
+        """α at this epoch: the configured one, times its decay once that part of the run is over."""
+        a = self.algorithm
+        return a.mixing * (a.mixing_decay if self.version >= a.mixing_decay_at * self.horizon else 1.0)
+
+    def schedule(self) -> dict[str, float]:
+        """C, γ, and α_t of the latest update."""
+        return {"clip": self.clip, "learning_rate": self.algorithm.learning_rate, "mixing": self.weight}
+
+    # -- Scheduler ----------------------------------------------------------------------------------------------
+
+    def answer(self, edge: str) -> list[Outgoing]:
+        """The model for who is at work; the others are idle until they are triggered."""
+        return [Outgoing(edge, self.global_model())] if edge in self.active else []
+
+    def joined(self, edge: str) -> list[Outgoing]:
+        """Trigger the newcomer if there is room for one more at work."""
+        if edge not in self.active and edge not in self.idle:
+            self.idle.append(edge)
+        return self.answer(edge) or self._trigger()
+
+    def left(self, edge: str) -> list[Outgoing]:
+        """Somebody else may work instead."""
+        self.active.pop(edge, None)
+        self.idle = [name for name in self.idle if name != edge]
+        return self._trigger()
+
+    def timer(self) -> Timer | None:
+        """Periodically, while others wait, tasks that take too long are given away: their workers may be gone."""
+        return Timer(self.triggers, self.algorithm.deadline_s) if self.idle and self.active else None
+
+    def on_deadline(self, number: int) -> list[Outgoing]:
+        """Who has worked for a whole period goes to the end of the queue; what it still sends counts."""
+        late = [name for name, trigger in self.active.items() if trigger < self.triggers]
+        self.triggers += 1
+        for name in late:
+            del self.active[name]
+        triggered = self._trigger()
+        self.idle += late
+        return triggered + self._trigger()
+
+    def _next(self, edge: str) -> list[Outgoing]:
+        self.active.pop(edge, None)
+        if edge not in self.idle:
+            self.idle.append(edge)
+        return self._trigger()
+
+    def _trigger(self) -> list[Outgoing]:
+        room = len(self.idle) + len(self.active) if self.algorithm.concurrency is None else self.algorithm.concurrency
+        chosen = self.idle[: max(0, room - len(self.active))]
+        self.idle = self.idle[len(chosen) :]
+        self.active |= dict.fromkeys(chosen, self.triggers)
+        return [Outgoing(name, self.global_model()) for name in chosen]
+
+    # -- persistence --------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The base's, with the scheduler's."""
+        tensors, values = super().state()
+        own = {"weight": self.weight, "active": self.active, "idle": self.idle, "triggers": self.triggers}
+        return tensors, values | own
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        super().restore(tensors, values)
+        self.weight, self.triggers = values["weight"], values["triggers"]
+        self.active, self.idle = dict(values["active"]), list(values["idle"])
+
+
+class BufferedServer(MixingServer):
+    """FedBuff: M deltas, each against its own base and weighted by s, make one version; a fresh one weighs 1."""
+
+    def __init__(self, run: RunFile, model: Model) -> None:
+        super().__init__(run, model)
+        self.buffer, self.held = torch.zeros_like(self.params), 0
+
+    def mix(self, vector: Tensor, tau: int) -> None:
+        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come."""
+        self.weight = staleness_weight(tau, self.algorithm)
+        self.buffer, self.held = torch.add(self.buffer, vector, alpha=self.weight), self.held + 1
+        if self.held == self.algorithm.buffer:
+            self.params = torch.add(self.params, self.buffer, alpha=self.algorithm.server_rate / self.held)
+            self.buffer, self.held = torch.zeros_like(self.params), 0
+            self.version += 1
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The mixing server's, with the buffer."""
+        tensors, values = super().state()
+        return tensors | {"buffer": self.buffer}, values | {"held": self.held}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        super().restore(tensors, values)
+        self.buffer, self.held = tensors["buffer"], values["held"]
+
+
+class AveragingServer(RoundServer):
+    """FedAvg: k workers a round, chosen at random; the new model is the average of theirs."""
+
+    def __init__(self, run: RunFile, model: Model) -> None:
+        assert isinstance(run.algorithm, FedAsync)
+        a = run.algorithm
+        clients = a.clients or run.edges.count
+        super().__init__(run, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s)
+        self.algorithm, self.deltas = a, run.privacy.noise_at == "server"
+
+    def combine(self, answers: list[Tensor]) -> Tensor:
+        """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
+        return self.params + mean(answers) if self.deltas else mean(answers)
+
+    def schedule(self) -> dict[str, float]:
+        """C, γ, and how far the round has come."""
+        return {"clip": self.clip, "learning_rate": self.algorithm.learning_rate} | self.progress()
+
+
+class Edge(LocalSteps):
+    """Process Worker of Algorithm 1, for all four."""
+
+    def __init__(
+        self, section: FedAsync, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+    ) -> None:
+        super().__init__(edge, data, model, releaser, device)
+        self.algorithm = section
+        self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
+
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """H local iterations on g_{x_τ}(x; z) = f(x; z) + ρ/2·||x - x_τ||², then push (x_new, τ)."""
+        a = self.algorithm
+        released = self.run_steps(
+            message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta
+        )
+        return [Outgoing(SERVER, Push(self.edge, message.version, released))]
+
+    def task_steps(self, version: int) -> int:
+        """H in [H_min, H_max], by the edge's name and τ: public, and the same when it is asked again.
+
+        Near the end of the budget, what is left of it, but not below H_min.
+        """
+        a, left = self.algorithm, self.releaser.left
+        most = a.steps
+        if left is not None and a.steps_min <= left < most:
+            most = left
+        digest = hashlib.sha256(f"tacit steps|{self.edge}|{version}".encode()).digest()
+        return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)

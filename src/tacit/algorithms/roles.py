@@ -1,0 +1,61 @@
+"""From a run file to its roles: the only place that knows which algorithm is in which file."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tacit import vertical_plan
+from tacit.algorithm_sections import DpPasgd, FedAsync, Gossip, Mapa, Vafl
+from tacit.algorithms import adp2sgd, dp_pasgd, fedasync, mapa, vafl
+from tacit.algorithms.allreduce import SyncPeer
+from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.observer import Observer
+from tacit.algorithms.server import ServerRole
+from tacit.algorithms.vafl import People
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.errors import ConfigError
+from tacit.models import Model
+from tacit.privacy.plan import Releaser
+
+
+def server(run: RunFile, model: Model, people: People | None = None) -> ServerRole:
+    """The server role of a run, at its beginning; a vertical one's knows `people`."""
+    match run.algorithm:
+        case Mapa():
+            return mapa.Server(run, model)
+        case FedAsync(name="fedavg"):
+            return fedasync.AveragingServer(run, model)
+        case FedAsync(name="fedbuff"):
+            return fedasync.BufferedServer(run, model)
+        case FedAsync():
+            return fedasync.MixingServer(run, model)
+        case DpPasgd():
+            return dp_pasgd.Server(run, model)
+        case Gossip():
+            return Observer(run, model)
+        case Vafl():
+            if people is None:
+                raise ConfigError("algorithm.name='vafl': its server needs the labels of its people")
+            return vafl.Server(run, model, vertical_plan.protocol(run), people)
+
+
+def edge(run: RunFile, name: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> EdgeRole:
+    """An edge role of a run, with its rows."""
+    match run.algorithm:
+        case Mapa():
+            return mapa.Edge(name, data, model, releaser, device)
+        case FedAsync() as section:
+            return fedasync.Edge(section, name, data, model, releaser, device)
+        case DpPasgd() as section:
+            return dp_pasgd.Edge(section, name, data, model, releaser, device)
+        case Gossip() as section:
+            seed, graph = run.run.seed, section.graph(run.edges.count, run.run.seed)
+            clip = run.privacy.clip or 1.0  # without noise nothing is clipped
+            terms = adp2sgd.Terms(section.learning_rate, clip, run.run.updates, section.max_staleness)
+            if section.name == "sync":
+                return SyncPeer(name, data, model, releaser, terms, graph, seed=seed, device=device)
+            chooser = Random(f"{seed}/{name}")
+            return adp2sgd.Peer(name, data, model, releaser, terms, graph, seed=seed, random=chooser, device=device)
+        case Vafl():
+            raise ConfigError("algorithm.name='vafl': a vertical run has parties, not edges; start tacit party")

@@ -1,0 +1,51 @@
+"""Who is who across vertical parties: records are named by a salted hash of their id.
+
+The salt comes to the parties and the server the same way as their keys, never over the broker. A name hides the id
+from whoever has not the salt. It hides nothing from the parties and the server, who can hash a guessed id: this is
+alignment, not private set intersection, and everybody in a run learns which ids the server has labels for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+
+Names = NDArray[np.uint64]
+_SHOWN = 3  # missing records named in a message
+
+
+def names(ids: Iterable[str], salt: bytes, whose: str) -> Names:
+    """The name of every id: the first 8 bytes of HMAC-SHA256(salt, id), uint64 (n,).
+
+    Raises DataError naming `whose` when two ids share a name: one id twice (or, with probability n²/2^65, a clash).
+    """
+    digests = (hmac.new(salt, one.encode(), hashlib.sha256).digest()[:8] for one in ids)
+    found = np.frombuffer(b"".join(digests), dtype="<u8")
+    if len(np.unique(found)) != len(found):
+        raise DataError(f"{whose}: an id occurs twice among its {len(found)} records")
+    return found
+
+
+def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
+    """Where each name of the `roster` is among `mine` (n,): row r of the run is row align(...)[r] of this party.
+
+    Records that only this party has are left out, and nothing is said of them. Raises DataError, naming `whose`, how
+    many are missing and the first of them, unless every record of the roster is here.
+    """
+    order = np.argsort(mine, kind="stable")
+    place = np.searchsorted(mine, roster, sorter=order)
+    found = order[np.minimum(place, len(mine) - 1)] if len(mine) else np.zeros(len(roster), dtype=np.int64)
+    missing = roster if not len(mine) else roster[mine[found] != roster]
+    if len(missing):
+        first = ", ".join(f"{name:016x}" for name in missing[:_SHOWN])
+        raise DataError(
+            f"{whose}: {len(missing)} of the run's {len(roster)} records are not among its {len(mine)} (by salted "
+            f"hash: {first}); every party needs the features of every record, under the same id and salt"
+        )
+    return found.astype(np.int64)

@@ -1,0 +1,21 @@
+"""Models as functions of one flat parameter vector: `build` one, ask it for `trace` or `loss`, `evaluate` it."""
+
+from tacit.models.base import Layer, Model, Normalization
+from tacit.models.building import NAMES, Name, build, evaluate
+from tacit.models.deep import Deep
+from tacit.models.layered import Activation, Layered
+from tacit.models.lstm import Lstm
+
+__all__ = [
+    "NAMES",
+    "Activation",
+    "Deep",
+    "Layer",
+    "Layered",
+    "Lstm",
+    "Model",
+    "Name",
+    "Normalization",
+    "build",
+    "evaluate",
+]

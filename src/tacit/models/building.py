@@ -1,0 +1,126 @@
+"""From a name and sizes to a model, and a model's accuracy on a public test set."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+
+from tacit.datasets.load import Dataset
+from tacit.errors import ConfigError
+from tacit.models.base import Model, Normalization
+from tacit.models.deep import Deep
+from tacit.models.layered import Activation, Layered, after
+from tacit.models.lstm import Lstm
+
+Name = Literal["logistic", "svm", "mlp", "cnn", "resnet", "mobilenet", "lstm"]
+NAMES: tuple[str, ...] = get_args(Name)
+
+
+def build(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    channels: tuple[int, ...] = (10, 20),
+    kernel: int = 5,
+    hidden: tuple[int, ...] = (),
+    regularization: float = 0.0,
+    activation: Activation = "relu",
+    normalization: Normalization = "none",
+    pool_every: int = 1,
+    embedding: int = 64,
+    width: int = 16,
+    blocks: int = 1,
+) -> Model:
+    """A model for inputs of `shape` and `classes` classes.
+
+    `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer sizes. `mlp` has dense
+    layers only, of `hidden` units. `cnn` is the MAPA paper's five layers (conv, pool, conv, pool, fully connected) and
+    `hidden` adds dense ones: hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28. With
+    pool_every=2 it is FedAsync's (conv, conv, pool, twice; section B.1: channels=(64, 64, 128, 128), kernel=3,
+    hidden=(512,), without its batch normalisation and dropout). `tanh` keeps activations, and so
+    per-example gradients, bounded: clipping then costs less (Papernot et al., arXiv:2007.14191). `group` normalizes
+    the convolutions' outputs of each example by itself, without parameters; batch normalization looks across examples.
+    `resnet` and `mobilenet` (deep.py) have `width` and `blocks`, `lstm` (lstm.py) `embedding` and `hidden`.
+
+    Raises ConfigError naming the field and the value.
+    """
+    if classes < 2 or regularization < 0:
+        raise ConfigError(f"model: classes = {classes} must be >= 2, regularization = {regularization} >= 0")
+    if normalization != "none" and (name != "cnn" or normalization != "group"):
+        raise ConfigError(
+            f"model.normalization = {normalization!r}: group is for cnn, other models have none to choose"
+        )
+    if name not in NAMES:
+        raise ConfigError(f"model.name = {name!r} is not known; use one of: {', '.join(NAMES)}")
+    if name == "lstm":
+        return _lstm(shape, classes, regularization, embedding, hidden or (64,))
+    if name in ("resnet", "mobilenet"):
+        return _deep(name, shape, classes, regularization, width, blocks)
+    if name in ("logistic", "svm"):
+        return Layered(name, shape, classes, regularization)
+    if min((*channels, *hidden), default=1) < 1:
+        raise ConfigError(f"model.channels = {channels} and model.hidden = {hidden} must be positive")
+    if name == "mlp":
+        if not hidden:
+            raise ConfigError("model.hidden = () must have at least one layer for model.name = 'mlp'")
+        return Layered(name, shape, classes, regularization, hidden=hidden, activation=activation)
+    padding = _padding(shape, channels, kernel, pool_every)
+    return Layered(
+        name, shape, classes, regularization, channels, kernel, padding, hidden, activation, normalization, pool_every
+    )
+
+
+def _lstm(
+    shape: tuple[int, ...], classes: int, regularization: float, embedding: int, hidden: tuple[int, ...]
+) -> Model:
+    if len(shape) != 1:
+        raise ConfigError(f"model.name = 'lstm' needs sequences of words (T,), not {shape}")
+    if min(embedding, *hidden) < 1:
+        raise ConfigError(f"model.embedding = {embedding} and model.hidden = {hidden} must be positive")
+    return Lstm("lstm", shape, classes, regularization, embedding, hidden)
+
+
+def _deep(name: str, shape: tuple[int, ...], classes: int, regularization: float, width: int, blocks: int) -> Model:
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise ConfigError(f"model.name = {name!r} needs square images (depth, side, side), not {shape}")
+    if width < 1 or blocks < 1:
+        raise ConfigError(f"model.width = {width} and model.blocks = {blocks} must be positive")
+    return Deep(name, shape, classes, regularization, width, blocks)
+
+
+def _padding(shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, pool_every: int) -> int:
+    """0, as in the MAPA paper, where that leaves at least 2×2 for the dense layers; else kernel // 2 ("same").
+
+    With pool_every above 1 always "same", as in FedAsync's network.
+    """
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise ConfigError(f"model.name = 'cnn' needs square images (depth, side, side), not {shape}")
+    if not channels:
+        raise ConfigError("model.channels = () must have at least one layer")
+    if pool_every < 1:
+        raise ConfigError(f"model.pool_every = {pool_every} must be positive")
+    for padding, least in ((0, 2), (kernel // 2, 1))[pool_every > 1 :]:
+        side = shape[1]
+        for number in range(1, len(channels) + 1):
+            fits = side + 2 * padding >= kernel > 0
+            side = after(side, kernel, padding, pooled=number % pool_every == 0) if fits else 0
+        if side >= least and (padding == 0 or kernel % 2 == 1):
+            return padding
+    raise ConfigError(f"model.kernel = {kernel} does not fit {len(channels)} convolutions on {shape[1]}x{shape[2]}")
+
+
+@torch.no_grad()
+def evaluate(model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000) -> tuple[float, float]:
+    """(accuracy in [0, 1], mean loss without the penalty) over a non-empty dataset.
+
+    Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the perplexity.
+    """
+    right, loss = 0, 0.0
+    step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples
+    for x, y in zip(torch.split(data.x, step), torch.split(data.y, step), strict=True):
+        scores = model.logits(params, x)
+        right += int((scores.argmax(-1) == y).sum())
+        loss += float(model.data_loss(scores, y).double().sum())
+    return right / data.y.numel(), loss / len(data)

@@ -1,0 +1,104 @@
+"""Deep image networks that keep examples apart: a residual network, and depthwise separable convolutions.
+
+Both have three stages: the first at the image's size, then twice the side halved and the channels doubled; then the
+mean over the places, and a dense layer. Every convolution's output is group-normalised, without parameters.
+
+`resnet`: blocks of two 3×3 convolutions added to their input (He et al. 2016; where the size changes the input is
+thinned out and padded with zeros, their option A). `mobilenet`: blocks of a 3×3 convolution of every channel by itself
+and one of all channels at one place (Howard et al., arXiv:1704.04861). Both of theirs have batch normalisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from tacit.models.base import Layer, Layout, Model, Window, normalized
+
+_STAGES = 3
+
+
+class _Step(NamedTuple):
+    """One convolution: its name, channels in and out, and how it looks."""
+
+    name: str
+    inputs: int
+    outputs: int
+    window: Window
+
+    @property
+    def layout(self) -> Layout:
+        """Weight (out, in of one group, k, k) and bias."""
+        size = self.window.kernel
+        weight = (self.outputs, self.inputs // self.window.groups, size, size)
+        return (f"{self.name}.weight", weight), (f"{self.name}.bias", (self.outputs,))
+
+
+@dataclass(frozen=True)
+class Deep(Model):
+    """name is resnet or mobilenet; `blocks` in each of the stages, which have width, 2·width and 4·width channels."""
+
+    width: int = 16
+    blocks: int = 1
+
+    @cached_property
+    def steps(self) -> tuple[_Step, ...]:
+        """Every convolution in order: the first, then two for each block."""
+        found = [_Step("conv1", self.shape[0], self.width, Window(3, 1))]
+        for stage in range(_STAGES):
+            for block in range(self.blocks):
+                stride = 2 if stage and not block else 1
+                found += self._block(
+                    f"stage{stage + 1}block{block + 1}", found[-1].outputs, self.width << stage, stride
+                )
+        return tuple(found)
+
+    def _block(self, name: str, inputs: int, outputs: int, stride: int) -> list[_Step]:
+        if self.name == "resnet":
+            first = _Step(f"{name}a", inputs, outputs, Window(3, 1, stride))
+            return [first, _Step(f"{name}b", outputs, outputs, Window(3, 1))]
+        depthwise = _Step(f"{name}a", inputs, inputs, Window(3, 1, stride, groups=inputs))
+        return [depthwise, _Step(f"{name}b", inputs, outputs, Window(1, 0))]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """(name, shape) of every parameter in the order of the flat vector."""
+        convolutions = tuple(part for step in self.steps for part in step.layout)
+        dense = (self.classes, self.steps[-1].outputs)
+        return (*convolutions, ("dense1.weight", dense), ("dense1.bias", dense[:1]))
+
+    @property
+    def how(self) -> str:
+        """What the layers do not say."""
+        return "normalization[group]"
+
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+        """What goes into every layer and what its weight and bias make of it, in the order of the vector."""
+        weights = iter(self.unflatten(params).values())
+        layers: list[Layer] = []
+
+        def convolved(x: torch.Tensor, step: _Step) -> torch.Tensor:
+            window = step.window
+            output = functional.conv2d(
+                x, next(weights), next(weights), stride=window.stride, padding=window.padding, groups=window.groups
+            )
+            layers.append(Layer(x, output, window))
+            return normalized(output)
+
+        x = functional.relu(convolved(x, self.steps[0]))
+        for first, second in zip(self.steps[1::2], self.steps[2::2], strict=True):
+            inside = convolved(functional.relu(convolved(x, first)), second)
+            x = functional.relu(inside + _shortcut(x, first) if self.name == "resnet" else inside)
+        x = x.mean((-2, -1))
+        layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
+        return layers
+
+
+def _shortcut(x: torch.Tensor, step: _Step) -> torch.Tensor:
+    """x as it is, or every other place of it, with channels of zeros added."""
+    stride = step.window.stride
+    return functional.pad(x[..., ::stride, ::stride], (0, 0, 0, 0, 0, step.outputs - step.inputs))

@@ -1,0 +1,100 @@
+"""Layers in a row: softmax regression, linear SVM, dense networks, convolutions with pooling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch.nn import functional
+
+from tacit.models.base import Layer, Layout, Model, Normalization, Window, channels_last, normalized
+
+Activation = Literal["relu", "tanh"]
+
+
+@dataclass(frozen=True)
+class Layered(Model):
+    """Convolutions, with 2×2 max-pooling after every `pool_every`-th, then dense layers; a linear model has neither."""
+
+    channels: tuple[int, ...] = ()
+    kernel: int = 1
+    padding: int = 0
+    hidden: tuple[int, ...] = ()
+    activation: Activation = "relu"
+    normalization: Normalization = "none"
+    pool_every: int = 1
+
+    @cached_property
+    def layout(self) -> Layout:
+        """(name, shape) of every parameter in the order of the flat vector."""
+        layers: list[tuple[str, tuple[int, ...]]] = []
+        depth, side = self.shape[0], self.shape[-1]
+        for number, width in enumerate(self.channels, 1):
+            layers += [(f"conv{number}.weight", (width, depth, self.kernel, self.kernel))]
+            layers += [(f"conv{number}.bias", (width,))]
+            depth, side = width, after(side, self.kernel, self.padding, pooled=number % self.pool_every == 0)
+        features = depth * side * side if self.channels else math.prod(self.shape)
+        for number, (inputs, outputs) in enumerate(pairwise((features, *self.hidden, self.classes)), 1):
+            layers += [(f"dense{number}.weight", (outputs, inputs)), (f"dense{number}.bias", (outputs,))]
+        return tuple(layers)
+
+    @property
+    def linear(self) -> bool:
+        """Whether one dense layer is all there is: then an example's gradient is an outer product."""
+        return not self.channels and not self.hidden
+
+    @property
+    def how(self) -> str:
+        """Padding, activation, and what is not the default."""
+        how = f"padding[{self.padding}] activation[{self.activation}]"
+        how += "" if self.normalization == "none" else f" normalization[{self.normalization}]"
+        return how + ("" if self.pool_every == 1 else f" pool_every[{self.pool_every}]")
+
+    def init(self, seed: int) -> torch.Tensor:
+        """Zeros for the convex models, else as all models."""
+        return torch.zeros(self.size) if self.linear else super().init(seed)
+
+    def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+        """What goes into every layer and what its weight and bias make of it, in the order of the vector."""
+        weights = iter(self.unflatten(params).values())
+        layers = []
+        for number in range(1, len(self.channels) + 1):
+            kernel = channels_last(next(weights))
+            output = functional.conv2d(x, kernel, next(weights), padding=self.padding)
+            layers.append(Layer(x, output, Window(self.kernel, self.padding)))
+            x = normalized(output) if self.normalization == "group" else output
+            # After pooling: the same values and gradients as before it (it rises), on a quarter of the elements.
+            x = self._activate(functional.max_pool2d(x, 2) if number % self.pool_every == 0 else x)
+        x = x.flatten(-len(self.shape))
+        for _ in (*self.hidden, self.classes):
+            layers.append(Layer(x, functional.linear(x, next(weights), next(weights))))
+            x = self._activate(layers[-1].output)
+        return layers
+
+    def _activate(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) if self.activation == "tanh" else functional.relu(x)
+
+    def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Loss of scores (..., classes) against labels y (...), without the penalty, shape (...)."""
+        return _hinge(scores, y) if self.name == "svm" else super().data_loss(scores, y)
+
+
+def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Crammer and Singer (2001): max(0, 1 + the best wrong score − the right one).
+
+    Chosen over one-vs-rest by measurement with clipped per-example gradients (600 steps of 128, best of three
+    learning rates; MNIST, C = 1, no noise: 0.909 against 0.890; C = 5, z = 0.8: 0.893 against 0.884).
+    """
+    right = scores.gather(-1, y.unsqueeze(-1))
+    margins = (scores - right + 1).scatter(-1, y.unsqueeze(-1), 0.0)
+    return margins.amax(-1).clamp_min(0)
+
+
+def after(side: int, kernel: int, padding: int, *, pooled: bool = True) -> int:
+    """The side of the image after one convolution, and one pooling."""
+    side = side + 2 * padding - kernel + 1
+    return side // 2 if pooled else side

@@ -1,0 +1,204 @@
+"""The only door out of a vertical party: clipping, noise and ledger of embeddings joined in one class.
+
+One record's embedding is one vector, with a visible record number: the server must know n to join the parties'
+embeddings with the label. So nothing is amplified by sampling, whatever VAFL's Theorem 6 says, and the guarantee is
+per record and party: replacing record n's features at one party moves each released vector of n by at most 2B.
+
+| mode      | θ_m                           | released                    | μ of one record at one party             |
+|-----------|-------------------------------|-----------------------------|------------------------------------------|
+| `cached`  | frozen, public                | once, then the same bytes   | 2B/c, for any number of epochs           |
+| `fresh`   | frozen, public                | anew at every use           | sqrt(R)·2B/c                             |
+| `dp_sgd`  | trained by local DP-SGD       | anew at every use           | sqrt(R·(2B/c)² + S·(2C/σ)²)              |
+| `trained` | trained without protection    | anew at every use           | sqrt(1 + K)·2B/c: all depend on n        |
+| `paper`   | trained, embeddings unclipped | anew at every use           | infinite: nothing bounds the sensitivity |
+| `none`    | trained                       | anew at every use, no noise | infinite                                 |
+
+R: the most releases of any one record. S: the most gradient steps with any one record. K: vectors released after
+the first step on raw data. (reference/privacy.md §6.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
+from typing import ClassVar, Final, Literal
+
+import torch
+from torch import Tensor
+
+from tacit.errors import BudgetSpent, PrivacyError
+from tacit.privacy import gdp
+from tacit.privacy.accounting import History, Spend
+from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.mechanisms import gaussian
+from tacit.privacy.sampling import Random
+
+Mode = Literal["cached", "fresh", "dp_sgd", "trained", "paper", "none"]
+FROZEN: Final = ("cached", "fresh")  # θ_m never learns from private rows
+_SLACK = 1.0 - 2.0**-16  # float32 rounding of norm, factor and product stays below this, so ||h|| <= B
+_TINY = 2.0**-60
+_SEAL: Final = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasedEmbedding:
+    """Embeddings that have been paid for. Only `EmbeddingReleaser` makes one; the wire accepts nothing else.
+
+    vectors: (b, e) float32, row i of record rows[i]. charged: the ledger's count and chain head after this release.
+    """
+
+    rows: Tensor
+    vectors: Tensor
+    spent: History
+    charged: Charged
+    seal: InitVar[object]
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError("ReleasedEmbedding is made by EmbeddingReleaser only: everything else is private")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingPlan:
+    """One party's own privacy configuration. Public numbers only; no message from a server can change them.
+
+    bound: B, the norm that an embedding is cut to. noise_multiplier: z = c/(2B), so that one release is (1/z)-GDP.
+    step_clip, step_multiplier: C and σ/(2C) of a gradient step on θ_m (`dp_sgd`). epsilon, delta: the budget of a
+    record at this party, for the data's lifetime; 2B, not B, because a record is replaced and not removed: its
+    number stays visible.
+    """
+
+    mode: Mode
+    bound: float
+    noise_multiplier: float
+    epsilon: float
+    delta: float
+    step_clip: float = 1.0
+    step_multiplier: float = 0.0
+    noise_at: ClassVar[str] = "edge"  # a party trusts nobody with its embeddings
+
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee stands behind what is released."""
+        return self.mode not in ("paper", "none")
+
+    @property
+    def std(self) -> float:
+        """c of (11a): the standard deviation of the noise on every coordinate (`paper`: of an unclipped vector)."""
+        return 2 * self.bound * self.noise_multiplier
+
+    @property
+    def declared(self) -> str:
+        """As Hello names it."""
+        return f"embedding:{self.mode}"
+
+
+def clip_rows(embeddings: Tensor, bound: float) -> Tensor:
+    """Every row h·min(1, B/||h||₂), zero if it is not finite; differentiable, for the gradient through it.
+
+    embeddings: (b, e) float32. Formal guarantee: each returned row has l2 norm at most `bound`, and depends on its
+    own row alone. Raises ValueError unless 0 < bound < inf.
+    """
+    if not 0 < bound < math.inf:
+        raise ValueError(f"bound={bound}: expected a finite number > 0")
+    # Without branches, so that it can be mapped over examples. In float64 a finite float32 row cannot overflow.
+    finite = torch.isfinite(embeddings.detach().to(torch.float64).square().sum(1))
+    embeddings = torch.where(finite[:, None], embeddings, 0.0)
+    norms = embeddings.to(torch.float64).square().sum(1).clamp_min(_TINY).sqrt()
+    factors = (bound * _SLACK / norms).clamp(max=1.0).to(embeddings.dtype)
+    return embeddings * factors[:, None]
+
+
+class EmbeddingReleaser:
+    """A party's plan, ledger and randomness together; counts how often each record was released since it began.
+
+    The ledger holds the worst case: it is charged, durably, before a release that takes some record's count above
+    every count before. Counts live in memory only. A restarted process counts from zero *on top of* what the ledger
+    says, so a crash can overstate and never refund.
+    """
+
+    def __init__(self, plan: EmbeddingPlan, ledger: Ledger, random: Random, records: int) -> None:
+        """For `records` aligned records, numbered from 0."""
+        self.plan, self.ledger, self.random = plan, ledger, random
+        self._released = torch.zeros(records, dtype=torch.int64)
+        self._stepped = torch.zeros(records, dtype=torch.int64)
+        # Whether θ_m may hold something of every record: after a restart nobody knows better.
+        self._learned = plan.mode == "trained" and ledger.charged().count > 0
+
+    def release(self, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
+        """Charge the ledger, then compute `embed`, clip, add noise (11a) and seal the result.
+
+        rows: int64 (b,) record numbers; `embed` returns their embeddings (b, e), row by row a function of that
+        record's features (and of θ_m). Guarantee: by mode, in the table above; (1/z)-GDP for each count of a record.
+        The charge is durable before `embed` runs, because a crash inside it can depend on the data.
+        Raises BudgetSpent before any work when the budget does not pay for it, PrivacyError for a record number
+        that is not one of this party's and for embeddings that do not match `rows`.
+        """
+        self._check(rows)
+        self._pay(rows)
+        noisy = self._noisy(embed(), len(rows))
+        return ReleasedEmbedding(rows, noisy, self.ledger.history(), self.ledger.charged(), _SEAL)
+
+    def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
+        """The sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
+
+        `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum gets N(0, σ²),
+        charged durably before it is computed: (2C/σ)-GDP for each count of a record. Without such protection it may
+        return fewer rows, already added up; from then on (`trained`) every release depends on every record.
+        Raises BudgetSpent as `release`, and PrivacyError in the frozen modes.
+        """
+        self._check(rows)
+        plan = self.plan
+        if plan.mode in FROZEN:
+            raise PrivacyError(f"mode={plan.mode}: θ_m is public, and must not learn from private rows")
+        if plan.mode == "dp_sgd":
+            self._charge_above(self._stepped, rows, plan.step_multiplier)
+            mask = torch.ones(len(rows), dtype=torch.bool)
+            total = clipped_sum(gradients(), plan.step_clip, mask).total.cpu()
+            return gaussian(total, 2 * plan.step_clip * plan.step_multiplier, self.random).to(torch.float32)
+        self._learned = True
+        return gradients().sum(0)
+
+    # -- accounting ---------------------------------------------------------------------------------------------
+
+    def _check(self, rows: Tensor) -> None:
+        if len(rows) == 0 or int(rows.min()) < 0 or int(rows.max()) >= len(self._released):
+            raise PrivacyError(f"records: expected numbers in [0, {len(self._released)})")
+
+    def _pay(self, rows: Tensor) -> None:
+        plan = self.plan
+        if not plan.private:
+            self._charge(0.0, 1)
+        elif plan.mode == "trained" and self._learned:
+            # Any record moves every one of the b vectors by up to 2B: one Gaussian release of sensitivity 2B·sqrt(b).
+            self._charge(plan.noise_multiplier / math.sqrt(len(rows)), 1)
+        else:
+            self._charge_above(self._released, rows, plan.noise_multiplier)
+
+    def _charge_above(self, counts: Tensor, rows: Tensor, multiplier: float) -> None:
+        after = counts + torch.bincount(rows, minlength=len(counts))
+        self._charge(multiplier, int(after.max()) - int(counts.max()))
+        counts.copy_(after)
+
+    def _charge(self, multiplier: float, count: int) -> None:
+        plan = self.plan
+        if count == 0:
+            return
+        after = [*self.ledger.history(), Spend(1.0, multiplier, count)]
+        # A known seed is no guarantee; the ledger says so, and nothing is left to protect.
+        if plan.private and self.random.secret and not gdp.within(after, plan.epsilon, plan.delta):
+            raise BudgetSpent(f"epsilon={plan.epsilon}: the next release would pass this party's budget")
+        mechanism = "gaussian" if plan.private else plan.mode
+        self.ledger.charge(1.0, multiplier, mechanism, secret=self.random.secret, count=count)
+
+    def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
+        if embeddings.dim() != 2 or len(embeddings) != count:
+            raise PrivacyError(f"embeddings of shape {tuple(embeddings.shape)} for {count} records")
+        plan, h = self.plan, embeddings.detach().cpu()
+        if plan.mode == "none":
+            return h.to(torch.float32)
+        if plan.mode != "paper":
+            h = clip_rows(h, plan.bound)
+        return gaussian(h.flatten(), plan.std, self.random).to(torch.float32).view_as(h)

@@ -1,0 +1,56 @@
+"""Label protection: each label goes through randomised response once, and only the answer is ever used.
+
+Gradients that a server sends back to parties, and θ_0 itself, are functions of the labels. Noise on each of them
+would cost a budget that grows with the training; noise on the labels costs ε_y once, and everything after it is
+post-processing (reference/privacy.md §6).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tacit.privacy.sampling import Random
+
+
+def keep_probability(epsilon: float, classes: int) -> float:
+    """p = e^ε/(e^ε + C - 1): how often C-ary randomised response tells the truth."""
+    return 1 / (1 + (classes - 1) * math.exp(-epsilon))
+
+
+def randomised_response(labels: Tensor, classes: int, epsilon: float, random: Random) -> Tensor:
+    """Every label kept with probability p, else one of the C - 1 others, uniformly.
+
+    labels: int64 (n,) in [0, classes). Formal guarantee: ε-local DP for each label (replace-one): the probabilities
+    of one answer under two labels are p and (1-p)/(C-1), whose ratio is e^ε. It holds for ONE draw: keep the answer.
+    Raises ValueError for ε that is not a finite number > 0, for classes < 2, and for a label outside the range.
+    """
+    if not 0 < epsilon < math.inf or classes < 2:
+        raise ValueError(f"epsilon={epsilon}, classes={classes}: expected a finite number > 0 and at least 2 classes")
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise ValueError(f"labels outside [0, {classes})")
+    threshold = np.uint64(min(int(keep_probability(epsilon, classes) * 2.0**64), 2**64 - 1))
+    lie = torch.from_numpy(random.words(len(labels)) >= threshold)
+    # The modulo bias is below C/2^64.
+    shift = torch.from_numpy((random.words(len(labels)) % np.uint64(classes - 1)).astype(np.int64)) + 1
+    return torch.where(lie, (labels + shift) % classes, labels)
+
+
+def corrected_loss(scores: Tensor, answers: Tensor, epsilon: float) -> Tensor:
+    """-ln of the probability of the *answer* (n,) that the model's class probabilities imply; ε = inf: cross-entropy.
+
+    scores: (n, C); answers: (n,) int64. "Forward correction" (Patrini et al., arXiv:1609.03683, theorem 2): with
+    true labels p(y|x), the minimiser over models is p(y|x) itself, as without noise. Never negative, unlike the
+    unbiased estimate by the inverse of the transition matrix.
+    """
+    if math.isinf(epsilon):
+        return functional.cross_entropy(scores, answers, reduction="none")
+    classes = scores.shape[-1]
+    keep = keep_probability(epsilon, classes)
+    lie = (1 - keep) / (classes - 1)
+    honest = functional.log_softmax(scores, -1).gather(-1, answers[:, None])[:, 0]
+    return -torch.logaddexp(honest + math.log(keep - lie), honest.new_tensor(math.log(lie)))

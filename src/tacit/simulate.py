@@ -1,0 +1,193 @@
+"""The simulator: the same roles as over MQTT, under a virtual clock, in one process.
+
+An event is a message on its way to the server, or the end of the role's timer. What an edge does between getting a
+model and answering is computed when the answer arrives, on the model that it was given: so only models of tasks under
+way are held, and their number is bounded by the number of edges, never by the length of the run. An edge at work drops
+what it is sent meanwhile, as over MQTT; one that is away says Hello on its return.
+
+With `network.staleness` there is no clock: each update is a random edge's, on a model whose age is uniform in
+{0, …, max}, as in the evaluation of FedAsync (../shared/papers 001, section 6).
+
+Everything is a function of the run file: with edges of seeded noise (`Random(seed)`, which protects nobody), two
+simulations end in the same bits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tacit import wire
+from tacit.algorithms import mapa
+from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.server import ServerRole
+from tacit.config import RunFile
+from tacit.messages import Deadline, GlobalModel, Halt, Hello, Push, Report, Retired, Timer, Update
+from tacit.network import Pace, stream
+
+_Event = tuple[float, int, str, GlobalModel | Timer | None]  # when, tie-breaker, sender, its task (None: Hello)
+_CLOCK = ""  # the sender of a timer
+TOGETHER = 32  # tasks of linear models that are computed in one call
+FRUITLESS = 4  # deadlines in a row, with nothing under way, after which nothing will ever come
+NOBODY = "nobody is left who could answer"
+
+
+def received(message: object) -> Hello | Update | Retired:
+    """What the server gets for what an edge or a peer tells it: as `wire.read_up` reads it, without the bytes."""
+    if isinstance(message, Push):
+        released = message.released
+        vector = wire.gradient(released.vector, released.scale)
+        return Update(message.edge, message.base_version, vector, released.clip, released.spent, released.charged)
+    if isinstance(message, Report):
+        spent, charged = message.spent, message.charged
+        return Update(message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps)
+    assert isinstance(message, Hello | Retired)
+    return message
+
+
+class Simulator:
+    """One server role and its edges, in virtual time. What is under way at the end is never computed, nor charged."""
+
+    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole]) -> None:
+        self.run_file, self.server, self.edges = run, server, {role.edge: role for role in edges}
+        self.now, self.refused = 0.0, 0  # virtual seconds; updates that would not have entered the journal
+        self.tasks: dict[str, GlobalModel] = {}  # what each edge at work has been given
+        self._paces = {role.edge: Pace(run, number) for number, role in enumerate(edges)}
+        self._events: list[_Event] = []
+        self._scheduled = self._messages = 0
+        self._timer: Timer | None = None
+        self._fruitless = 0
+        self._ahead: dict[str, Push] = {}  # what has been computed together with another's task, and not come yet
+
+    def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
+        """To the end; `observe` sees the role after every message. Ends early where nobody can answer any more."""
+        if self.run_file.network.staleness is not None:
+            self._sampled(self.run_file.network.staleness, observe)
+            return
+        for name, role in self.edges.items():
+            pace = self._paces[name]
+            self._schedule(pace.hello(pace.start(role.task_steps(0))), name)
+        while not self.server.halted:
+            if not self._events:
+                self._deliver(Halt(self.server.version, NOBODY))
+                break
+            self._step()
+            observe(self.server)
+
+    def greet(self, name: str) -> None:
+        """Hello of edge `name` reaches the server: it has nothing to work on."""
+        self.tasks.pop(name, None)
+        for out in self.edges[name].start():
+            self.fold(received(out.message))
+
+    def answer(self, name: str) -> None:
+        """What edge `name` has made of its task reaches the server."""
+        task = self.tasks.pop(name)
+        push = self._ahead.pop(name, None)
+        if push is not None:
+            self.fold(received(push))
+            return
+        for out in self.edges[name].on_message(task):
+            self.fold(received(out.message))
+
+    def fold(self, message: Hello | Update | Retired | Deadline) -> None:
+        """One message into the server role; its answers go out."""
+        if isinstance(message, Update) and self.server.screen(message) is not None:
+            self.refused += 1
+            return
+        self._deliver(message)
+
+    def _deliver(self, message: Hello | Update | Retired | Deadline | Halt) -> None:
+        for out in self.server.on_message(message):
+            if isinstance(out.message, GlobalModel):
+                self._give(out.to, out.message)
+
+    # -- the clock ----------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        self.now, _, sender, content = heapq.heappop(self._events)
+        if isinstance(content, Timer):
+            self._expire(content)
+        else:
+            self._messages -= 1
+            if content is not None:
+                if sender not in self._ahead:
+                    self._compute(sender, content)
+                self.answer(sender)
+            elif sender not in self.tasks:  # else it has been given something meanwhile
+                self.greet(sender)
+        self._keep_time()
+
+    def _compute(self, name: str, task: GlobalModel) -> None:
+        """The task that is due together with those due next: a task's result is a function of model and edge alone."""
+        if not mapa.batchable(self.edges[name], task):
+            return
+        due = heapq.nsmallest(TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel)))
+        known = [(sender, model) for _, _, sender, model in due if isinstance(model, GlobalModel)]
+        tasks = [
+            (edge, model)
+            for sender, model in [(name, task), *known]
+            if sender not in self._ahead
+            and isinstance(edge := self.edges[sender], mapa.Edge)
+            and mapa.batchable(edge, model)
+        ]
+        self._ahead |= {push.edge: push for push in mapa.work_together(tasks)}
+
+    def _expire(self, timer: Timer) -> None:
+        if timer != self._timer:
+            return
+        self._timer = None
+        self._deliver(Deadline(timer.number))
+        self._fruitless = 0 if self._messages else self._fruitless + 1
+        if self._fruitless >= FRUITLESS or not (self._messages or self._anybody()):
+            self._deliver(Halt(self.server.version, NOBODY))
+
+    def _keep_time(self) -> None:
+        timer = self.server.timer()
+        if timer != self._timer and timer is not None:
+            self._schedule(self.now + timer.seconds, _CLOCK, timer)
+        self._timer = timer
+
+    def _give(self, name: str, model: GlobalModel) -> None:
+        if name in self.tasks:
+            return
+        pace = self._paces[name]
+        if (back := pace.there(self.now)) > self.now:
+            self._schedule(pace.hello(back), name)
+            return
+        self.tasks[name] = model
+        self._schedule(pace.task(self.now, self.edges[name].task_steps(model.version)), name, model)
+
+    def _schedule(self, when: float, sender: str, content: GlobalModel | Timer | None = None) -> None:
+        if math.isfinite(when):
+            self._scheduled += 1
+            self._messages += sender != _CLOCK
+            heapq.heappush(self._events, (when, self._scheduled, sender, content))
+
+    def _anybody(self) -> bool:
+        records = self.server.edges
+        there = (name for name, pace in self._paces.items() if math.isfinite(pace.there(self.now)))
+        return any(name in records and not records[name].retired for name in there)
+
+    # -- sampled staleness --------------------------------------------------------------------------------------
+
+    def _sampled(self, most: int, observe: Callable[[ServerRole], None]) -> None:
+        random, names = stream(self.run_file.run.seed, 3), list(self.edges)
+        for name in names:
+            self.server.on_message(received(self.edges[name].start()[0].message))
+        recent = deque([self.server.global_model()], maxlen=most + 1)
+        while names and not self.server.halted:
+            name = names[random.randint(len(names))]
+            age = random.randint(len(recent))
+            answer = [received(out.message) for out in self.edges[name].on_message(recent[-1 - age])]
+            if not all(isinstance(message, Update) for message in answer) or not answer:
+                names.remove(name)  # its budget is spent, or its policy refuses
+            for message in answer:
+                self.server.on_message(message)
+            if self.server.version > recent[-1].version:
+                recent.append(self.server.global_model())
+            observe(self.server)
+        if not self.server.halted:
+            self.server.on_message(Halt(self.server.version, NOBODY))

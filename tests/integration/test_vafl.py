@@ -1,0 +1,225 @@
+"""A vertical run as real processes: trained over MQTT, killed and resumed, folded again from its journal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from services.aggregator import people
+from services.edge.main import schema_hash
+from services.party.main import build_role
+from services.runtime import entries
+from services.runtime.identity import Identity
+from services.runtime.settings import AggregatorSettings, EdgeSettings
+from services.runtime.weights import weights
+from tacit import config
+from tacit.algorithms import roles
+from tacit.algorithms.vafl import Server
+from tacit.algorithms.vafl_party import Party
+from tacit.config import RunFile
+from tacit.errors import PrivacyError
+from tacit.messages import Halt, Update
+from tacit.privacy import gdp
+from tacit.privacy.accounting import Spend
+from tacit.privacy.ledger import Ledger
+from tacit.vertical import Embed, Feedback, Part, Request, Roster
+from tests.integration.processes import Accepted, Deployment, appended, deployment
+from tests.integration.servers import mosquitto, redis_server, wait_for
+
+PARTIES = 3
+LONG = 300.0  # seconds that starting, and starting again, may take on a busy machine
+Downward = Roster | Feedback | Request
+RUN = """
+[run]
+updates = {updates}
+snapshot_every = 40
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "vafl"
+learning_rate = 0.5
+{algorithm}
+[privacy]
+{privacy}
+batch = 64
+[edges]
+count = 3
+[evaluation]
+every = 60
+samples = 50
+"""
+NOISELESS = RUN.format(updates=150, algorithm="t = 2\nmax_delay = 40", privacy='mechanism = "none"')
+PRIVATE = RUN.format(
+    updates=120,
+    algorithm='mode = "fresh"\nwidth = 4\ncombine = "concat"\nlabel_epsilon = 2.0',
+    privacy='mechanism = "gaussian"\nepsilon = 50.0\npushes = 40',
+)
+
+
+@pytest.fixture
+def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    """A deployment of the given run file; nothing is started yet."""
+    with mosquitto(tmp_path) as broker, redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
+        address = f"{broker.host}:{broker.port}"
+        with deployment(tmp_path, request.param, address, redis.url, "vertical") as run:
+            yield run
+
+
+def everybody(run: Deployment) -> dict[str, Any]:
+    """Start an aggregator and the parties, and kill each once, at different places."""
+    labels = str(run.folder / "labels.safetensors")
+    aggregator = run.aggregator(TACIT_LABELS=labels)
+    parties = [run.edge(number, "party") for number in range(PARTIES)]
+    for at, victim in ((25, parties[0]), (60, aggregator), (100, parties[1]), (140, parties[0])):
+        wait_for(lambda at=at: run.accepted() >= at, LONG)  # type: ignore[misc]
+        victim.kill()
+        victim.start()
+    return run.ended()
+
+
+def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
+    journal = appended(run.folder)
+    assert [entry.position for entry in journal] == list(range(1, len(journal) + 1))
+    assert len({(entry.edge, entry.seq) for entry in journal}) == len(journal)
+    return config.load(run.file), journal
+
+
+def fresh_server(run: Deployment, file: RunFile) -> Server:
+    settings = AggregatorSettings(run_file=str(run.file), labels=run.folder / "labels.safetensors")
+    server = roles.server(file, file.build_model(), people.load(settings, file))
+    assert isinstance(server, Server)
+    return server
+
+
+def steps(file: RunFile, journal: list[Accepted]) -> dict[str, list[int]]:
+    """The activations of every party, as they were accepted."""
+    model, found = file.build_model(), {f"edge-{number}": list[int]() for number in range(PARTIES)}
+    for entry in journal:
+        message = entries.read(entry.payload, schema_hash(model), model.size)
+        if isinstance(message, Update) and message.part is not None and not message.part.request:
+            found[message.edge].append(message.part.step)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("started", [NOISELESS], indirect=True)
+def test_every_answer_is_learned_from_once_whoever_is_killed(started: Deployment) -> None:
+    summary = everybody(started)
+    file, journal = journalled(started)
+    assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
+    # The oracle: parties that nobody kills, in this process, told the same in the order in which those answered.
+    server, told = fresh_server(started, file), {f"edge-{number}": list[Downward]() for number in range(PARTIES)}
+    parties = {f"edge-{number}": in_process(started, file, number) for number in range(PARTIES)}
+    for entry in journal:
+        message = entries.read(entry.payload, schema_hash(server.head), server.head.size)
+        if isinstance(message, Update):
+            expect(message, parties[message.edge], told[message.edge])
+        for out in server.on_message(message):
+            if not isinstance(out.message, Halt):
+                assert isinstance(out.message, Roster | Feedback | Request)
+                told[out.to].append(out.message)
+    assert server.version == summary["applied"] == 150
+    assert summary["model_sha256"] == hashlib.sha256(weights(server.head, server.params)).hexdigest()
+    assert summary["test_accuracy"] > 0.8
+
+
+def in_process(run: Deployment, file: RunFile, number: int) -> Party:
+    with (run.folder / f"lock-{number}").open("wb") as lock:
+        identity = Identity(number, run.folder, lock)
+        return build_role(EdgeSettings(run_file=str(run.file)), file, identity, Ledger(":memory:", "digits"))
+
+
+def expect(message: Update, party: Party, told: list[Downward]) -> None:
+    """The journalled upload is what the undisturbed party makes of the word that it answers."""
+    part = message.part
+    assert part is not None
+    (reply,) = party.on_message(next(one for one in told if answered_by(part, one)))
+    assert isinstance(reply.message, Embed)
+    own, released = reply.message.part, reply.message.released
+    assert (own.step, own.request) == (part.step, part.request)
+    assert torch.equal(own.rows, part.rows)
+    assert released is not None
+    assert torch.allclose(released.vectors.flatten(), message.vector, atol=1e-5)
+
+
+def answered_by(part: Part, one: Downward) -> bool:
+    """Whether `part` answers this word of the server's."""
+    match one:
+        case Request(number=number):
+            return number == part.request
+        case Feedback(step=step):
+            return not part.request and step == part.step - 1
+        case Roster():
+            return not part.request and part.step == 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("started", [PRIVATE], indirect=True)
+def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(started: Deployment) -> None:
+    summary = everybody(started)
+    file, journal = journalled(started)
+    assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
+    model, counts = file.build_model(), {f"edge-{number}": Counter[int]() for number in range(PARTIES)}
+    for entry in journal:
+        message = entries.read(entry.payload, schema_hash(model), model.size)
+        if isinstance(message, Update) and message.part is not None:
+            counts[message.edge].update(message.part.rows.tolist())
+    mus = []
+    for number in range(PARTIES):
+        shown = summary["privacy"]["edges"][f"edge-{number}"]
+        most = max(counts[f"edge-{number}"].values())
+        assert most <= shown["pushes"] <= started.pushes(number)  # R of the most released record
+        mus.append(gdp.mu(Spend(q, z, n) for q, z, n in shown["history"]))
+        assert shown["mu"] == pytest.approx(mus[-1])
+    assert summary["privacy"]["mu"] == pytest.approx(gdp.shared(mus))
+    assert summary["privacy"]["epsilon"] == pytest.approx(gdp.epsilon(gdp.shared(mus), 1e-5))
+    assert summary["privacy"]["labels_epsilon"] == 2.0
+
+
+# -- labels are drawn once ------------------------------------------------------------------------------------------
+
+
+def noisy(path: Path, labels: Tensor, epsilon: float = 1.0) -> Tensor:
+    import numpy as np
+
+    return people.answers(path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64))
+
+
+def test_noisy_labels_are_drawn_once(tmp_path: Path) -> None:
+    labels, path = torch.arange(200) % 10, tmp_path / "state" / "labels.safetensors"
+    drawn = noisy(path, labels)
+    assert 0 < int((drawn != labels).sum()) < 200
+    assert torch.equal(noisy(path, labels), drawn)
+    assert not torch.equal(noisy(tmp_path / "others", labels), drawn)
+
+
+def test_noisy_labels_are_not_drawn_again_for_another_epsilon_or_other_records(tmp_path: Path) -> None:
+    path = tmp_path / "labels"
+    noisy(path, torch.arange(20) % 10)
+    with pytest.raises(PrivacyError, match="drawn for epsilon=1 or other records"):
+        noisy(path, torch.arange(20) % 10, 2.0)
+    with pytest.raises(PrivacyError, match="or other records"):
+        noisy(path, torch.arange(21) % 10)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(PrivacyError, match="damaged"):
+        noisy(path, torch.arange(20) % 10)
+
+
+@pytest.mark.parametrize("started", [PRIVATE], indirect=True)
+def test_a_party_whose_records_have_other_names_says_so_in_one_line(started: Deployment) -> None:
+    started.aggregator()
+    party = started.edge(0, "party", TACIT_SALT="another")
+    assert party.wait() == 3
+    last = party.log.strip().splitlines()[-1]
+    assert "edge-0: 1797 of the run's 1797 records are not among its 1797" in last
+    assert json.dumps(last).count("\\n") == 0

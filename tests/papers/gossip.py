@@ -1,0 +1,142 @@
+"""Peers in one process for tests: a network that loses, repeats and reorders, and disks that outlive their peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random as Chooser
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.adp2sgd import Peer, Terms
+from tacit.algorithms.allreduce import SyncPeer
+from tacit.datasets import Dataset
+from tacit.messages import Gossip, Outgoing
+from tacit.models import Model, build
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.sampling import Random
+from tacit.topology import Kind, Topology
+from tacit.topology import build as build_graph
+
+MODEL = build("logistic", (1, 1, 3), 2)
+SIZE = MODEL.size  # 8
+BATCH = 4.0
+AnyPeer = Peer | SyncPeer
+State = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def names(count: int) -> list[str]:
+    return [f"peer-{index}" for index in range(count)]
+
+
+def rows(number: int, count: int = 8) -> Dataset:
+    """Some rows of peer `number`'s own."""
+    generator = torch.Generator().manual_seed(number)
+    return Dataset(torch.randn(count, 1, 1, 3, generator=generator), torch.arange(count) % 2, 2, "test")
+
+
+def make(
+    me: str, topology: Topology, *, sync: bool = False, mechanism: Mechanism = "none", rate: float = 0.5,
+    learning_rate: float = 0.0, horizon: int = 10**9, max_staleness: int = 10**6, life: int = 1, z: float = 1.0,
+    data: Dataset | None = None, model: Model = MODEL, batch: float = BATCH, ledger: Ledger | None = None,
+    random: Random | None = None, clip: float = 1.0, epsilon: float = float("inf"),
+) -> AnyPeer:  # fmt: skip
+    number = topology.peers.index(me)
+    plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5)
+    releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
+    terms = Terms(learning_rate, clip, horizon, max_staleness)
+    rows_ = rows(number) if data is None else data
+    if sync:
+        return SyncPeer(me, rows_, model, releaser, terms, topology, seed=1)
+    return Peer(me, rows_, model, releaser, terms, topology, seed=1, life=life, random=Chooser(number))
+
+
+class Net:
+    """K peers, what is on its way between them, and their durable states."""
+
+    def __init__(self, count: int, kind: Kind = "ring", *, apart: bool = True, **changes: Any) -> None:
+        """`apart`: peers begin with models of their own, so that averaging has something to do."""
+        self.topology = build_graph(kind, names(count), seed=7)
+        self.changes = changes
+        self.flying: list[tuple[str, Gossip]] = []
+        self.peers: dict[str, AnyPeer] = {}
+        self.disks: dict[str, State] = {}
+        generator = torch.Generator().manual_seed(11)
+        for name in self.topology.peers:
+            peer = self.peers[name] = make(name, self.topology, **changes)
+            if apart:
+                peer.trained.restore(torch.randn(SIZE, generator=generator, dtype=torch.float64))
+            peer.here = set(peer.neighbours)
+            self.disks[name] = peer.state()
+
+    def call(self, name: str, work: Callable[[AnyPeer], list[Outgoing]], *, crash: bool = False) -> None:
+        """Let a peer do something; as its driver must, make its state durable before anything is sent.
+
+        `crash`: it dies before either.
+        """
+        outgoing = work(self.peers[name])
+        if crash:
+            self.restart(name)
+            return
+        if outgoing:
+            self.disks[name] = self.peers[name].state()
+        for out in outgoing:
+            assert isinstance(out.message, Gossip)
+            self.flying.append((out.to, out.message))
+
+    def deliver(self, index: int = 0, *, crash: bool = False) -> None:
+        to, message = self.flying.pop(index)
+        self.call(to, lambda peer: peer.hear(message), crash=crash)
+
+    def restart(self, name: str) -> None:
+        """kill -9, and a new process from what was durable."""
+        fresh = self.peers[name] = make(name, self.topology, life=99, **self.changes)
+        fresh.restore(*self.disks[name])
+        fresh.here = set(fresh.neighbours)
+
+    def step(self, name: str) -> None:
+        """One whole step of a peer, nothing in between."""
+        peer = self.peers[name]
+        read: list[Tensor | None] = []
+
+        def begin(one: AnyPeer) -> list[Outgoing]:
+            params, outgoing = one.begin()
+            read.append(params)
+            return outgoing
+
+        self.call(name, begin)
+        (params,) = read
+        if params is not None:
+            released = peer.gradient(params)
+            self.call(name, lambda one: one.finish(released))
+
+    def settle(self) -> None:
+        """A network that works again: everything arrives, and what has no answer is asked for again."""
+        for _ in range(100):
+            while self.flying:
+                self.deliver()
+            if all(peer.settled for peer in self.peers.values()):
+                return
+            for name in self.peers:
+                self.call(name, lambda peer: peer.repeat(peer.neighbours))
+        raise AssertionError("exchanges stay open")
+
+    def total(self) -> Tensor:
+        """(d,): the sum of all models."""
+        return torch.stack([peer.trained.params for peer in self.peers.values()]).sum(0)
+
+    def under_way(self) -> Tensor:
+        """(d,): what was added at a receiver, and is still to be taken off at the proposer."""
+        found = torch.zeros(SIZE, dtype=torch.float64)
+        for name, peer in self.peers.items():
+            assert isinstance(peer, Peer)
+            for other, link in peer.links.items():
+                receiver = self.peers[other]
+                assert isinstance(receiver, Peer)
+                theirs = receiver.links[name]
+                if link.open and (theirs.life, theirs.answered) == (peer.life, link.proposed):
+                    assert theirs.delta is not None
+                    found += theirs.delta.vector
+        return found

@@ -1,0 +1,144 @@
+"""DP-PASGD's two sides against eqs (5) to (7); its planner has a file of its own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tacit import config
+from tacit.algorithm_sections import DpPasgd
+from tacit.algorithms import roles
+from tacit.algorithms.dp_pasgd import Edge, Server
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
+from tacit.models import build
+from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.sampling import Random
+from tacit.vectors import mean_gradient
+
+MODEL = build("logistic", (1, 1, 3), 2)
+SIZE = MODEL.size
+X = torch.randn(12, 1, 1, 3, generator=torch.Generator().manual_seed(3))
+DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
+
+
+def run_file(tau: int = 4, updates: int = 100) -> RunFile:
+    text = f"""
+[run]
+updates = {updates}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "dp-pasgd"
+learning_rate = 0.5
+tau = {tau}
+[privacy]
+clip = 1.0
+batch = 8
+noise_multiplier = 1.0
+[edges]
+count = 3
+"""
+    return config.parse(text, "test")
+
+
+def server(updates: int = 100) -> Server:
+    made = roles.server(run_file(updates=updates), MODEL)
+    assert isinstance(made, Server)
+    for edge in "abc":
+        made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 1.0, 0.1, 100.0, ()))
+    return made
+
+
+def device(tau: int, plan: Plan, seed: int | None = 1) -> Edge:
+    algorithm = run_file(tau).algorithm
+    assert isinstance(algorithm, DpPasgd)
+    return Edge(algorithm, "a", DATA, MODEL, Releaser(plan, Ledger(":memory:", "test"), Random(seed)))
+
+
+def plan(mechanism: str = "gaussian", z: float = 1.0, q: float = 0.5) -> Plan:
+    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, 100.0, 1e-5)  # type: ignore[arg-type]
+
+
+def pushed(edge: Edge, params: Tensor, clip: float = 1.0) -> Push:
+    (out,) = edge.on_message(GlobalModel(0, params, clip))
+    assert isinstance(out.message, Push)
+    return out.message
+
+
+def update(edge: str, base: int, value: float) -> Update:
+    return Update(edge, base, torch.full((SIZE,), value), 1.0, ())
+
+
+def test_eq_5_and_6_tau_local_steps_without_noise_by_hand() -> None:
+    start = torch.linspace(-1, 1, SIZE)
+    random, x = Random(1), start
+    for _ in range(3):
+        index = torch.from_numpy((random.words(4) % 12).astype("int64"))
+        x = x - 0.5 * mean_gradient(MODEL, x, DATA.x[index], DATA.y[index])
+    found = pushed(device(3, plan("none", 0.0)), start)
+    torch.testing.assert_close(found.released.vector, x)
+
+
+def test_eq_7_the_cloud_averages_the_devices_models() -> None:
+    made = server()
+    for edge, value in (("c", 3.0), ("a", 1.0)):
+        assert made.on_message(update(edge, 0, value)) == []
+    outgoing = made.on_message(update("b", 0, 8.0))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 4.0))
+    assert sorted(out.to for out in outgoing) == ["a", "b", "c"]
+    assert made.version == 1
+
+
+def test_averages_end_the_run_not_local_steps() -> None:
+    made = server(updates=1)
+    for edge in "ab":
+        made.on_message(update(edge, 0, 1.0))
+    (out,) = made.on_message(update("c", 0, 1.0))
+    assert (out.to, out.message) == (EVERYONE, Halt(1, "all updates applied"))
+
+
+def test_a_straggler_is_left_out_of_the_average_and_of_nothing_else() -> None:
+    made = server()
+    for edge in "ab":
+        made.on_message(update(edge, 0, 2.0))
+    timer = made.timer()
+    assert timer is not None
+    made.on_message(Deadline(timer.number))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 2.0))  # over two, not over three
+    spent = (Spend(0.1, 1.0, 4),)
+    made.on_message(Update("c", 0, torch.full((SIZE,), 100.0), 1.0, spent))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 2.0))
+    assert made.edges["c"].spent == spent  # what it has computed it has paid
+
+
+@pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
+def test_eq_6_the_noise_of_tau_steps_has_its_standard_deviation(scale: float) -> None:
+    # No row is ever drawn (q tiny), so what comes is noise alone: τ steps of std η·z·C/L each.
+    made = device(9, plan("gaussian", z=2.0 * scale, q=1e-6))
+    found = torch.cat([pushed(made, torch.zeros(SIZE), clip=0.1).released.vector for _ in range(300)]).double()
+    expected = 0.5 * 2.0 * 0.1 / 4.0 * 9**0.5
+    ratio = float(found.std()) / expected
+    assert (0.95 < ratio < 1.05) == (scale == 1.0)
+    assert abs(float(found.mean())) < 4 * scale * expected / len(found) ** 0.5
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian"])
+def test_every_local_iteration_is_charged_not_every_average(mechanism: str) -> None:
+    made = device(6, plan(mechanism, z=3.0), seed=None)
+    for _ in range(2):
+        push = pushed(made, torch.zeros(SIZE))
+    assert sum(row.count for row in push.released.spent) == 12
+    once = epsilon_pld((Spend(0.5, 3.0, 2),), 1e-5)
+    assert epsilon_pld(push.released.spent, 1e-5) > 1.5 * once
+
+
+def test_dp_sgd_is_tau_one() -> None:
+    made = device(1, plan(z=3.0), seed=None)
+    assert pushed(made, torch.zeros(SIZE)).released.charged.count == 1

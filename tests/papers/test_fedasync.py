@@ -1,0 +1,532 @@
+"""FedAsync, FedBuff, FedAvg and SGD against their papers: Algorithm 1 and section 5.2 of FedAsync line by line.
+
+The mistakes that other systems made (reference/peers.md 3.1) are each held off by a test of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from services.runtime import state as state_file
+from tacit import config
+from tacit.algorithm_sections import FedAsync
+from tacit.algorithms import fedasync, roles
+from tacit.algorithms.fedasync import AveragingServer, BufferedServer, Edge, MixingServer, staleness_weight
+from tacit.algorithms.server import ServerRole
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Outgoing, Push, Retired, Terms, Update
+from tacit.models import build
+from tacit.privacy.accounting import Spend
+from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.sampling import Random
+from tacit.vectors import example_gradients, mean_gradient
+
+MODEL = build("logistic", (1, 1, 3), 2)
+SIZE = MODEL.size  # 8
+FILE = """
+[run]
+updates = {updates}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+{section}
+[privacy]
+batch = 8
+clip = 1.0
+noise_multiplier = 1.0
+[edges]
+count = {count}
+"""
+
+
+def run_file(name: str = "fedasync", section: str = "", updates: int = 1000, count: int = 4) -> RunFile:
+    return config.parse(FILE.format(name=name, section=section, updates=updates, count=count), "test")
+
+
+def server(name: str = "fedasync", section: str = "", **more: Any) -> ServerRole:
+    return roles.server(run_file(name, section, **more), MODEL)
+
+
+def hello(edge: str) -> Hello:
+    return Hello(edge, 2.0, 1e-5, "discrete_gaussian", 1.0, 0.1, 100.0, ())
+
+
+def update(edge: str, base: int, value: float | Tensor) -> Update:
+    vector = value if isinstance(value, Tensor) else torch.full((SIZE,), value)
+    return Update(edge, base, vector, 1.0, (Spend(0.1, 1.0, 1),))
+
+
+def joined(made: ServerRole, *edges: str) -> ServerRole:
+    for edge in edges:
+        made.on_message(hello(edge))
+    return made
+
+
+def addressees(outgoing: list[Outgoing]) -> list[str]:
+    return [out.to for out in outgoing]
+
+
+# -- s(t - τ), section 5.2 ------------------------------------------------------------------------------------------
+
+
+def section_of(staleness: str, a: float = 0.5, b: int = 4) -> FedAsync:
+    return FedAsync(name="fedasync", staleness=staleness, a=a, b=b)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("staleness", ["constant", "polynomial", "hinge"])
+def test_a_fresh_update_has_weight_one(staleness: str) -> None:
+    assert staleness_weight(0, section_of(staleness)) == 1.0
+
+
+def test_the_three_weights_by_hand() -> None:
+    constant, polynomial, hinge = section_of("constant"), section_of("polynomial"), section_of("hinge", a=10.0)
+    for u in range(30):
+        assert staleness_weight(u, constant) == 1.0
+        assert staleness_weight(u, polynomial) == pytest.approx((u + 1) ** -0.5)
+        assert staleness_weight(u, hinge) == (1.0 if u <= 4 else pytest.approx(1 / (10 * (u - 4) + 1)))
+
+
+def test_the_bracket_of_the_hinge_is_where_the_paper_has_it() -> None:
+    # 1 / (a·((s - b) + 1)), as one framework has it, would be 0.05.
+    assert staleness_weight(5, section_of("hinge", a=10.0, b=4)) == pytest.approx(1 / 11)
+
+
+# -- Updater --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "weights"),
+    [
+        ("mixing = 0.9", (0.9, 0.9, 0.9)),
+        ('mixing = 0.9\nstaleness = "polynomial"\na = 2.0', (0.9, 0.9 / 9, 0.9 / 4)),
+        ('mixing = 0.9\nstaleness = "hinge"\na = 10.0\nb = 1', (0.9, 0.9 / 11, 0.9)),
+    ],
+)
+def test_three_updates_by_hand(section: str, weights: tuple[float, float, float]) -> None:
+    # Staleness 0, 2, 1 (two others are mixed in before the second).
+    made = joined(server(section=section), "a", "b", "c")
+    x = torch.zeros(SIZE, dtype=torch.float64)
+
+    def mixed(edge: str, base: int, value: float, weight: float) -> None:
+        nonlocal x
+        made.on_message(update(edge, base, value))
+        x = (1 - weight) * x + weight * value
+        torch.testing.assert_close(made.params.double(), x, rtol=0, atol=1e-6)
+        assert made.schedule()["mixing"] == pytest.approx(weight)
+
+    mixed("a", 0, 1.0, weights[0])
+    mixed("a", 1, -2.0, weights[0])  # fresh again: α does not compound
+    mixed("b", 0, 3.0, weights[1])
+    mixed("c", 2, 0.5, weights[2])
+    assert made.version == 4
+    assert dict(made.staleness) == {0: 2, 2: 1, 1: 1}
+
+
+def test_alpha_never_compounds() -> None:
+    # α·= s(…) gave .9, .1, .0063, .0016, .00006 for staleness 0, 2, 3, 1, 4 in another system: a frozen model.
+    made = joined(server(section='mixing = 0.9\nstaleness = "polynomial"\na = 2.0'), "a")
+    found = []
+    for version, staleness in enumerate((0, 0, 2, 3, 1, 4)):
+        made.on_message(update("a", version - staleness, 1.0))
+        found.append(made.schedule()["mixing"])
+    assert found[1:] == pytest.approx([0.9, 0.1, 0.9 / 16, 0.225, 0.036])
+
+
+def test_a_model_is_mixed_in_not_added() -> None:
+    made = joined(server(section="mixing = 0.25"), "a")
+    for version in range(200):
+        made.on_message(update("a", version, 5.0))
+    assert float(made.params.abs().max()) <= 5.0 + 1e-5  # w += α·w_client grows without end
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 5.0))
+
+
+def test_alpha_decays_after_its_part_of_the_run() -> None:
+    made = joined(server(section="mixing = 0.8\nmixing_decay = 0.5\nmixing_decay_at = 0.4", updates=10), "a")
+    found = []
+    for version in range(10):
+        made.on_message(update("a", version, 1.0))
+        found.append(made.schedule()["mixing"])
+    assert found == pytest.approx([0.8] * 4 + [0.4] * 6)
+
+
+def test_too_stale_is_paid_for_and_not_applied() -> None:
+    made = joined(server(section="max_staleness = 2"), "a", "b")
+    for version in range(3):
+        made.on_message(update("a", version, 1.0))
+    before = made.params.clone()
+    (again,) = made.on_message(update("b", 0, 9.0))
+    assert torch.equal(made.params, before)
+    assert (made.stale, made.version, again.to) == (1, 3, "b")
+    assert made.edges["b"].spent == (Spend(0.1, 1.0, 1),)
+
+
+def test_staleness_is_measured_from_the_base_in_the_message_and_survives_a_restart_of_the_edge() -> None:
+    made = joined(server(section='staleness = "polynomial"\nmixing = 1.0\na = 1.0'), "a", "b")
+    for version in range(3):
+        made.on_message(update("a", version, 0.0))
+    joined(made, "b")  # downloads again; what it had under way is as old as before
+    made.on_message(update("b", 0, 1.0))
+    assert made.schedule()["mixing"] == pytest.approx(1 / 4)
+
+
+def test_the_end() -> None:
+    made = joined(server(updates=2), "a")
+    made.on_message(update("a", 0, 1.0))
+    (out,) = made.on_message(update("a", 1, 1.0))
+    assert (out.to, out.message) == (EVERYONE, Halt(2, "all updates applied"))
+
+
+# -- Scheduler ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_limit_everybody_works_all_the_time() -> None:
+    made = server()
+    assert addressees(made.on_message(hello("a"))) == ["a"]
+    assert addressees(made.on_message(hello("b"))) == ["b"]
+    assert addressees(made.on_message(update("a", 0, 1.0))) == ["a"]
+    assert made.timer() is None
+
+
+def test_the_scheduler_triggers_the_longest_idle() -> None:
+    made = server(section="concurrency = 2")
+    assert [addressees(made.on_message(hello(edge))) for edge in "abcd"] == [["a"], ["b"], [], []]
+    assert addressees(made.on_message(update("a", 0, 1.0))) == ["c"]
+    assert addressees(made.on_message(update("b", 0, 1.0))) == ["d"]
+    assert addressees(made.on_message(update("c", 1, 1.0))) == ["a"]
+    assert addressees(made.on_message(hello("a"))) == ["a"]  # it is at work: the same task again
+    assert made.on_message(hello("b")) == []
+
+
+def test_concurrency_bounds_the_staleness() -> None:
+    made = server(section="concurrency = 3", count=10)
+    base: dict[str, int] = {}
+    for number in range(10):
+        base |= {out.to: 0 for out in made.on_message(hello(f"e{number}"))}
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(300):
+        edge = sorted(base)[int(torch.randint(len(base), (1,), generator=generator))]
+        for out in made.on_message(update(edge, base.pop(edge), 1.0)):
+            base[out.to] = made.version
+    assert len(base) == 3
+    assert min(record.updates for record in made.edges.values()) > 10  # everybody's turn comes
+    assert max(made.staleness) < 40
+
+
+def test_the_task_of_a_dead_worker_is_given_to_another() -> None:
+    made = server(section="concurrency = 1\ndeadline_s = 7.0")
+    joined(made, "dead", "b")
+    timer = made.timer()
+    assert timer is not None
+    assert timer.seconds == 7.0
+    assert made.on_message(Deadline(timer.number)) == []  # it has not had a whole period yet
+    assert made.on_message(Deadline(timer.number)) == []  # an old timer
+    again = made.timer()
+    assert again is not None
+    assert addressees(made.on_message(Deadline(again.number))) == ["b"]
+    made.on_message(update("b", 0, 1.0))
+    made.on_message(update("dead", 0, 1.0))  # it lived: what it sends still counts
+    assert made.version == 2
+
+
+def test_a_retired_worker_makes_room() -> None:
+    made = joined(server(section="concurrency = 1"), "a", "b")
+    assert addressees(made.on_message(Retired("a", "spent", ()))) == ["b"]
+
+
+# -- FedBuff --------------------------------------------------------------------------------------------------------
+
+
+def test_fedbuff_by_hand() -> None:
+    section = 'buffer = 2\nserver_rate = 0.5\nstaleness = "polynomial"\na = 0.5'
+    made = joined(server("fedbuff", section), "a", "b")
+    made.on_message(update("a", 0, 1.0))
+    assert made.version == 0
+    assert torch.equal(made.params, torch.zeros(SIZE))
+    made.on_message(update("a", 0, 3.0))  # the same version still: fresh, weight 1, not 1/(1 + √1) nor 1/√2
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 0.5 * (1.0 + 3.0) / 2))
+    assert made.version == 1
+    made.on_message(update("b", 0, 2.0))  # one version old
+    made.on_message(update("a", 1, 1.0))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 1.0 + 0.5 * (2.0 / 2**0.5 + 1.0) / 2))
+    assert made.version == 2
+
+
+def test_fedbuff_takes_distances_to_the_base_not_to_the_current_model() -> None:
+    # Two edges, both from version 0; the second arrives after the model has moved. Its distance is its own.
+    made = joined(server("fedbuff", "buffer = 1\nstaleness = 'constant'"), "a", "b")
+    base = made.params.clone()
+    made.on_message(update("a", 0, torch.full((SIZE,), 4.0) - base))
+    made.on_message(update("b", 0, torch.full((SIZE,), 6.0) - base))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 10.0))  # 6 if taken against the current model
+
+
+# -- FedAvg ---------------------------------------------------------------------------------------------------------
+
+
+def test_fedavg_averages_those_it_asked() -> None:
+    made = server("fedavg", "clients = 2", count=4)
+    outgoing = [made.on_message(hello(edge)) for edge in "abcd"]
+    assert outgoing[:3] == [[], [], []]
+    asked = addressees(outgoing[3])
+    assert len(asked) == 2
+    first, second = asked
+    assert made.on_message(update(first, 0, 1.0)) == []
+    then = made.on_message(update(second, 0, 3.0))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 2.0))
+    assert made.version == 1
+    assert len(addressees(then)) == 2
+
+
+def test_every_worker_is_chosen_about_as_often() -> None:
+    made = server("fedavg", "clients = 10", count=40)
+    asked: list[str] = []
+    for number in range(40):
+        asked += addressees(made.on_message(hello(f"e{number}")))
+    chosen: dict[str, int] = {}
+    for _ in range(200):
+        now, asked = asked, []
+        for edge in now:
+            chosen[edge] = chosen.get(edge, 0) + 1
+            asked += addressees(made.on_message(update(edge, made.version, 1.0)))
+    assert len(chosen) == 40
+    assert 20 < min(chosen.values()) <= max(chosen.values()) < 85  # 50 expected, std 6
+
+
+def test_the_average_does_not_depend_on_the_order_of_arrival() -> None:
+    values = {edge: torch.randn(SIZE, generator=torch.Generator().manual_seed(n)) for n, edge in enumerate("abcd")}
+    found = []
+    for order in ("abcd", "dcba", "cadb"):
+        made = joined(server("fedavg"), *"abcd")
+        for edge in order:
+            made.on_message(update(edge, 0, values[edge]))
+        found.append(made.params)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_a_dead_worker_does_not_block_a_round_and_is_not_asked_again() -> None:
+    made = joined(server("fedavg", "deadline_s = 5.0\nquorum = 0.5"), *"abcd")
+    for edge in "abc":
+        made.on_message(update(edge, 0, 1.0))
+    timer = made.timer()
+    assert timer is not None
+    assert timer.seconds == 5.0
+    then = made.on_message(Deadline(timer.number))
+    assert made.version == 1
+    assert addressees(then) == ["a", "b", "c"]
+    for edge in "abc":
+        made.on_message(update(edge, 1, 2.0))
+    assert made.version == 2  # nobody waited for d
+    assert made.schedule()["absent"] == 1
+    made.on_message(update("d", 0, 9.0))  # too late, but alive
+    assert made.stale == 1
+    for edge in "abc":
+        then = made.on_message(update(edge, 2, 2.0))
+    assert addressees(then) == ["a", "b", "c", "d"]
+
+
+def test_below_the_quorum_others_are_asked_and_nothing_is_averaged() -> None:
+    made = joined(server("fedavg", "clients = 2\nquorum = 1.0", count=3), *"abc")
+    assert isinstance(made, AveragingServer)
+    first, second = made.asked
+    made.on_message(update(first, 0, 1.0))
+    timer = made.timer()
+    assert timer is not None
+    (spare,) = {"a", "b", "c"} - {first, second}
+    assert addressees(made.on_message(Deadline(timer.number))) == [spare]
+    assert made.version == 0
+    made.on_message(update(spare, 0, 5.0))
+    torch.testing.assert_close(made.params, torch.full((SIZE,), 3.0))
+
+
+def test_an_edge_counts_once_a_round() -> None:
+    made = joined(server("fedavg"), *"abcd")
+    made.on_message(update("a", 0, 1.0))
+    assert made.on_message(update("a", 0, 100.0)) == []
+    assert made.stale == 1
+    for edge in "bcd":
+        made.on_message(update(edge, 0, 1.0))
+    torch.testing.assert_close(made.params, torch.ones(SIZE))
+
+
+def test_a_round_does_not_wait_for_a_retired_edge() -> None:
+    made = joined(server("fedavg"), *"abcd")
+    for edge in "abc":
+        made.on_message(update(edge, 0, 1.0))
+    made.on_message(Retired("d", "spent", ()))
+    assert made.version == 1
+
+
+def test_the_first_round_begins_without_those_who_never_come() -> None:
+    made = joined(server("fedavg", "deadline_s = 3.0"), "a", "b", "c")
+    timer = made.timer()
+    assert timer is not None
+    assert addressees(made.on_message(Deadline(timer.number))) == ["a", "b", "c"]
+    assert addressees(made.on_message(hello("d"))) == ["d"]  # and it may still join
+
+
+# -- restarts -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(
+        [
+            ("fedasync", 'concurrency = 2\nstaleness = "polynomial"'), ("fedbuff", "buffer = 3"), ("fedavg", ""),
+            ("fedavg", "clients = 2\nquorum = 1.0"), ("dp-pasgd", ""),
+        ]
+    ),
+    st.lists(st.tuples(st.sampled_from(["hello", "update", "deadline", "retired"]), st.integers(0, 3)), max_size=40),
+    st.data(),
+)  # fmt: skip
+def test_a_restart_at_any_point_gives_the_same_bits(
+    which: tuple[str, str], events: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    name, section = which
+    whole, cut = server(name, section), data.draw(st.integers(0, len(events)))
+    halves = server(name, section)
+    for role, breaks in ((whole, False), (halves, True)):
+        for place, event in enumerate(events):
+            if breaks and place == cut:  # through the bytes of a snapshot, into a new process's role
+                tensors, values = state_file.loads(state_file.dumps(*role.state()))
+                role = server(name, section)
+                role.restore(tensors, values)
+            happen(role, *event, place)
+        if breaks:
+            halves = role
+    assert torch.equal(whole.params, halves.params)
+    assert whole.state()[1] == halves.state()[1]
+
+
+def happen(role: ServerRole, kind: str, number: int, place: int) -> None:
+    edge = f"edge-{number}"
+    if kind == "hello":
+        role.on_message(hello(edge))
+    elif kind == "retired":
+        role.on_message(Retired(edge, "spent", ()))
+    elif kind == "deadline":
+        timer = role.timer()
+        role.on_message(Deadline(timer.number if timer else 0))
+    elif edge in role.edges:
+        role.on_message(update(edge, max(0, role.version - place % 3), float(place)))
+
+
+# -- Worker ---------------------------------------------------------------------------------------------------------
+
+X = torch.randn(12, 1, 1, 3, generator=torch.Generator().manual_seed(3))
+DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
+
+
+def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float = 100.0) -> Plan:
+    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, epsilon, 1e-5)  # type: ignore[arg-type]
+
+
+def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> Edge:
+    algorithm = run_file(name, section).algorithm
+    assert isinstance(algorithm, FedAsync)
+    return Edge(algorithm, "edge-0", DATA, MODEL, Releaser(made, Ledger(":memory:", "test"), Random(seed)))
+
+
+def pushed(edge: Edge, model: GlobalModel) -> Push:
+    (out,) = edge.on_message(model)
+    assert isinstance(out.message, Push)
+    return out.message
+
+
+def test_worker_h_steps_with_the_proximal_pull_by_hand() -> None:
+    start = torch.linspace(-1, 1, SIZE)
+    made = worker("learning_rate = 0.3\nsteps_min = 4\nproximal = 0.7", plan())
+    random = Random(1)  # the same stream: the same rows
+    x = start
+    for _ in range(4):
+        index = torch.from_numpy((random.words(4) % 12).astype("int64"))
+        x = x - 0.3 * (mean_gradient(MODEL, x, DATA.x[index], DATA.y[index]) + 0.7 * (x - start))
+    push = pushed(made, GlobalModel(6, start, 1.0))
+    torch.testing.assert_close(push.released.vector, x)
+    assert push.base_version == 6
+
+
+def test_fedbuff_pushes_the_distance_to_its_base() -> None:
+    start = torch.linspace(-1, 1, SIZE)
+    section = "learning_rate = 0.3\nsteps_min = 4"
+    model = pushed(worker(section, plan()), GlobalModel(0, start, 1.0)).released.vector
+    delta = pushed(worker(section, plan(), name="fedbuff"), GlobalModel(0, start, 1.0)).released.vector
+    torch.testing.assert_close(delta, model - start)
+
+
+def test_every_local_step_is_a_clipped_noisy_sum_over_a_fresh_batch() -> None:
+    start = torch.zeros(SIZE)
+    made = worker("learning_rate = 1.0\nsteps_min = 1", plan("gaussian", z=1e-4, q=1.0))
+    gradients = example_gradients(MODEL, start, DATA.x, DATA.y)
+    total = clipped_sum(gradients, 0.05, torch.ones(12, dtype=torch.bool)).total / 4.0
+    push = pushed(made, GlobalModel(0, start, 0.05))
+    torch.testing.assert_close(push.released.vector, -total, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
+def test_every_local_step_is_charged(mechanism: str) -> None:
+    made = worker("steps_min = 7", plan(mechanism, z=20.0 if mechanism == "knorm" else 2.0), seed=None)
+    for number in (1, 2, 3):
+        push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 1.0))
+        assert push.released.charged.count == 7 * number
+        assert sum(row.count for row in push.released.spent) == 7 * number
+
+
+def test_a_budget_that_does_not_pay_for_a_whole_task_pays_for_a_shorter_one_then_the_edge_retires() -> None:
+    made = worker("steps_min = 3\nsteps_max = 5", plan("gaussian", z=1.0), seed=None)
+    made.releaser.left = 7
+    counts: list[int] = []
+    while isinstance(out := made.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push):
+        counts.append(out.released.charged.count)
+    assert isinstance(out, Retired)
+    assert 7 - 3 < counts[-1] <= 7
+    assert made.releaser.ledger.charged().count == counts[-1]  # nothing was charged for what was not done
+
+
+def test_h_is_between_its_bounds_public_and_the_same_again() -> None:
+    made = worker("steps_min = 3\nsteps_max = 9", plan())
+    found = [made.task_steps(version) for version in range(300)]
+    assert set(found) == set(range(3, 10))
+    assert found == [made.task_steps(version) for version in range(300)]
+
+
+def test_sgd_is_one_worker_whose_model_replaces_the_other() -> None:
+    made = roles.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1), MODEL)
+    assert isinstance(made, MixingServer)
+    joined(made, "a")
+    made.on_message(update("a", 0, 4.0))
+    assert torch.equal(made.params, torch.full((SIZE,), 4.0))
+
+
+def test_the_roles_are_what_their_names_say() -> None:
+    assert type(server("fedasync")) is fedasync.MixingServer
+    assert type(server("fedbuff")) is BufferedServer
+    assert type(server("fedavg")) is AveragingServer
+
+
+# -- the trusted-cloud form -----------------------------------------------------------------------------------------
+
+
+def test_a_trusted_cloud_gets_a_distance_of_bounded_length_and_the_weight_scales_noise_and_signal_alike() -> None:
+    trusted = replace(plan("gaussian", z=1.0), noise_at="server")
+    made = worker("learning_rate = 50.0\nsteps_min = 3", trusted, name="fedbuff")
+    push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 0.01, Terms(trusted.declared, 0.5, 1.0)))
+    assert float(push.released.vector.norm()) == pytest.approx(0.01, rel=1e-3)
+    # What is noised is this vector; the server then multiplies it, noise and all, by s/M <= 1/M.
+    role = joined(server("fedbuff", 'buffer = 1\nstaleness = "polynomial"\na = 1.0'), "a")
+    role.on_message(update("a", 0, 0.0))
+    role.on_message(update("a", 0, 1.0))
+    torch.testing.assert_close(role.params, torch.full((SIZE,), 0.5))

@@ -1,0 +1,167 @@
+"""VAFL's roles in one process: digits cut into blocks of rows, messages delivered in an order drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit import config, datasets, vertical_plan
+from tacit.algorithms.vafl import People, Server
+from tacit.algorithms.vafl_party import Party
+from tacit.alignment import names
+from tacit.config import RunFile
+from tacit.embeddings import embedding, head
+from tacit.messages import EVERYONE, Halt, Hello, Outgoing, Retired, Update
+from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.sampling import Random
+from tacit.vertical import Embed, Feedback, Part, Request, Roster
+
+NONE = EmbeddingPlan("none", 1.0, 0.0, 1.0, 1e-5)
+Uplink = Hello | Update | Retired
+FILE = """
+[run]
+updates = {updates}
+seed = {seed}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "vafl"
+learning_rate = {rate}
+t = {t}
+synchronous = {synchronous}
+{algorithm}
+[privacy]
+mechanism = "none"
+batch = {batch}
+[edges]
+count = {parties}
+[evaluation]
+every = {every}
+samples = 20
+"""
+
+
+def run_file(*, algorithm: str = "", **changes: Any) -> RunFile:
+    """A vertical run over four parties with digits' rows; other numbers by name."""
+    usual = {
+        "updates": 200, "seed": 1, "rate": 0.5, "t": 1, "synchronous": "false", "batch": 32.0, "parties": 4,
+        "every": 10**6,
+    }  # fmt: skip
+    return config.parse(FILE.format(**{**usual, **changes}, algorithm=algorithm), "test")
+
+
+@dataclass
+class World:
+    """A server and its parties, and what is on its way to the server."""
+
+    server: Server
+    parties: dict[str, Party]
+
+    def __post_init__(self) -> None:
+        self.under_way: list[Uplink] = []
+
+    def say(self, outgoing: list[Outgoing]) -> None:
+        """Put what a party says on its way."""
+        self.under_way += [received(out.message) for out in outgoing]
+
+    def deliver(self, message: Uplink) -> list[Outgoing]:
+        """Fold one message, and let the parties that are answered work. Returns the answers."""
+        replies = self.server.on_message(message)
+        for reply in replies:
+            for name in self.parties if reply.to == EVERYONE else [reply.to]:
+                assert isinstance(reply.message, Roster | Feedback | Request | Halt)
+                self.say(self.parties[name].on_message(reply.message))
+        return replies
+
+    def run(self, order: int = 1, until: Callable[[], bool] = lambda: False) -> Server:
+        """Deliver what is under way in a random order until nothing is, or `until` says so."""
+        drawn = random.Random(order)
+        while self.under_way and not self.server.halted and not until():
+            self.deliver(self.under_way.pop(drawn.randrange(len(self.under_way))))
+        return self.server
+
+    def start(self) -> World:
+        """Every party's Hello, and its table."""
+        for party in self.parties.values():
+            self.say(party.start())
+        return self
+
+    def after_tables(self) -> World:
+        """As `start`, up to where the first batches are under way."""
+        self.start().run(until=lambda: bool(self.server.answers))
+        return self
+
+    def accuracy(self) -> float:
+        """Of the last evaluation."""
+        server = self.server
+        assert server.taken is not None
+        version, params, seen = server.taken
+        assert version == server.version == server.horizon
+        return float((server.head.logits(params, seen.x).argmax(1) == seen.y).float().mean())
+
+
+def received(message: Any) -> Uplink:
+    """What the server role gets for what a party says."""
+    if not isinstance(message, Embed):
+        assert isinstance(message, Hello | Retired)
+        return message
+    vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
+    return Update(message.edge, message.iteration, vector, 1.0, message.spent, message.charged, part=message.part)
+
+
+@lru_cache(maxsize=4)
+def table(name: str, root: Any, records: int | None = None) -> tuple[Tensor, Tensor, int]:
+    """(x, y, training rows) of a dataset: `records` of its training rows, then its test rows."""
+    train, test = datasets.load(name, "train", root), datasets.load(name, "test", root)
+    kept = len(train) if records is None else records
+    return torch.cat([train.x[:kept], test.x]), torch.cat([train.y[:kept], test.y]), kept
+
+
+def blocks(x: Tensor, parties: int) -> list[Tensor]:
+    """Every party's columns."""
+    return [datasets.party_view(x, party, parties) for party in range(parties)]
+
+
+def world(
+    run: RunFile | None = None, plan: EmbeddingPlan = NONE, *, data: tuple[Tensor, Tensor, int] | None = None,
+    kind: Any = "linear", width: int = 10, combine: Any = "sum", hidden: tuple[int, ...] = (),
+    head_hidden: tuple[int, ...] = (), seed: int | None = 7, regularization: float = 0.0, smoothing: float = 0.0,
+    channels: tuple[int, ...] = (4,), label_epsilon: float = float("inf"),
+) -> World:  # fmt: skip
+    """Roles of a run on the digits, or on `data`; every party has its rows in an order of its own."""
+    run = run or run_file()
+    protocol = vertical_plan.protocol(run)
+    x, y, records = data or table("digits", None)
+    ids = [f"id-{row}" for row in range(len(x))]
+    top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
+    server = Server(run, top, protocol, People(names(ids, b"salt", "server"), records, y, label_epsilon))
+    parties = {}
+    for number, view in enumerate(blocks(x, protocol.parties)):
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()
+        h = embedding(kind, tuple(view.shape[1:]), width, hidden=hidden, channels=channels, smoothing=smoothing)
+        random_ = Random(None if seed is None else seed + number)
+        releaser = EmbeddingReleaser(plan, Ledger(":memory:", "digits"), random_, len(x))
+        mine = names([ids[row] for row in order], b"salt", f"party-{number}")
+        party = Party(f"party-{number}", number, protocol, view[order], mine, h, releaser, regularization)
+        parties[party.edge] = party
+    return World(server, parties)
+
+
+def part_of(message: Update) -> Part:
+    """Which rows an upload fills."""
+    assert message.part is not None
+    return message.part
+
+
+def uploads(world: World) -> Iterator[Update]:
+    """The activations under way."""
+    return (message for message in world.under_way if isinstance(message, Update) and part_of(message).step > 0)

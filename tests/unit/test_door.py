@@ -1,0 +1,56 @@
+"""A flood is dropped where it comes in; whoever keeps to the rate, in parts of any size, never notices."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.runtime.door import Door
+from services.runtime.mqtt import Inbound
+from tacit import topics, wire
+
+
+class Edge:
+    """One edge in front of a door whose clock it moves."""
+
+    def __init__(self, rate: float, burst: int, update_bytes: int) -> None:
+        self.now, self.acknowledged, self.size = 0.0, 0, update_bytes
+        self.door = Door(rate, burst, update_bytes, lambda: self.now)
+
+    def sends(self, payload: bytes, name: str = "edge-0") -> bool:
+        return self.door.admits(Inbound(topics.up("r", name, 1, 0), payload, self._acknowledge))
+
+    def _acknowledge(self) -> None:
+        self.acknowledged += 1
+
+
+@pytest.mark.parametrize("chunk", [1024, 16 * 1024, 256 * 1024])
+@pytest.mark.parametrize("size", [2_800, 90_000, 3_000_000])
+def test_an_edge_that_keeps_to_the_rate_in_any_parts_is_never_dropped(size: int, chunk: int) -> None:
+    # Given a rate of 5 updates a second, and an edge that sends its burst and then just as many, with a question each,
+    edge = Edge(5.0, 5, size)
+    for number in range(50):
+        edge.now += 0.0 if number < 5 else 0.2
+        assert edge.sends(wire.question(bytes(size), chunk))
+        assert all(edge.sends(payload) for payload in wire.split(bytes(size), chunk))
+    assert (edge.door.dropped, edge.acknowledged) == (0, 0)
+
+
+def test_a_flood_is_acknowledged_and_dropped_and_others_are_not() -> None:
+    edge, taken = Edge(5.0, 5, 2_800), 0
+    for number in range(10_000):
+        edge.now += 0.001
+        taken += edge.sends(bytes(2_800))
+        assert number % 200 or edge.sends(bytes(2_800), "edge-1")
+    # Ten seconds of a thousand a second, of which some three times the rate came through.
+    assert 5 * 10 < taken < 4 * 5 * 10
+    assert edge.door.dropped >= 10_000 - taken
+    assert edge.acknowledged == edge.door.dropped
+    edge.now += 60.0
+    assert edge.sends(bytes(2_800))
+
+
+def test_presence_and_odd_topics_are_not_the_doors_business() -> None:
+    edge = Edge(0.001, 1, 10)
+    for topic in ("tacit/v1/r/presence/edge-0", "tacit/v1/r/up", "x", "tacit/v1/r/up/edge-0"):
+        assert all(edge.door.admits(Inbound(topic, bytes(100_000), edge._acknowledge)) for _ in range(10))
+    assert edge.acknowledged == 0

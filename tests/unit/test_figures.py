@@ -1,0 +1,227 @@
+"""Figure files, resumable sweeps, verdicts on claims, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.figures import draw, files, page, sweep, verdicts
+from services.figures.files import Figure
+from services.figures.sweep import Result
+from tacit.errors import ConfigError
+from tests.conftest import ROOT
+from tests.unit.test_cli import tacit
+
+FIGURE = """
+[figure]
+paper = "P"
+name = "Fig. 1"
+title = "t"
+setting = "s"
+scaled = "d"
+x = "x"
+label = "y"
+seeds = [1, 2]
+[base]
+run = {updates = 4}
+data = {dataset = "digits"}
+model = {name = "logistic"}
+algorithm = {name = "fedasync", steps_min = 1}
+privacy = {mechanism = "none", batch = 8, clip = 1.0}
+edges = {count = 2}
+[quick]
+run = {updates = 2}
+[[panel]]
+title = "plain"
+noise = "none"
+points = [{x = 1, set = {algorithm = {steps_min = 1}}}, {x = 3, set = {algorithm = {steps_min = 3}}}]
+[[panel]]
+title = "private"
+noise = "rigorous"
+full = true
+set = {privacy = {mechanism = "gaussian"}}
+points = [{x = 1, set = {algorithm = {steps_min = 1}}}, {x = 3, set = {algorithm = {steps_min = 3}}}]
+[[line]]
+name = "A"
+[[line]]
+name = "B"
+flat = true
+panels = ["none"]
+drop = ["algorithm.steps_min"]
+[[claim]]
+text = "A is above B"
+kind = "order"
+lines = ["A", "B"]
+"""
+
+
+def figure(tmp_path: Path, text: str = FIGURE) -> Figure:
+    (tmp_path / "f.toml").write_text(text)
+    return files.read(tmp_path / "f.toml")
+
+
+class TestFiles:
+    def test_every_run_of_a_figure_and_only_those(self, tmp_path: Path) -> None:
+        cells = list(files.cells(figure(tmp_path), quick=False))
+        assert {(c.panel, c.line, c.x) for c in cells} == {(0, 0, 1), (0, 0, 3), (0, 1, None), (1, 0, 1), (1, 0, 3)}
+        assert len(cells) == 10
+        assert [c.run.algorithm.steps for c in cells if c.line == 0 and c.seed == 1] == [1, 3, 1, 3]
+        assert all(c.run.run.seed == c.seed and c.run.run.updates == 4 for c in cells)
+
+    def test_quick_is_smaller(self, tmp_path: Path) -> None:
+        cells = list(files.cells(figure(tmp_path), quick=True))
+        assert {c.panel for c in cells} == {0}
+        assert {c.run.run.updates for c in cells} == {2}
+
+    @pytest.mark.parametrize(
+        ("before", "after", "complaint"),
+        [
+            ('kind = "order"', 'kind = "best"', "claim.0.kind"),
+            ("[figure]", "[figure", "f.toml"),
+            ("steps_min = 1}\n", "steps_minn = 1}\n", "steps_minn"),
+        ],
+    )
+    def test_a_wrong_one_is_one_line(self, tmp_path: Path, before: str, after: str, complaint: str) -> None:
+        with pytest.raises(ConfigError, match=re.escape(complaint)) as error:
+            list(files.cells(figure(tmp_path, FIGURE.replace(before, after, 1)), quick=False))
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize("path", sorted((ROOT / "experiments" / "figures").glob("*.toml")), ids=lambda p: p.stem)
+    def test_the_ones_that_are_there(self, path: Path) -> None:
+        found = files.read(path)
+        names = {line.name for line in found.line}
+        assert len(found.figure.seeds) >= 5
+        assert list(files.cells(found, quick=True))
+        for claim in found.claim:
+            assert names.issuperset(claim.lines)
+            assert {panel.title for panel in found.panel}.issuperset(claim.panels)
+
+
+Scores = dict[tuple[int, str, float | None], float]  # final accuracy by panel, line, x
+
+
+def results(found: Figure, scores: Scores) -> dict[str, Result]:
+    """A result for every run, of the given final accuracies and a little difference between seeds."""
+    made = {}
+    for cell in files.cells(found, quick=False):
+        score = scores[cell.panel, found.line[cell.line].name, cell.x] + 0.01 * cell.seed
+        point = {"version": 4, "accuracy": score, "loss": 1 - score, "gradients": 4}
+        made[sweep.key(cell.run)] = {"series": [point], "epsilon": 2.5 if cell.panel else None}
+    return made
+
+
+def verdict(tmp_path: Path, plain: float, private: float, text: str = FIGURE) -> verdicts.Judged:
+    text = text.replace('panels = ["none"]\n', "")  # B in both panels
+    found = figure(tmp_path, text)
+    scores: Scores = {(p, "A", x): value for p, value in ((0, plain), (1, private)) for x in (1.0, 3.0)}
+    scores[0, "B", None] = scores[1, "B", None] = 0.5
+    (judged,) = verdicts.judge(
+        found, verdicts.curves(found, list(files.cells(found, quick=False)), results(found, scores))
+    )
+    return judged
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("plain", "private", "expected"),
+        [
+            (0.6, 0.6, verdicts.HOLDS),
+            (0.4, 0.6, verdicts.HOLDS),
+            (0.6, 0.4, verdicts.PLAIN_ONLY),
+            (0.4, 0.4, verdicts.FAILS),
+        ],
+    )
+    def test_rigorous_noise_decides(self, tmp_path: Path, plain: float, private: float, expected: str) -> None:
+        assert verdict(tmp_path, plain, private).verdict == expected
+
+    def test_the_papers_noise_is_named(self, tmp_path: Path) -> None:
+        text = FIGURE.replace('noise = "none"', 'noise = "paper"')
+        assert verdict(tmp_path, 0.6, 0.4, text).verdict == verdicts.PAPER_ONLY
+
+    def test_within_the_tolerance_is_as_good(self, tmp_path: Path) -> None:
+        assert verdict(tmp_path, 0.49, 0.49).verdict == verdicts.FAILS
+        assert verdict(tmp_path, 0.49, 0.49, FIGURE + "tolerance = 0.02\n").verdict == verdicts.HOLDS
+
+    @pytest.mark.parametrize(("kind", "good"), [("rising", True), ("falling", False), ("flat", False)])
+    def test_a_line_along_x(self, tmp_path: Path, kind: str, good: bool) -> None:
+        text = FIGURE.replace('kind = "order"\nlines = ["A", "B"]', f'kind = "{kind}"\nlines = ["A"]')
+        found = figure(tmp_path, text)
+        scores: Scores = {(p, "A", x): x / 10 for p in (0, 1) for x in (1.0, 3.0)}
+        scores[0, "B", None] = 0.5
+        cells = list(files.cells(found, quick=False))
+        (judged,) = verdicts.judge(found, verdicts.curves(found, cells, results(found, scores)))
+        assert judged.found == {"none": good, "rigorous": good}
+
+    def test_the_band_is_students_t(self) -> None:
+        curve = verdicts.Curve(0, "A", np.array([1.0]), np.array([[1.0], [2.0], [3.0]]), (None,))
+        assert curve.half_width[0] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+
+
+def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
+    """B gets further, but later: at any time A is ahead."""
+    text = FIGURE.replace('x = "x"', 'x = "x"\nover = "virtual_time_s"', 1)
+    curves = [
+        verdicts.Curve(0, "A", np.array([0.0, 10.0]), np.array([[0.0, 0.5]]), (None,)),
+        verdicts.Curve(0, "B", np.array([0.0, 100.0]), np.array([[0.0, 0.9]]), (None,)),
+    ]
+    (judged,) = verdicts.judge(figure(tmp_path, text), curves)
+    assert judged.found == {"none": True}
+    assert judged.said["none"].startswith("A 0.25 ± 0, B 0.045 ")
+
+
+class TestSweep:
+    def test_what_is_known_is_not_run_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        runs = [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]
+        todo: list[int] = []
+        first = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
+        again = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
+        assert first == again
+        assert todo == [2, 2, 2, 0]
+        (tmp_path / "points" / f"{sweep.key(runs[0])}.json").unlink()
+        assert sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)) == first
+        assert todo[-1] == 1
+        monkeypatch.setattr(sweep, "code_version", lambda: "another")
+        assert not (tmp_path / "points" / f"{sweep.key(runs[0])}.json").exists()
+
+    def test_a_result_has_its_true_epsilon(self, tmp_path: Path) -> None:
+        private = next(c.run for c in files.cells(figure(tmp_path), quick=False) if c.panel == 1)
+        found = sweep.measure(private, None)
+        assert 0 < found["epsilon"] <= private.privacy.epsilon
+        assert [point["version"] for point in found["series"]] == [0, 4]
+
+
+def test_the_command_makes_one_page_that_needs_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure(tmp_path)
+    out, table = tmp_path / "out", tmp_path / "results.md"
+    arguments = ("--quick", "--out", str(out), "--folder", str(tmp_path), "--jobs", "1", "--results", str(table))
+    assert tacit("figures", *arguments) == 0
+    shown = (out / "index.html").read_text()
+    assert shown.count("<img") == shown.count("src='data:image/png;base64,") == 1
+    assert not re.search(r"(src|href)='?http", shown)
+    (judged,) = json.loads((out / "verdicts.json").read_text())
+    assert judged["verdict"] in shown
+    assert judged["verdict"] in table.read_text()
+    assert f"f: A is above B: {judged['verdict']}" in capsys.readouterr().out
+    pages = [out / "index.html", table]
+    before = [path.read_bytes() for path in pages]
+    assert tacit("figures", *arguments) == 0
+    assert [path.read_bytes() for path in pages] == before
+
+
+def test_a_picture_of_lines_over_time(tmp_path: Path) -> None:
+    found = figure(tmp_path, FIGURE.replace('x = "x"', 'x = "x"\nover = "version"', 1))
+    x = np.array([0.0, 2.0, 4.0])
+    curves = [verdicts.Curve(0, "A", x, np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]]), (None,))]
+    assert draw.png(found, curves).startswith(b"\x89PNG")
+
+
+def test_text_of_a_figure_cannot_become_html() -> None:
+    assert "<b>" not in page._row(
+        verdicts.Judged(
+            files.Claim(text="<b>", kind="order", lines=("A",)), {"none": True}, {"none": "<b>"}, verdicts.HOLDS
+        )
+    )

@@ -1,0 +1,169 @@
+"""The observer of peers: reports folded into a model, a counter and ledgers; it can be restored, and it ends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tacit import config
+from tacit.algorithms import roles
+from tacit.algorithms.adp2sgd import Peer
+from tacit.algorithms.allreduce import SyncPeer
+from tacit.algorithms.observer import GRACE, QUIET, Observer
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.errors import ConfigError
+from tacit.messages import EVERYONE, SERVER, Deadline, Halt, Hello, Report, Timer, Update
+from tacit.privacy.accounting import Spend
+from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import Random
+
+FILE = """
+[run]
+updates = 100
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+[privacy]
+mechanism = "{mechanism}"
+batch = 32
+noise_multiplier = 1.0
+clip = 1.0
+[edges]
+count = {count}
+"""
+
+
+def run_file(name: str = "adp2sgd", mechanism: str = "gaussian", count: int = 4, more: str = "") -> RunFile:
+    return config.parse(FILE.format(name=name, mechanism=mechanism, count=count) + more, "test")
+
+
+RUN = run_file()
+MODEL = RUN.build_model()
+
+
+def observer(*edges: str) -> Observer:
+    made = roles.server(RUN, MODEL)
+    assert isinstance(made, Observer)
+    for edge in edges:
+        made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
+    return made
+
+
+def update(edge: str, version: int, steps: int, value: float) -> Update:
+    spent = (Spend(0.1, 1.0, steps),)
+    return Update(edge, version, torch.full((MODEL.size,), value), 0.0, spent, Charged(steps, bytes(32)), steps)
+
+
+def test_the_model_is_the_mean_of_the_models_as_last_reported() -> None:
+    seen = observer("edge-0", "edge-1")
+    for report in (update("edge-0", 3, 2, 1.0), update("edge-1", 4, 2, 3.0), update("edge-0", 8, 4, 5.0)):
+        assert seen.on_message(report) == []
+    assert torch.equal(seen.params, torch.full((MODEL.size,), 4.0))
+    assert seen.version == 8
+    assert {name: record.updates for name, record in seen.edges.items()} == {"edge-0": 4, "edge-1": 2}
+    assert seen.schedule()["disagreement"] == pytest.approx(MODEL.size**0.5)
+
+
+def test_a_peer_may_know_more_of_the_counter_but_must_have_said_hello() -> None:
+    seen = observer("edge-0")
+    assert seen.screen(update("edge-0", 50, 1, 1.0)) is None
+    assert seen.screen(update("edge-1", 0, 1, 1.0)) == "unknown"
+
+
+def test_the_run_ends_when_all_have_said_their_last_and_nothing_more_comes() -> None:
+    seen = observer("edge-0", "edge-1")
+    for report in (update("edge-0", 100, 50, 1.0), update("edge-1", 100, 50, 3.0), update("edge-0", 100, 50, 2.0)):
+        assert seen.on_message(report) == []  # the last: a neighbour's exchange has changed it
+        assert (seen.version, seen.halted) == (99, "")
+    assert seen.timer() == Timer(3, QUIET)
+    assert seen.on_message(Deadline(2)) == []
+    (out,) = seen.on_message(Deadline(3))
+    assert (out.to, type(out.message)) == (EVERYONE, Halt)
+    assert seen.version == 100
+    assert torch.equal(seen.params, torch.full((MODEL.size,), 2.5))
+
+
+def test_a_peer_that_is_away_at_the_end_is_waited_for_a_while() -> None:
+    seen = observer("edge-0", "edge-1")
+    assert seen.timer() is None
+    seen.on_message(update("edge-0", 100, 50, 1.0))
+    assert seen.timer() == Timer(1, GRACE)
+    seen.on_message(Deadline(1))
+    assert (seen.version, seen.halted) == (100, "all updates applied")
+
+
+def test_it_continues_from_its_state_to_the_same_bits() -> None:
+    first = observer("edge-0", "edge-1")
+    first.on_message(update("edge-0", 7, 4, 0.1))
+    again = observer()
+    again.restore(*first.state())
+    for one in (first, again):
+        one.on_message(update("edge-1", 9, 3, 0.7))
+    assert torch.equal(first.params, again.params)
+    assert (first.version, first.final) == (again.version, again.final)
+
+
+# -- roles and the run file -----------------------------------------------------------------------------------------
+
+
+def role(run: RunFile) -> Peer | SyncPeer:
+    rows = Dataset(torch.zeros(40, 1, 8, 8), torch.zeros(40, dtype=torch.int64), 10, "digits")
+    made = roles.edge(run, "edge-1", rows, run.build_model(), Releaser(run.plan(1), Ledger(":memory:", "d"), Random()))
+    assert isinstance(made, Peer | SyncPeer)
+    return made
+
+
+def test_a_run_file_becomes_its_peers() -> None:
+    peer = role(RUN)
+    assert isinstance(peer, Peer)
+    assert peer.neighbours == {"edge-0", "edge-2"}
+    assert (peer.terms.horizon, peer.terms.clip) == (100, 1.0)
+    sync = role(run_file("sync"))
+    assert isinstance(sync, SyncPeer)
+    assert sync.neighbours == {"edge-0", "edge-2", "edge-3"}
+
+
+def test_a_report_says_the_end_only_when_nothing_can_follow() -> None:
+    peer = role(RUN)
+    assert isinstance(peer, Peer)
+
+    def said() -> int:
+        (out,) = peer.report()
+        assert out.to == SERVER
+        assert isinstance(out.message, Report)
+        return out.message.version
+
+    peer.links["edge-2"].open = True
+    peer.counts["edge-0"] = 120
+    assert said() == 99
+    peer.links["edge-2"].open = False
+    assert said() == 120
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"name": "adp2sgd", "mechanism": "none"}, "adp2sgd is with noise"),
+        ({"name": "adpsgd"}, "adpsgd without"),
+        ({"mechanism": "paper"}, "MAPA's paper's"),
+        ({"count": 1}, "two peers at least"),
+        ({"more": '[algorithm.x]'}, "unknown key"),
+    ],
+)  # fmt: skip
+def test_a_contradiction_is_one_line(changes: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refusal:
+        run_file(**changes)  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_torus_of_seven_is_refused_with_the_run_file() -> None:
+    text = FILE.format(name="adp2sgd", mechanism="gaussian", count=7).replace(
+        "[privacy]", 'topology = "torus"\n[privacy]'
+    )
+    with pytest.raises(ConfigError, match="no torus"):
+        config.parse(text, "test")

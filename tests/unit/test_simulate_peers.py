@@ -1,0 +1,124 @@
+"""Peers under a virtual clock: same bits for the same seed, nobody waits but SYNC, and who was away comes back."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+import torch
+
+from services.simulation import Simulation
+from tacit import config
+from tacit.algorithms.adp2sgd import Peer, Worker
+from tacit.algorithms.observer import Observer
+from tacit.simulate_peers import NOBODY, PeerSimulator
+
+FILE = """
+[run]
+updates = {updates}
+seed = {seed}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+learning_rate = 0.5
+topology = "{topology}"
+report_every = 4
+[privacy]
+mechanism = "{mechanism}"
+noise_multiplier = 4.0
+epsilon = {epsilon}
+batch = 32
+clip = 0.2
+[edges]
+count = 4
+{slowdown}
+[network]
+uplink = {{ seconds = 0.02 }}
+downlink = {{ seconds = 0.02 }}
+{network}
+"""
+USUAL = {
+    "updates": 80, "seed": 1, "name": "adp2sgd", "topology": "ring", "mechanism": "gaussian", "epsilon": 100.0,
+    "slowdown": "", "network": "",
+}  # fmt: skip
+
+
+def simulated(**changes: object) -> PeerSimulator:
+    simulator = Simulation(config.parse(FILE.format(**USUAL | changes), "test"), None).simulator
+    assert isinstance(simulator, PeerSimulator)
+    simulator.run()
+    return simulator
+
+
+@lru_cache
+def usual() -> PeerSimulator:
+    return simulated()
+
+
+def workers(simulator: PeerSimulator) -> dict[str, Worker]:
+    return simulator.edges
+
+
+def test_a_run_ends_with_every_step_counted_and_paid() -> None:
+    made = usual()
+    assert isinstance(made.server, Observer)
+    assert (made.server.version, made.server.halted) == (80, "all updates applied")
+    steps = {name: role.steps for name, role in workers(made).items()}
+    assert 80 <= sum(steps.values()) <= 88  # a step or two more of each that had not heard yet
+    for name, role in workers(made).items():
+        assert sum(row.count for row in role.releaser.ledger.history()) == steps[name]
+        assert made.server.edges[name].updates == steps[name]
+    models = torch.stack([role.trained.params for role in workers(made).values()])
+    assert torch.allclose(models.mean(0).float(), made.server.params, atol=1e-6)
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
+    again, other = simulated(), simulated(seed=2)
+    assert torch.equal(usual().server.params, again.server.params)
+    assert usual().now == again.now
+    assert not torch.equal(usual().server.params, other.server.params)
+
+
+def test_a_slow_peer_slows_nobody_but_sync() -> None:
+    slow = "slowdown = [1.0, 1.0, 1.0, 10.0]"
+    alone, together = simulated(slowdown=slow), simulated(slowdown=slow, name="sync")
+    assert alone.now < 1.3 * usual().now + 10.0  # three quarters of the speed, and its last step
+    assert together.now > 9 * simulated(name="sync").now
+    assert workers(alone)["edge-3"].steps * 5 < workers(alone)["edge-0"].steps
+
+
+def test_in_sync_all_have_the_same_model_after_every_round() -> None:
+    made = simulated(name="sync")
+    models = [role.trained.params for role in workers(made).values()]
+    assert all(torch.equal(models[0], model) for model in models)
+    assert made.server.version == 80
+
+
+@pytest.mark.parametrize("name", ["adp2sgd", "sync"])
+def test_who_was_away_averages_again_when_it_is_back(name: str) -> None:
+    away = "[[network.away]]\nedge = 1\nleaves = 3.0\nreturns = 9.5\n"
+    made = simulated(name=name, network=away, updates=120)
+    assert made.server.version == 120
+    for role in workers(made).values():
+        assert role.settled
+    if name == "adp2sgd":
+        returned = workers(made)["edge-1"]
+        assert isinstance(returned, Peer)
+        assert all(link.answered > 10 for link in returned.links.values())
+
+
+def test_a_peer_that_never_returns_leaves_one_exchange_open_and_the_others_their_steps() -> None:
+    made = simulated(network="[[network.away]]\nedge = 1\nleaves = 3.0\n")
+    assert made.server.version == 80
+    assert workers(made)["edge-1"].steps <= 3
+    assert min(workers(made)[name].steps for name in ("edge-0", "edge-2", "edge-3")) >= 20
+
+
+def test_when_all_budgets_are_spent_the_run_ends_early() -> None:
+    made = simulated(epsilon=1.0, updates=10_000)
+    assert made.server.halted == NOBODY
+    assert all(role.releaser.left == 0 for role in workers(made).values())
+    assert all(record.retired for record in made.server.edges.values())

@@ -1,0 +1,211 @@
+"""Messages of many parts between a sender and a receiver that lose some: nothing but what is missing goes out again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from services.runtime.partials import Crowded, Partials
+from services.runtime.transfer import ANSWER_EVERY, MISSING, TRIES, WINDOW, Download, Transfer
+from tacit import wire
+from tacit._pb import wire_pb2 as pb
+from tacit.errors import WireError
+
+CHUNK = 128
+ENVELOPE = random.Random(1).randbytes(100 * (CHUNK - wire.PART_HEADER) - 7)
+PARTS = 100
+
+
+def uploaded(transfer: Transfer, partials: Partials, lose: float, rng: random.Random) -> tuple[bytes, int, int]:
+    """Send until it is whole, asking again whenever both have fallen silent; (envelope, parts sent, questions)."""
+    sent = asked = 0
+    under_way: list[bytes] = []
+    while True:
+        if not under_way:
+            under_way, asked = [payload for _, payload in transfer.inquiry()], asked + 1
+        payload = under_way.pop(0)
+        sent += len(payload) > wire.PART_HEADER
+        if wire.asked(payload) is None and rng.random() < lose:
+            continue
+        whole = partials.add("e", 1, payload)
+        if whole is not None:
+            return bytes(whole), sent, asked
+        if answer := partials.answer("e", 1):
+            assert answer.status == pb.Receipt.PARTIAL
+            under_way += [payload for _, payload in transfer.more(answer.missing)]
+        assert len(under_way) <= WINDOW
+
+
+def test_a_message_of_one_part_is_sent_as_it_is() -> None:
+    (only,) = Transfer(b"x" * 20, CHUNK).inquiry()
+    assert only == (0, next(wire.split(b"x" * 20, CHUNK)))
+    assert bytes(Partials(1000).add("e", 1, only[1]) or b"") == b"x" * 20
+
+
+def test_what_is_not_lost_is_sent_once_after_one_question() -> None:
+    assert uploaded(Transfer(ENVELOPE, CHUNK), Partials(1 << 20), 0.0, random.Random(1)) == (ENVELOPE, PARTS, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_only_lost_parts_are_sent_again(seed: int) -> None:
+    rng, lost = random.Random(seed), 0.0 if seed == 0 else 0.3
+    whole, sent, _ = uploaded(Transfer(ENVELOPE, CHUNK), Partials(1 << 20), lost, rng)
+    assert whole == ENVELOPE
+    assert sent == PARTS if not lost else PARTS < sent < 2 * PARTS  # 1/0.7 on the average
+
+
+def test_a_receiver_that_was_replaced_is_sent_everything_and_one_that_has_a_half_the_other_half() -> None:
+    transfer, partials = Transfer(ENVELOPE, CHUNK), Partials(1 << 20)
+    for number in range(0, PARTS, 2):
+        partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
+    assert uploaded(transfer, partials, 0.0, random.Random(1)) == (ENVELOPE, PARTS // 2, 1)
+    assert uploaded(transfer, Partials(1 << 20), 0.0, random.Random(1)) == (ENVELOPE, PARTS, 1)
+
+
+def test_an_edge_that_cuts_otherwise_after_a_restart_begins_anew() -> None:
+    # Given a half of a message in parts of 128 bytes,
+    partials = Partials(1 << 20)
+    for number in range(50):
+        partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
+    # when its edge comes back with larger ones, then it is not refused.
+    whole, sent, _ = uploaded(Transfer(ENVELOPE, 2 * CHUNK), partials, 0.0, random.Random(1))
+    assert (whole, sent) == (ENVELOPE, wire.count_parts(ENVELOPE, 2 * CHUNK))
+
+
+def test_an_answer_names_a_bounded_number_of_parts() -> None:
+    partials = Partials(1 << 30)
+    partials.add("e", 1, wire.question(bytes(1 << 20), 32))
+    answer = partials.answer("e", 1)
+    assert answer is not None
+    assert list(answer.missing) == list(range(MISSING))
+    assert partials.answer("e", 1) is None  # said once
+    assert ANSWER_EVERY < WINDOW < MISSING
+
+
+def test_an_edge_has_one_unfinished_message() -> None:
+    # Given a message of which half has come,
+    partials = Partials(1 << 20)
+    for number in range(50):
+        partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
+    # when the next one begins, and a late part of the first comes,
+    partials.add("e", 2, wire.part(ENVELOPE, CHUNK, 0))
+    assert partials.add("e", 1, wire.part(ENVELOPE, CHUNK, 50)) is None
+    # then the first is forgotten.
+    assert len(partials) == 1
+    for number in range(1, PARTS):
+        whole = partials.add("e", 2, wire.part(ENVELOPE, CHUNK, number))
+    assert bytes(whole or b"") == ENVELOPE
+    assert len(partials) == 0
+
+
+def test_the_number_of_unfinished_messages_is_bounded() -> None:
+    partials = Partials(1 << 28)
+    for number in range(16):
+        partials.add(f"edge-{number}", 1, wire.part(ENVELOPE, CHUNK, 0))
+    with pytest.raises(Crowded):
+        partials.add("edge-16", 1, wire.part(ENVELOPE, CHUNK, 0))
+    partials.add("edge-3", 2, wire.part(ENVELOPE, CHUNK, 0))
+    with pytest.raises(WireError):
+        partials.add("edge-3", 2, wire.part(ENVELOPE + b"more", CHUNK, 1))
+    partials.add("edge-16", 1, wire.part(ENVELOPE, CHUNK, 0))  # in the place of the refused one
+
+
+def test_slow_parts_keep_a_message_alive_and_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("services.runtime.partials.time.monotonic", lambda: clock[0])
+    partials = Partials(1 << 20)
+    for number in range(PARTS - 1):  # two hours and three quarters for all of it
+        partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
+        clock[0] += 100.0 if number == PARTS - 2 else 59.0
+        partials.expire()
+        assert len(partials) == (number < PARTS - 2)
+
+
+class Aggregator:
+    """The sender of a model, and the edge's side of it."""
+
+    def __init__(self, envelope: bytes) -> None:
+        self.transfer = Transfer(envelope, CHUNK)
+        self.under_way = self.transfer.first()
+        self.wants: list[pb.Want] = []
+        self.download = Download(1 << 20, self.asked)
+
+    def asked(self, want: pb.Want) -> None:
+        self.wants.append(want)
+        if want.head == self.transfer.head():
+            self.under_way += self.transfer.more(want.missing, lost=want.lost)
+
+    def deliver(self, count: int) -> bytes | None:
+        """Hand the next `count` parts over; the envelope if that completed it."""
+        whole = None
+        while count and self.under_way and whole is None:
+            count, (number, payload) = count - 1, self.under_way.pop(0)
+            whole = self.download.add(payload, first=number == 0)
+        return None if whole is None else bytes(whole)
+
+
+def test_a_model_comes_window_by_window_and_its_sender_hears_the_end() -> None:
+    sender, most, whole = Aggregator(ENVELOPE), 0, None
+    while whole is None:
+        most = max(most, len(sender.under_way))
+        whole = sender.deliver(1)
+    assert whole == ENVELOPE
+    assert most == WINDOW
+    assert not sender.under_way
+    assert list(sender.wants[-1].missing) == []
+
+
+def test_a_model_of_few_parts_costs_no_question() -> None:
+    sender = Aggregator(ENVELOPE[:500])
+    assert sender.deliver(WINDOW) == ENVELOPE[:500]
+    assert not sender.wants
+
+
+def test_a_model_goes_on_after_a_loss_where_it_was() -> None:
+    # Given a model of which 45 parts have come, and the window after them is lost,
+    sender = Aggregator(ENVELOPE)
+    sender.deliver(45)
+    sender.under_way.clear()
+    # when the edge asks, then the other 55 come, each once.
+    assert sender.download.ask_again()
+    delivered, whole = 0, None
+    while whole is None:
+        delivered, whole = delivered + 1, sender.deliver(1)
+    assert (whole, delivered) == (ENVELOPE, PARTS - 45)
+
+
+def test_the_first_part_again_is_no_new_model_and_another_first_part_is() -> None:
+    sender = Aggregator(ENVELOPE)
+    sender.deliver(20)
+    sender.download.add(wire.part(ENVELOPE, CHUNK, 0), first=True)
+    sender.deliver(1000)
+    other = Aggregator(ENVELOPE)
+    other.deliver(20)
+    newer = ENVELOPE[::-1]
+    for number in range(PARTS):
+        whole = other.download.add(wire.part(newer, CHUNK, number), first=number == 0)
+    assert bytes(whole or b"") == newer
+
+
+def test_a_model_whose_beginning_was_lost_is_not_asked_for() -> None:
+    sender = Aggregator(ENVELOPE)
+    sender.under_way.pop(0)
+    assert sender.deliver(1000) is None
+    assert not sender.download.ask_again()
+    assert not sender.wants
+
+
+def test_a_receiver_asks_a_few_times_in_vain_and_gives_up() -> None:
+    sender = Aggregator(ENVELOPE)
+    sender.deliver(20)
+    assert [sender.download.ask_again() for _ in range(TRIES + 1)] == [True] * TRIES + [False]
+    assert not sender.download.ask_again()
+
+
+def test_parts_that_disagree_end_the_download() -> None:
+    sender = Aggregator(ENVELOPE)
+    sender.deliver(20)
+    with pytest.raises(WireError):
+        sender.download.add(wire.part(ENVELOPE[:-300], CHUNK, 3), first=False)
+    assert not sender.download.ask_again()

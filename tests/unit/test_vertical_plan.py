@@ -1,0 +1,124 @@
+"""A vertical run file: what it means, and what it must not say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from services.runtime.outbox import Outbox
+from tacit import config, vertical_plan
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.errors import ConfigError
+from tacit.privacy import gdp
+from tests.papers.vafl_rig import run_file
+
+EXPERIMENTS = sorted((Path(__file__).parent.parent.parent / "experiments").glob("vafl-*.toml"))
+
+
+def private(mode: str, **changes: Any) -> RunFile:
+    made = run_file(algorithm=f'mode = "{mode}"').model_dump()
+    made["privacy"] |= {"mechanism": "gaussian", "epsilon": 8.0, "pushes": 9} | changes
+    return RunFile.model_validate(made)
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_is_a_valid_run(file: Path) -> None:
+    run = config.load(file)
+    assert run.build_model().shape[0] == run.edges.count
+    vertical_plan.protocol(run)
+    assert vertical_plan.privacy_plan(run, 0).epsilon > 0
+
+
+@pytest.mark.parametrize("mode", ["cached", "fresh", "trained"])
+def test_the_noise_is_calibrated_exactly_for_the_releases_of_one_record(mode: str) -> None:
+    plan = vertical_plan.privacy_plan(private(mode), 0)
+    mu = 3 / plan.noise_multiplier  # pushes = 9
+    assert gdp.epsilon(mu, plan.delta) == pytest.approx(8.0, rel=1e-6)
+    assert plan.std == pytest.approx(2 * plan.bound * plan.noise_multiplier)
+
+
+def test_dp_sgd_gives_half_of_mu_squared_to_each() -> None:
+    plan = vertical_plan.privacy_plan(private("dp_sgd"), 0)
+    mu = math.sqrt(9 / plan.noise_multiplier**2 + 9 / plan.step_multiplier**2)
+    assert gdp.epsilon(mu, plan.delta) == pytest.approx(8.0, rel=1e-6)
+
+
+def test_a_stated_noise_is_taken_and_a_party_may_have_its_own_budget() -> None:
+    run = private("fresh", noise_multiplier=4.0).model_dump()
+    run["edges"]["epsilon"] = [1.0]
+    made = RunFile.model_validate(run)
+    assert vertical_plan.privacy_plan(made, 0).noise_multiplier == 4.0
+    assert [vertical_plan.privacy_plan(made, party).epsilon for party in (0, 1)] == [1.0, 8.0]
+
+
+def test_synchronous_means_all_parties_on_common_batches() -> None:
+    protocol = vertical_plan.protocol(run_file(synchronous="true"))
+    assert (protocol.t, protocol.coordinated, protocol.steps.t) == (4, True, 4)
+
+
+def test_max_delay_is_the_theorems_d() -> None:
+    run = run_file(algorithm='max_delay = 9\nsteps_rule = "theorem_1"\nsmoothness = 2.0\nscale = 1e6')
+    assert vertical_plan.protocol(run).steps.party(0) == 1 / (4 * 10 * 2.0)
+
+
+def test_every_client_may_have_its_own_regularizer() -> None:
+    run = run_file(algorithm="regularization = [0.1, 0.2, 0.3, 0.4]")
+    assert [vertical_plan.regularization(run, party) for party in range(4)] == [0.1, 0.2, 0.3, 0.4]
+    assert vertical_plan.regularization(run_file(algorithm="regularization = [0.1]"), 3) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "named"),
+    [
+        ("privacy", {"mechanism": "discrete_gaussian"}, "privacy.mechanism=discrete_gaussian"),
+        ("privacy", {"mechanism": "gaussian", "noise_at": "server"}, "at the party"),
+        ("privacy", {"mechanism": "paper"}, "privacy.noise_multiplier"),
+        ("algorithm", {"t": 5}, "algorithm.t=5"),
+        ("algorithm", {"regularization": [0.1, 0.2]}, "2 numbers for 4 parties"),
+        ("data", {"partition": "shards"}, "divides columns"),
+        ("model", {"name": "mlp", "hidden": [8]}, "a sum of embeddings needs logistic"),
+        ("privacy", {"mechanism": "gaussian", "batch": 1e6}, "above the 1437 rows"),
+    ],
+)
+def test_contradictions_are_refused(section: str, values: dict[str, Any], named: str) -> None:
+    made = run_file().model_dump()
+    made[section] |= values
+    with pytest.raises(ValueError, match=named.replace(".", r"\.")):
+        RunFile.model_validate(made)
+
+
+def test_quadrants_are_four() -> None:
+    with pytest.raises(ConfigError, match="quadrants are four"):
+        run_file(parties=3, algorithm="quadrants = true")
+
+
+def test_a_horizontal_run_has_no_parties() -> None:
+    text = '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = "logistic"\n[algorithm]\nname = "mapa"\n'
+    with pytest.raises(ConfigError, match=r"algorithm.name='mapa' is not vertical"):
+        vertical_plan.section(config.parse(text, "test"))
+
+
+def test_records_of_one_person_are_told_apart() -> None:
+    ids = torch.tensor([7, 8, 7])
+    made = vertical_plan.record_ids(Dataset(torch.zeros(3, 1), torch.zeros(3), 2, "pd/train", ids))
+    assert made == ["pd/train/7/0", "pd/train/8/0", "pd/train/7/1"]
+    assert vertical_plan.record_ids(Dataset(torch.zeros(1, 1), torch.zeros(1), 2, "x/test")) == ["x/test/0/0"]
+
+
+def test_an_outbox_keeps_the_state_of_the_message_that_it_came_with(tmp_path: Path) -> None:
+    first = Outbox(tmp_path / "outbox.db", "run")
+    assert first.state() is None
+    first.put(1, b"one", state=b"state of one")
+    first.put(2, b"two")
+    first.close()
+    again = Outbox(tmp_path / "outbox.db", "run")
+    assert again.state() == b"state of one"
+    assert Outbox(tmp_path / "outbox.db", "another").state() is None
+    again.put(3, b"three", state=b"state of three")
+    assert again.state() == b"state of three"
+    again.close()
