@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ class Exchange:
         self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
         self._patience, self._changed = patience, changed
         self._connection: Connection | None = None
-        self._number = time.time_ns()  # of the next copy: parts of two copies must not be put together
+        self._number = secrets.randbits(60)  # of the next copy: parts of two copies must not be put together
         self._asked: dict[str, float] = {}  # when each neighbour was last asked something
         self._partial: dict[str, tuple[int, wire.Assembler]] = {}
 

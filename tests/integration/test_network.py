@@ -35,7 +35,7 @@ dataset = "digits"
 name = "cnn"
 channels = [1, 1]
 kernel = 3
-hidden = [{hidden}]
+hidden = [{hidden}, 2000]
 [algorithm]
 name = "asgd"
 smoothness = 1.0
