@@ -27,6 +27,7 @@ from tacit_client import Status
 
 from bench import cost
 from services import local
+from services.children import KEEP_HEAP, Child, start_broker, start_store
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection
@@ -124,7 +125,7 @@ class Worker:
 
     def __init__(self, kind: str, **options: Any) -> None:
         command = [sys.executable, "-m", "bench.worker", kind, json.dumps(options)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"} | local.KEEP_HEAP
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
         )
@@ -147,12 +148,12 @@ class Worker:
         return result
 
 
-def _services(folder: Path, name: str) -> tuple[list[local.Child], str, str]:
+def _services(folder: Path, name: str) -> tuple[list[Child], str, str]:
     state = folder / name
     state.mkdir()
-    children: list[local.Child] = []
-    broker = local.start_broker(state, children)
-    store = local.start_store(state, children)
+    children: list[Child] = []
+    broker = start_broker(state, children)
+    store = start_store(state, children)
     return children, broker.address, store.address
 
 

@@ -25,7 +25,7 @@ import httpx
 import numpy as np
 
 from bench.__main__ import ROOT, Worker
-from services import local
+from services.children import KEEP_HEAP, Child, free_port, start_broker, start_store
 
 UPDATES, EDGES, PHASE = 50_000, 5, 15.0
 RUN = """
@@ -62,16 +62,16 @@ class Stack:
         folder.mkdir()
         self.folder, self.file = folder, folder / "run.toml"
         self.file.write_text(run_text, encoding="utf-8")
-        self.children: list[local.Child] = []
-        self.broker = local.start_broker(folder, self.children).address
-        store = local.start_store(folder, self.children).address
-        self.url = f"http://127.0.0.1:{local._free_port()}"
+        self.children: list[Child] = []
+        self.broker = start_broker(folder, self.children).address
+        store = start_store(folder, self.children).address
+        self.url = f"http://127.0.0.1:{free_port()}"
         settings = {
             "TACIT_RUN_FILE": str(self.file), "TACIT_RUN_ID": "bench", "TACIT_BROKER": self.broker,
             "TACIT_STORE": store, "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": self.url.removeprefix("http://"),
         }  # fmt: skip
         command = [sys.executable, "-m", "services.cli", "aggregator"]
-        environment = os.environ | settings | {"OMP_NUM_THREADS": "1"} | local.KEEP_HEAP
+        environment = os.environ | settings | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
         log = (folder / "aggregator.log").open("ab")
         self.aggregator = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
         log.close()

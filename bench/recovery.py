@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from bench.__main__ import ROOT, _run_file
-from services import local
+from services.children import KEEP_HEAP, Child, start_broker, start_store
 from services.edge.main import schema_hash
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import Anchor, Entry, open_store
@@ -100,7 +100,7 @@ def _start(file: Path, folder: Path, broker: str, store: str) -> subprocess.Pope
         "TACIT_RUN_FILE": str(file), "TACIT_RUN_ID": RUN_ID, "TACIT_BROKER": broker, "TACIT_STORE": store,
         "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": "127.0.0.1:0", "TACIT_MAX_JOURNAL": "1000000",
     }  # fmt: skip
-    environment = os.environ | settings | {"OMP_NUM_THREADS": "1"} | local.KEEP_HEAP
+    environment = os.environ | settings | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
     with (folder / "aggregator.log").open("ab") as log:
         command = [sys.executable, "-m", "services.cli", "aggregator"]
         return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
@@ -126,8 +126,8 @@ def _import_seconds() -> float:
 
 def once(folder: Path, file: Path) -> float:
     """Seconds from one kill to the first new update."""
-    children: list[local.Child] = []
-    broker, store = local.start_broker(folder, children), local.start_store(folder, children)
+    children: list[Child] = []
+    broker, store = start_broker(folder, children), start_store(folder, children)
     command = [sys.executable, "-m", "bench.recovery", str(file), store.address]
     owner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None

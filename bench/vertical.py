@@ -17,15 +17,14 @@ from typing import Any
 
 import torch
 
-from tacit import config, datasets, vertical_plan
-from tacit.algorithms.vafl import People, Server
+from tacit import config, datasets
+from tacit.algorithms import roles
+from tacit.algorithms.vafl import Server
 from tacit.algorithms.vafl_party import Party
-from tacit.alignment import names
 from tacit.config import RunFile
 from tacit.messages import EVERYONE, Deadline, Update
 from tacit.models import evaluate
 from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingReleaser
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
 from tacit.vertical import Embed
@@ -76,20 +75,14 @@ def received(message: Any) -> Any:
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
     """The roles of `run`, with the ledgers in memory."""
-    count = run.edges.count
-    data = [datasets.load(run.data.dataset, split, root) for split in ("train", "test")]
-    ids = [one for d in data for one in vertical_plan.record_ids(d)]
-    known = names(ids, b"bench", "everybody")
-    people = People(known, len(data[0]), torch.cat([d.y for d in data]))
-    server = Server(run, run.build_model(), vertical_plan.protocol(run), people)
-    parties = []
-    for number in range(count):
-        x = torch.cat([vertical_plan.view(run, d.x, number) for d in data])
-        plan, penalty = vertical_plan.privacy_plan(run, number), vertical_plan.regularization(run, number)
-        releaser = EmbeddingReleaser(plan, Ledger(":memory:", run.data.dataset), Random(), len(x))
-        model = vertical_plan.party_model(run, tuple(x.shape[1:]))
-        protocol = vertical_plan.protocol(run)
-        parties.append(Party(f"edge-{number}", number, protocol, x, known, model, releaser, penalty))
+    splits, salt, count = datasets.splits(run.data.dataset, root), b"bench", run.edges.count
+    server = roles.server(run, run.build_model(), roles.people(run, splits, salt))
+    assert isinstance(server, Server)
+    ledgers = [Ledger(":memory:", run.data.dataset) for _ in range(count)]
+    parties = [
+        roles.party(run, f"edge-{number}", number, splits, salt, ledger, Random())
+        for number, ledger in enumerate(ledgers)
+    ]
     return World(server, parties, means or [1.0] * count)
 
 

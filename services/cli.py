@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import audit, demo, figures, pki, plan, plan_dp_pasgd, plan_measure, replay, simulate
+from services.commands import audit, demo, figures, pki, plan, plan_dp_pasgd, plan_measure, predict, replay, simulate
 from services.commands import ledger as ledgers
 from services.commands.simulate import SHARED_DATA
 from tacit.errors import ConfigError, ServiceError, TacitError
@@ -37,6 +37,7 @@ app.add_typer(ledgers.app)
 app.add_typer(demo.app)
 app.add_typer(pki.app)
 app.command()(audit.audit)
+app.command()(predict.predict)
 app.command()(replay.replay)
 app.command()(simulate.simulate)
 app.command()(figures.figures)

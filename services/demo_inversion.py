@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from services import local
-from services.local import Child
+from services.children import Child, Service, start_broker
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.partials import Partials
 from tacit import datasets, topics, wire
@@ -232,10 +231,10 @@ def _attack(condition: Condition, pushes: int, spy: Eavesdropper, chosen: list[D
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[local.Service]:
+def _broker(folder: Path) -> Iterator[Service]:
     children: list[Child] = []
     try:
-        yield local.start_broker(folder, children)
+        yield start_broker(folder, children)
     finally:
         for child in children:
             child.stop()

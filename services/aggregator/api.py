@@ -1,4 +1,4 @@
-"""The aggregator's REST interface. Reads are open; the one write needs the operator's token.
+"""The aggregator's REST interface. Reads are open; writes need the operator's token.
 
 Handlers are plain functions in the thread pool: they wait for the driver's lock for moments only, and the
 accounting they may cause is cached. The driver thread never waits for HTTP; it polls `Operator.wanted`.
@@ -23,10 +23,12 @@ from starlette.concurrency import run_in_threadpool
 from torch import Tensor
 
 from services.aggregator import documents, metrics
+from services.aggregator.inference import Inference
 from services.aggregator.observer import Observer
 from services.aggregator.responses import SAFETENSORS, document, documented, install, partial, problem
 from services.runtime.driver import ServerDriver
 from services.runtime.weights import weights
+from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit.models import Model
 
 EVENT_PERIOD = 0.5  # seconds between two status events, at least
@@ -119,8 +121,10 @@ class _View:
         }  # fmt: skip
 
 
-def create_app(observer: Observer[ServerDriver], operator: Operator, model: Model) -> FastAPI:
-    """The application of one run. Call `operator.close()` before stopping its server."""
+def create_app(
+    observer: Observer[ServerDriver], operator: Operator, model: Model, inference: Inference | None = None
+) -> FastAPI:
+    """The application of one run. Call `operator.close()` before stopping its server. `inference`: vertical."""
     app = FastAPI(
         title="tacit aggregator", version="1", docs_url=None, redoc_url=None,
         description="One federated run: its state, its model and its privacy ledger.",
@@ -137,6 +141,7 @@ def create_app(observer: Observer[ServerDriver], operator: Operator, model: Mode
     app.include_router(_run(view), prefix="/v1", **later)
     app.include_router(_model(view), prefix="/v1/model", **later)
     app.include_router(_control(view, operator), prefix="/v1", **later)
+    app.include_router(_predict(view, operator, inference), prefix="/v1", **later)
     return app
 
 
@@ -275,6 +280,38 @@ def _control(view: _View, operator: Operator) -> APIRouter:
         if guard is None or not guard.release(edge):
             return problem(404, f"edge {edge[:64]!r} is not in quarantine")
         return document({"id": edge, "released": True})
+
+    return router
+
+
+def _predict(view: _View, operator: Operator, inference: Inference | None) -> APIRouter:
+    router = APIRouter(tags=["predict"])
+
+    @router.post(
+        "/predict", response_model=documents.Predictions, summary="Classes of records, from what parties say of them",
+        responses=documented(401, 403, 404, 409, 410, 411, 413, 422),
+    )  # fmt: skip
+    def predict(
+        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)], request: documents.PredictRequest
+    ) -> Response:
+        operator.check(given)  # it may cost the parties' budgets
+        if inference is None:
+            return problem(409, "this run is not vertical: its model predicts without its edges (tacit model --out)")
+        try:
+            found = inference.predict(request.ids, request.wait_s)
+        except DataError as error:
+            return problem(404, str(error))
+        except ConfigError as error:
+            return problem(409, str(error))
+        except PrivacyError as error:
+            return problem(410, str(error))
+        except ServiceError as error:
+            return problem(503, str(error), {"Retry-After": "10"})
+        rows = [
+            {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p} for one, p in found.items()
+        ]
+        version = view.observer.driver.role.version
+        return document({"model_version": version, "predictions": rows, "epsilon": view.observer.epsilon()})
 
     return router
 

@@ -194,6 +194,33 @@ class Halted(_Document):
     reason: str
 
 
+class PredictRequest(BaseModel):
+    """Whose class is asked for, and how long to wait for the parties."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[str] = Field(min_length=1, max_length=1000, description="record ids, as the run's data has them")
+    wait_s: float = Field(30.0, gt=0, le=600)
+
+
+class Prediction(_Document):
+    """One record's class."""
+
+    id: str
+    label: int
+    probabilities: list[float]
+
+
+class Predictions(_Document):
+    """What a vertical run's model says of records, from its parties' embeddings of them."""
+
+    model_version: int
+    predictions: list[Prediction]
+    epsilon: float | None = Field(
+        description="of a person at all parties together, these releases among it; null: none"
+    )
+
+
 def finite(value: Any) -> Any:
     """`value` with infinities and nan replaced by None: JSON has none, and null says "no guarantee"."""
     if isinstance(value, dict):

@@ -17,6 +17,7 @@ import uvicorn
 from services.aggregator import people, report, trusted
 from services.aggregator.api import Operator, create_app
 from services.aggregator.evaluator import Evaluator, Points
+from services.aggregator.inference import Inference
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
 from services.runtime.address import bind
@@ -30,7 +31,7 @@ from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
 from tacit import datasets, topics
 from tacit.algorithm_sections import Vafl
-from tacit.algorithms import roles
+from tacit.algorithms import roles, vafl
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
@@ -60,7 +61,8 @@ def main(settings: AggregatorSettings) -> None:
         driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, settings.http))
-    web, serving = _web(create_app(observer, operator, model), listener)
+    inference = Inference(driver, driver.role, settings.salt) if isinstance(driver.role, vafl.Server) else None
+    web, serving = _web(create_app(observer, operator, model, inference), listener)
     evaluator = Evaluator(Points(run, model, test, observer.point))
     try:
         _recover(driver, observer, settings, stop)
@@ -70,7 +72,7 @@ def main(settings: AggregatorSettings) -> None:
             report.write(settings.out, observer, model)
         if settings.linger and driver.role.halted:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
-            stop.wait()
+            _linger(settings, driver, inference, stop)
     finally:
         # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
         evaluator.close()
@@ -90,7 +92,9 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
 
 
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
-    vertical = people.load(settings, run) if isinstance(run.algorithm, Vafl) else None
+    vertical = None
+    if isinstance(run.algorithm, Vafl):
+        vertical = people.load(run, settings.data, settings.salt, settings.labels)
     role = roles.server(run, model, vertical)
     return ServerDriver(
         settings.run_id, role, schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
@@ -122,12 +126,7 @@ def _train(
     evaluator: Evaluator, stop: threading.Event,
 ) -> None:  # fmt: skip
     ups = threading.Event()
-    connection = Connection(
-        settings.broker, f"{settings.run_id}-aggregator",
-        [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.hear,
-        on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
-    )  # fmt: skip
-    connection.start(settings.connect_timeout, stop)
+    connection = _connect(settings, driver, ups, stop)
     observer.broker_up = lambda: connection.up
     observer.reconnects = lambda: max(0, connection.connects - 1)
     lonely_since: float | None = None
@@ -158,6 +157,41 @@ def _train(
         log.info("run %s at version %d: %s", driver.state, driver.role.version, driver.role.halted or "stopped")
         if driver.role.halted:
             driver.farewell(stop)
+    finally:
+        connection.stop()
+
+
+def _connect(
+    settings: AggregatorSettings, driver: ServerDriver, ups: threading.Event, stop: threading.Event
+) -> Connection:
+    """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
+    connection = Connection(
+        settings.broker, f"{settings.run_id}-aggregator",
+        [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.hear,
+        on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
+    )  # fmt: skip
+    connection.start(settings.connect_timeout, stop)
+    return connection
+
+
+def _linger(
+    settings: AggregatorSettings, driver: ServerDriver, inference: Inference | None, stop: threading.Event
+) -> None:
+    """Serve REST until `stop`; of a vertical run, predictions as well, for which its parties are asked."""
+    if inference is None:
+        stop.wait()
+        return
+    ups = threading.Event()
+    connection = _connect(settings, driver, ups, stop)
+
+    def idle() -> None:
+        if ups.is_set():
+            ups.clear()
+            driver.announce()
+        inference.turn()
+
+    try:
+        driver.linger(connection, stop, idle)
     finally:
         connection.stop()
 

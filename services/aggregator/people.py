@@ -9,15 +9,14 @@ import math
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from services.pki import files
-from services.runtime.settings import AggregatorSettings
 from tacit import datasets, vertical_plan
+from tacit.algorithms import roles
 from tacit.algorithms.vafl import People
-from tacit.alignment import Names, names
+from tacit.alignment import Names
 from tacit.config import RunFile
 from tacit.errors import PrivacyError
 from tacit.privacy.labels import randomised_response
@@ -26,16 +25,18 @@ from tacit.privacy.sampling import Random
 log = logging.getLogger("tacit.people")
 
 
-def load(settings: AggregatorSettings, run: RunFile) -> People:
-    """Everybody in the run: the training split, then the test split. Raises ConfigError, DataError, PrivacyError."""
+def load(run: RunFile, data: Path | None, salt: str, labels: Path) -> People:
+    """Everybody in the run: the training split, then the test split; `labels`: the file of their noisy labels.
+
+    Raises ConfigError, DataError, PrivacyError.
+    """
     section = vertical_plan.section(run)
-    train, test = (datasets.load(run.data.dataset, split, settings.data) for split in ("train", "test"))
-    ids = (one for data in (train, test) for one in vertical_plan.record_ids(data))
-    known = names(ids, settings.salt.encode(), "server")
+    train, test = datasets.splits(run.data.dataset, data)
+    everybody = roles.people(run, (train, test), salt.encode())
     if section.label_epsilon is None:
-        return People(known, len(train), torch.cat([train.y, test.y]))
-    noisy = answers(settings.labels, train.y, train.classes, section.label_epsilon, known[: len(train)])
-    return People(known, len(train), torch.cat([noisy, test.y]), section.label_epsilon)
+        return everybody
+    noisy = answers(labels, train.y, train.classes, section.label_epsilon, everybody.names[: len(train)])
+    return roles.people(run, (train, test), salt.encode(), noisy)
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Names) -> Tensor:

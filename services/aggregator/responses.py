@@ -17,7 +17,7 @@ from services.aggregator.documents import Problem, finite
 
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"
-MAX_BODY = 4096  # bytes; the largest request is a halt with its reason
+MAX_BODY = 1 << 16  # bytes; the largest request is a prediction with its ids
 _SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    from tacit.algorithms.vafl import People
+    from tacit.config import RunFile
+
+LABELS = Path("state/labels.safetensors")
+SALT = "tacit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +36,17 @@ class Replayed:
 
 def replay(
     file: Annotated[Path, typer.Argument(help="journal file of TACIT_JOURNAL_FILE or tacit run --journal")],
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it")
+    ] = None,
+    labels: Annotated[
+        Path, typer.Option(envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn")
+    ] = LABELS,
+    salt: Annotated[str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")] = SALT,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Fold a run's journal again and print the model's SHA-256: that of model.safetensors and summary.json."""
-    found = fold(file)
+    found = fold(file, data, labels, salt)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return
@@ -42,13 +58,14 @@ def replay(
     typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
 
 
-def fold(path: Path) -> Replayed:
-    """Raises DataError (no file), WireError (not a journal, or altered)."""
+def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str = SALT) -> Replayed:
+    """Raises DataError (no file, or no data of a vertical run), WireError (not a journal, or altered)."""
     import hashlib
 
     from services.edge.main import schema_hash
     from services.runtime import entries, journal, state
     from services.runtime.weights import weights
+    from tacit.algorithm_sections import Vafl
     from tacit.algorithms import roles
     from tacit.errors import ServiceError, WireError
 
@@ -56,7 +73,8 @@ def fold(path: Path) -> Replayed:
         reader = journal.Reader(file, str(path))
         header, run = reader.header, reader.header.parameters
         model = run.build_model()
-        role, schema, records = roles.server(run, model), schema_hash(model), 0
+        people = _people(run, data, labels, salt) if isinstance(run.algorithm, Vafl) else None
+        role, schema, records = roles.server(run, model, people), schema_hash(model), 0
         try:
             if header.base.state:
                 tensors, values = state.loads(header.base.state)
@@ -72,3 +90,13 @@ def fold(path: Path) -> Replayed:
         header.run, run.fingerprint(), run.run.seed, header.base.cursor, records, reader.torn, role.version,
         role.halted, digest,
     )  # fmt: skip
+
+
+def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
+    """A vertical run's labels: noisy ones are read, never drawn anew. Raises DataError, PrivacyError."""
+    from services.aggregator import people
+    from tacit import vertical_plan
+
+    if vertical_plan.section(run).label_epsilon is not None and not labels.exists():
+        raise DataError(f"--labels {labels}: no such file; this run's noisy labels were drawn once, and kept there")
+    return people.load(run, data, salt, labels)

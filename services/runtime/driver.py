@@ -29,6 +29,7 @@ from tacit.algorithms.server import ServerRole
 from tacit.errors import Fenced, ServiceError
 from tacit.messages import EVERYONE, Deadline, Down, Halt, Outgoing, Timer, Update
 from tacit.messages import Entry as Message
+from tacit.vertical import Request
 
 log = logging.getLogger("tacit.driver")
 READ_AHEAD = 1 << 24  # bytes of payload that a replay decodes at once
@@ -124,9 +125,18 @@ class ServerDriver:
 
     def run(self, connection: Connection, stop: threading.Event, idle: Callable[[], None]) -> None:
         """Serve until the role has halted or `stop` is set; `idle` is called at least every 0.25 s."""
+        self._serve(connection, stop, idle, lambda: bool(self.role.halted))
+
+    def linger(self, connection: Connection, stop: threading.Event, idle: Callable[[], None]) -> None:
+        """Go on serving after the end, until `stop` is set: a vertical role still answers questions."""
+        self._serve(connection, stop, idle, lambda: False)
+
+    def _serve(
+        self, connection: Connection, stop: threading.Event, idle: Callable[[], None], over: Callable[[], bool]
+    ) -> None:
         self.down.connection = connection
         self.announce()
-        while not stop.is_set() and not self.role.halted:
+        while not stop.is_set() and not over():
             batch = self._gather()
             try:
                 self.accept(batch)
@@ -257,25 +267,32 @@ class ServerDriver:
         """End the run: a journal entry like any other, so that a replay ends at the same place. Driver thread only."""
         self._say(entries.halt(self.run_id, self.role.version, reason), Halt(self.role.version, reason))
 
+    def ask(self, request: Request) -> bool:
+        """A vertical run's parties for embeddings, after the end; False: the journal is full for now. Driver thread."""
+        outgoing = self._say(entries.request(self.run_id, request), request)
+        for out in outgoing or ():
+            self.reply(out)
+        return outgoing is not None
+
     def _keep_time(self) -> None:
         """Start the role's timer, or tell it, through the journal, that it has run out."""
-        timer, now = self.role.timer(), time.monotonic()
+        timer, now = None if self.role.halted else self.role.timer(), time.monotonic()
         if timer is None:
             self._timer = None
         elif self._timer is None or self._timer[0] != timer:
             self._timer = (timer, now + timer.seconds)
         elif now >= self._timer[1]:
             self._timer = None
-            for out in self._say(entries.deadline(self.run_id, timer.number), Deadline(timer.number)):
+            for out in self._say(entries.deadline(self.run_id, timer.number), Deadline(timer.number)) or ():
                 if out.to != EVERYONE:
                     self.reply(out)
 
-    def _say(self, payload: bytes, message: Halt | Deadline) -> list[Outgoing]:
+    def _say(self, payload: bytes, message: Halt | Deadline | Request) -> list[Outgoing] | None:
         seq = self.store.last_seqs().get(OPERATOR, 0) + 1
         (answer,) = self.store.append([Entry(OPERATOR, seq, payload)])
         if answer.verdict != Verdict.ACCEPTED:
             self._full = True
-            return []
+            return None
         self.cursor = answer.position
         return self._fold(message)
 

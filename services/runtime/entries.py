@@ -1,4 +1,4 @@
-"""Journal entries to messages of the fold: what edges sent, and halts and deadlines, which no edge sends."""
+"""Journal entries to messages of the fold: what edges sent, and halts, deadlines and inference, which no edge sends."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from services.runtime.mqtt import Inbound
 from services.runtime.store import Anchor
-from tacit import wire
+from tacit import wire, wire_vertical
 from tacit._pb import wire_pb2 as pb
 from tacit.messages import Deadline, Halt, Hello, Retired, Update
 from tacit.messages import Entry as Message
+from tacit.vertical import Request
 
 OPERATOR = "operator"  # the sender of what no edge sends
 
@@ -36,11 +37,23 @@ def deadline(run: str, number: int) -> bytes:
     return wire.encode(pb.Meta(run=run, edge=OPERATOR, deadline=pb.Deadline(number=number)))
 
 
+def request(run: str, message: Request) -> bytes:
+    """The entry that asks a vertical run, which is over, for embeddings of `message.rows`."""
+    meta = pb.Meta(run=run, edge=OPERATOR)
+    wire_vertical.fill(meta, message)
+    return wire.encode(meta)
+
+
 def read(payload: bytes, schema: bytes, size: int) -> Message:
     """What an entry means to the server role. Raises WireError."""
     received = wire.decode(payload)
     if received.meta.edge == OPERATOR:
-        if received.meta.WhichOneof("kind") == "deadline":
+        kind = received.meta.WhichOneof("kind")
+        if kind == "deadline":
             return Deadline(received.meta.deadline.number)
+        if kind == "request":
+            asked = wire_vertical.read(received.meta, None)
+            assert isinstance(asked, Request)
+            return asked
         return Halt(received.meta.halt.version, received.meta.halt.reason)
     return wire.read_up(received, schema, size)

@@ -90,6 +90,7 @@ class EdgeSettings(ServiceSettings):
     turns: Path | None = Field(None, description="named pipe of `tacit run`: its edges take turns at computing")
     enroll_url: str | None = Field(None, description="https://HOST:PORT that signs a certificate for this identity")
     enroll_token_file: Path | None = Field(None, description="token for enroll_url")
+    serve: bool = Field(False, description="a vertical party goes on answering after the run's end, for tacit predict")
     policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")
 
     def load_policy(self) -> Policy:

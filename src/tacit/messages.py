@@ -179,7 +179,7 @@ class Report:
 
 
 Uplink = Hello | Update | Retired  # what edges send to a server role
-Entry = Uplink | Halt | Deadline  # what it is given, in journal order
+Entry = Uplink | Halt | Deadline | Request  # what it is given, in journal order; a Request is an operator's
 Downlink = GlobalModel | Halt  # what an edge role receives
 Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
 Down = GlobalModel | Halt | Roster | Feedback | Request  # what a server role says; the last three to a vertical party

@@ -12,14 +12,17 @@ import torch
 
 from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
+from services.party.loop import PartyLoop
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection
 from services.runtime.outbox import Outbox
 from services.runtime.store import Store
 from tacit import datasets, topics, wire
+from tacit.algorithm_sections import Vafl
 from tacit.algorithms import roles
 from tacit.algorithms.edge import EdgeRole
 from tacit.algorithms.server import ServerRole
+from tacit.algorithms.vafl_party import Party
 from tacit.config import RunFile
 from tacit.messages import Deadline
 from tacit.models import Model
@@ -27,6 +30,8 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
 from tacit.privacy.sampling import Random
 from tacit.simulate import Simulator
+
+SALT = b"tacit"
 
 
 def sha256(role: ServerRole) -> str:
@@ -69,8 +74,24 @@ def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerR
     return simulator.server
 
 
+def make_party(run: RunFile, number: int, seed: int | None, ledger: Ledger | None = None) -> Party:
+    """Party `number` with its columns and, unless `seed` is None, predictable noise."""
+    random = Random(None if seed is None else seed + number)
+    ledger = ledger or Ledger(":memory:", run.data.dataset)
+    return roles.party(run, f"edge-{number}", number, datasets.splits(run.data.dataset, None), SALT, ledger, random)
+
+
+def make_server(run: RunFile, model: Model) -> ServerRole:
+    """The server role, with the labels where it is a vertical one's."""
+    if not isinstance(run.algorithm, Vafl):
+        return roles.server(run, model)
+    return roles.server(run, model, roles.people(run, datasets.splits(run.data.dataset, None), SALT))
+
+
 class MqttRun:
-    """A server driver in the calling thread and one thread per edge, over a real broker."""
+    """A server driver in the calling thread and one thread per edge (or party), over a real broker."""
+
+    serves = False  # whether parties go on after the end
 
     def __init__(self, run: RunFile, broker: str, store: Store, folder: Path, run_id: str) -> None:
         self.run, self.broker, self.store, self.folder, self.run_id = run, broker, store, folder, run_id
@@ -83,7 +104,7 @@ class MqttRun:
         """A driver with an empty role, as after a restart."""
         return ServerDriver(
             self.run_id,
-            roles.server(self.run, self.model),
+            make_server(self.run, self.model),
             schema_hash(self.model),
             self.model.size,
             self.store,
@@ -98,13 +119,7 @@ class MqttRun:
         driver = self.driver
         driver.recover()
         stop = threading.Event()
-        connection = Connection(
-            self.broker,
-            f"{self.run_id}-aggregator",
-            [topics.up_all(self.run_id), topics.presence_all(self.run_id)],
-            driver.inbox.put,
-        )
-        connection.start(10.0)
+        connection = self.connect()
         try:
             driver.run(connection, stop, lambda: stop.set() if until() or self.failures else None)
             if driver.role.halted:
@@ -112,6 +127,13 @@ class MqttRun:
         finally:
             connection.stop()
         return driver.role
+
+    def connect(self) -> Connection:
+        """The driver's, to the broker."""
+        heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
+        connection = Connection(self.broker, f"{self.run_id}-aggregator", heard, self.driver.inbox.put)
+        connection.start(10.0)
+        return connection
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""
@@ -125,22 +147,30 @@ class MqttRun:
 
     def _edge(self, number: int, seed: int | None) -> None:
         torch.set_num_threads(1)  # a setting of each thread; with two, sums are split elsewhere and bits differ
-        role = make_edge(self.run, self.model, number, seed)
         outbox = Outbox(self.folder / f"outbox-{number}.db", self.run_id)
         terms = Terms(self.run_id, schema_hash(self.model), self.model.size, 16 * 1024, patience=30.0)
-        loop = EdgeLoop(role, outbox, terms)
-        topics_ = [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)]
+        loop = self._loop(number, seed, outbox, terms)
+        name, ledger = loop.role.edge, loop.role.releaser.ledger
+        present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731
+            topics.presence(self.run_id, name), state.encode(), retain=True
+        )
         connection = Connection(
-            self.broker, f"{self.run_id}-{role.edge}", topics_, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
+            self.broker, f"{self.run_id}-{name}", loop.subscriptions(), loop.receive, on_up=lambda: loop.inbox.put(UP)
         )
         try:
             connection.start(10.0)
-            connection.publish(topics.presence(self.run_id, role.edge), b"online", retain=True)
-            loop.run(connection, self.stop, lambda state: None)
+            present("online")
+            loop.run(connection, self.stop, present)
         except BaseException as failure:
             self.failures.append(failure)
             raise
         finally:
             connection.stop()
             outbox.close()
-            role.releaser.ledger.close()
+            ledger.close()
+
+    def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: Terms) -> EdgeLoop:
+        if not isinstance(self.run.algorithm, Vafl):
+            return EdgeLoop(make_edge(self.run, self.model, number, seed), outbox, terms)
+        ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)
+        return PartyLoop(make_party(self.run, number, seed, ledger), outbox, terms, serves=self.serves)

@@ -14,7 +14,10 @@ import pytest
 from services.cli import main
 from services.commands.replay import fold
 from services.runtime import journal
-from services.runtime.journal import Reader
+from services.runtime.journal import Header, Reader, Writer
+from services.runtime.store import Snapshot
+from tacit import config
+from tests.conftest import ROOT
 from tests.integration.processes import PATIENCE, Deployment, appended, deployment
 from tests.integration.servers import Mosquitto, mosquitto, redis_server, wait_for
 from tests.integration.test_crash import RUN
@@ -83,6 +86,19 @@ def test_an_aggregator_killed_again_and_again_keeps_every_accepted_message_once(
     assert "does not match its checksum" in refusal(capsys, 6, "replay", file)
     assert "not a journal" in refusal(capsys, 6, "replay", run.file)
     assert "No such file" in refusal(capsys, 3, "replay", run.folder / "none")
+
+
+def test_noisy_labels_of_a_vertical_run_are_read_and_never_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, labels = tmp_path / "run.journal", tmp_path / "labels"
+    run = config.load(ROOT / "experiments" / "vafl-digits.toml")
+    noisy = run.model_copy(update={"algorithm": run.algorithm.model_copy(update={"label_epsilon": 1.0})})
+    writer = Writer(file)
+    writer.open(Header("labels", noisy, Snapshot(0, b"")))
+    writer.close()
+    assert "no such file" in refusal(capsys, 3, "replay", file, "--labels", labels)
+    assert not labels.exists()
 
 
 @pytest.mark.slow

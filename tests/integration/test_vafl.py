@@ -18,7 +18,7 @@ from services.edge.main import schema_hash
 from services.party.main import build_role
 from services.runtime import entries
 from services.runtime.identity import Identity
-from services.runtime.settings import AggregatorSettings, EdgeSettings
+from services.runtime.settings import EdgeSettings
 from services.runtime.weights import weights
 from tacit import config
 from tacit.algorithms import roles
@@ -95,8 +95,8 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 
 
 def fresh_server(run: Deployment, file: RunFile) -> Server:
-    settings = AggregatorSettings(run_file=str(run.file), labels=run.folder / "labels.safetensors")
-    server = roles.server(file, file.build_model(), people.load(settings, file))
+    labels = run.folder / "labels.safetensors"
+    server = roles.server(file, file.build_model(), people.load(file, None, "tacit", labels))
     assert isinstance(server, Server)
     return server
 

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from tacit_client.models import Edge, Halted, ModelInfo, Point, Privacy, Status
+from tacit_client.models import Edge, Halted, ModelInfo, Point, Predictions, Privacy, Status
 
 T = TypeVar("T")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -111,6 +111,17 @@ class Client:
         with self._reached():
             response = self._http.post("/v1/halt", json={} if reason is None else {"reason": reason})
         return _parsed(self._checked(response), Halted)
+
+    def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
+        """Classes of records, from their parties' embeddings; needs the token. It may cost the parties' budgets.
+
+        ApiError 404: an id is unknown, 409: the run is not over or not vertical, 410: a budget is spent, 503: a party
+        did not answer within `wait_s` seconds.
+        """
+        timeout = httpx.Timeout(self._timeout, read=wait_s + self._timeout)
+        with self._reached():
+            response = self._http.post("/v1/predict", json={"ids": ids, "wait_s": wait_s}, timeout=timeout)
+        return _parsed(self._checked(response), Predictions)
 
     def release(self, edge: str) -> None:
         """End an edge's quarantine; needs the token. ApiError 404 if it is not in quarantine."""

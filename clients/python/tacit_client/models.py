@@ -155,3 +155,19 @@ class Halted(_Document):
 
     state: str
     reason: str
+
+
+class Prediction(_Document):
+    """One record's class."""
+
+    id: str
+    label: int
+    probabilities: list[float]
+
+
+class Predictions(_Document):
+    """Of a vertical run; `epsilon` is of a person at all parties together, after it (None: no guarantee)."""
+
+    model_version: int
+    predictions: list[Prediction]
+    epsilon: float | None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
+from collections.abc import Sequence
+from random import Random as Chooser
+
+import torch
+from torch import Tensor
 
 from tacit import vertical_plan
 from tacit.algorithm_sections import DpPasgd, FedAsync, Gossip, Mapa, Vafl
@@ -12,11 +16,16 @@ from tacit.algorithms.edge import EdgeRole
 from tacit.algorithms.observer import Observer
 from tacit.algorithms.server import ServerRole
 from tacit.algorithms.vafl import People
+from tacit.algorithms.vafl_party import Party
+from tacit.alignment import names
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import Model
+from tacit.privacy.embeddings import EmbeddingReleaser
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
+from tacit.privacy.sampling import Random
 
 
 def server(run: RunFile, model: Model, people: People | None = None) -> ServerRole:
@@ -40,6 +49,33 @@ def server(run: RunFile, model: Model, people: People | None = None) -> ServerRo
             return vafl.Server(run, model, vertical_plan.protocol(run), people)
 
 
+def people(run: RunFile, splits: Sequence[Dataset], salt: bytes, answers: Tensor | None = None) -> People:
+    """Everybody in a vertical run: `splits` are its training rows, then its test rows.
+
+    answers: (n_train,) what randomised response has left of the training labels; None: the labels themselves.
+    """
+    train, test = splits
+    known = names((one for data in splits for one in vertical_plan.record_ids(data)), salt, "server")
+    if answers is None:
+        return People(known, len(train), torch.cat([train.y, test.y]))
+    epsilon = vertical_plan.section(run).label_epsilon
+    assert epsilon is not None
+    return People(known, len(train), torch.cat([answers, test.y]), epsilon)
+
+
+def party(
+    run: RunFile, name: str, number: int, splits: Sequence[Dataset], salt: bytes, ledger: Ledger, random: Random
+) -> Party:
+    """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for `people`)."""
+    x = torch.cat([vertical_plan.view(run, data.x, number) for data in splits])
+    mine = names((one for data in splits for one in vertical_plan.record_ids(data)), salt, name)
+    releaser = EmbeddingReleaser(vertical_plan.privacy_plan(run, number), ledger, random, len(x))
+    return Party(
+        name, number, vertical_plan.protocol(run), x, mine, vertical_plan.party_model(run, tuple(x.shape[1:])),
+        releaser, vertical_plan.regularization(run, number),
+    )  # fmt: skip
+
+
 def edge(run: RunFile, name: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> EdgeRole:
     """An edge role of a run, with its rows."""
     match run.algorithm:
@@ -55,7 +91,7 @@ def edge(run: RunFile, name: str, data: Dataset, model: Model, releaser: Release
             terms = adp2sgd.Terms(section.learning_rate, clip, run.run.updates, section.max_staleness)
             if section.name == "sync":
                 return SyncPeer(name, data, model, releaser, terms, graph, seed=seed, device=device)
-            chooser = Random(f"{seed}/{name}")
+            chooser = Chooser(f"{seed}/{name}")
             return adp2sgd.Peer(name, data, model, releaser, terms, graph, seed=seed, random=chooser, device=device)
         case Vafl():
             raise ConfigError("algorithm.name='vafl': a vertical run has parties, not edges; start tacit party")

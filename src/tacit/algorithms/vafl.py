@@ -35,7 +35,7 @@ from tacit.algorithms.vafl_steps import Protocol
 from tacit.alignment import Names
 from tacit.config import RunFile
 from tacit.datasets import Dataset
-from tacit.messages import Hello, Outgoing, Timer, Update
+from tacit.messages import Entry, Hello, Outgoing, Timer, Update
 from tacit.models import Model
 from tacit.privacy.embeddings import FROZEN
 from tacit.privacy.labels import corrected_loss
@@ -103,9 +103,19 @@ class Server(ServerRole):
         full = hello.edge not in self.edges and len(self.edges) == self.protocol.parties
         return f"this run has its {len(self.edges)} parties" if full else ""
 
+    def on_message(self, message: Entry) -> list[Outgoing]:
+        """As every server's; and after the end inference: an operator's Request, and what parties answer to it."""
+        if self.halted and isinstance(message, Request):
+            return self._infer(message.rows)
+        if self.halted and isinstance(message, Update):
+            self._inferred(message)
+            return []
+        return super().on_message(message)
+
     def screen(self, update: Update) -> str | None:
         """Why `update` must not enter the journal, if so: halted, unknown, version, kind, rows, shape. Pure."""
-        if reason := super().screen(update):
+        reason = super().screen(update)
+        if reason is not None and not (self.halted and self._awaits(update)):
             return reason
         assert update.part is not None  # in_parts
         rows, given = update.part.rows, update.vector.numel()
@@ -168,10 +178,7 @@ class Server(ServerRole):
         """Line 8: an upload goes into the table; then whatever it makes possible."""
         edge, part = update.edge, update.part
         assert part is not None  # screen()
-        place = self.place(edge)
-        if len(update.vector):
-            self.table[part.rows, place] = update.vector.view(len(part.rows), -1)
-        self.uploaded[part.rows, place] = self.version  # frozen ones are as good as new
+        self._enter(update)
         if part.request:
             self._forget(edge, part.request)
         elif part.step:
@@ -186,6 +193,13 @@ class Server(ServerRole):
             outgoing = [out for out in outgoing if out.to != edge]
         told = any(out.to == edge for out in outgoing)
         return outgoing if told or edge not in self.answers else [*outgoing, *self.answer(edge)]
+
+    def _enter(self, update: Update) -> None:
+        part, place = update.part, self.place(update.edge)
+        assert part is not None
+        if len(update.vector):
+            self.table[part.rows, place] = update.vector.view(len(part.rows), -1)
+        self.uploaded[part.rows, place] = self.version  # frozen ones are as good as new
 
     @property
     def _trained(self) -> bool:
@@ -280,10 +294,40 @@ class Server(ServerRole):
             chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.protocol.seed))
             rows = rows[chosen[: self.samples]]
         self.exam_rows = rows
-        learning = [e for e in self._active() if self.edges[e].hello.mechanism != "embedding:cached"]
-        asking = [self._ask(edge, rows) for edge in learning]
+        asking = [self._ask(edge, rows) for edge in self._learning(self._active())]
         self.examining = {self.asked[out.to][-1].number for out in asking}
         return [*outgoing, *asking] if asking else self._examine(outgoing)
+
+    def _learning(self, parties: list[str]) -> list[str]:
+        """Those whose table is not for good: all but who released everything once."""
+        return [edge for edge in parties if self.edges[edge].hello.mechanism != "embedding:cached"]
+
+    # -- inference, after the end ---------------------------------------------------------------------------------
+
+    def pending(self) -> set[str]:
+        """Parties that have not answered what they were asked for."""
+        return {edge for edge, asked in self.asked.items() if asked}
+
+    def _infer(self, rows: Tensor) -> list[Outgoing]:
+        """Ask for embeddings of `rows` made with the final θ_m; takes the place of all that is still open."""
+        for edge in list(self.asked):
+            self._forget(edge)
+        return [self._ask(edge, rows) for edge in self._learning(list(self.edges))]
+
+    def _awaits(self, update: Update) -> bool:
+        asked = self.asked.get(update.edge, [])
+        return update.part is not None and any(
+            one.number == update.part.request and torch.equal(one.rows, update.part.rows) for one in asked
+        )
+
+    def _inferred(self, update: Update) -> None:
+        part = update.part
+        if part is None or not self._awaits(update):
+            return
+        record = self.edges[update.edge]
+        record.spent, record.charged = update.spent, update.charged
+        self._enter(update)
+        self._forget(update.edge, part.request)
 
     # -- persistence --------------------------------------------------------------------------------------------
 

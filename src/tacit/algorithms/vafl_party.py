@@ -46,10 +46,13 @@ class Party:
         return [Outgoing(SERVER, hello)]
 
     def on_message(self, message: Roster | Feedback | Request | Halt) -> list[Outgoing]:
-        """Lines 3 to 7. Raises DataError when the roster names a record that this party does not have."""
+        """Lines 3 to 7; after the end only requests, for inference.
+
+        Raises DataError when the roster names a record that this party does not have.
+        """
         if isinstance(message, Halt):
             self.halted = message.reason or "halted"
-        if self.halted:
+        if self.halted and not isinstance(message, Request):
             return []
         try:
             match message:

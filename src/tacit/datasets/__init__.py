@@ -11,6 +11,7 @@ from tacit.datasets.load import (
     load_labels,
     party_columns,
     shape_of,
+    splits,
     train_size,
 )
 from tacit.datasets.partition import all_shards, nominal_size, shard
@@ -34,5 +35,6 @@ __all__ = [
     "party_view",
     "shape_of",
     "shard",
+    "splits",
     "train_size",
 ]

@@ -79,6 +79,11 @@ def load(
     )
 
 
+def splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
+    """The training rows and the test rows, as `load` gives them."""
+    return load(name, "train", root), load(name, "test", root)
+
+
 def load_labels(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> torch.Tensor:
     """Only the labels, int64 (n,), of text (n, T): what `partition.shard` needs. Raises as `load` does."""
     source = source_of(name)

@@ -1,0 +1,89 @@
+"""A vertical run of `tacit run`, up once more for predictions: store, aggregator and parties."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tacit_client import ApiError, Client, Predictions, Status, Unreachable
+
+from services import local
+from services.children import Child, free_port, mend, start_broker, start_store, stopping
+from services.edge import turns
+from tacit import config
+from tacit.algorithm_sections import Vafl
+from tacit.config import RunFile
+from tacit.errors import ConfigError, ServiceError
+
+START_SECONDS = 120.0  # until aggregator and parties are there, on a busy machine
+
+
+def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
+    """What `ask` gets of the run in `folder`, the output directory of `tacit run`. Raises TacitError, ApiError."""
+    run_file, shared = _kept(folder)
+    state, http = folder / "state", f"127.0.0.1:{free_port()}"
+    children: list[Child] = []
+    with turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:
+        shared |= {"TACIT_BROKER": start_broker(state, children).address, "TACIT_SERVE": "true"}
+        # Results go elsewhere: those of the run stay as they are.
+        places = {"TACIT_STORE": start_store(state, children).address, "TACIT_OUT": str(state / "predict")}
+        server = local.aggregator(shared | places | {"TACIT_HTTP": http, "TACIT_LINGER": "true"}, state)
+        with Client(f"http://{http}", _token(state)) as client:
+            _start([server], children)
+            ended = _wait(client, children, interrupted, lambda status: True, "the aggregator")
+            if not ended.over:
+                raise ServiceError(f"{folder}: its store does not have the end of the run; run it again")
+            parties = local.workers(run_file, shared, state)
+            _start(parties, children)
+            _wait(client, children, interrupted, lambda status: status.edges_online >= len(parties), "every party")
+            return ask(client)
+
+
+def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
+    """How the run was started. Raises ConfigError where there is none that has ended, or none that is vertical."""
+    marker = folder / "state" / local.MARKER
+    try:
+        shared: dict[str, str] = json.loads(marker.read_text(encoding="utf-8"))
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({error})") from error
+    edges, seed = (int(shared[name]) if name in shared else None for name in ("TACIT_EDGES", "TACIT_SEED"))
+    run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
+    if not isinstance(run.algorithm, Vafl):
+        raise ConfigError(f"{folder}: {run.algorithm.name} is not vertical; its model.safetensors predicts by itself")
+    if summary["run_file_sha256"] != run.fingerprint():
+        raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
+    return run, shared
+
+
+def _token(state: Path) -> str:
+    try:
+        return (state / "token").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{state}/token: {error}") from error
+
+
+def _start(ours: list[Child], children: list[Child]) -> None:
+    children.extend(ours)
+    for child in ours:
+        child.start()
+
+
+def _wait(
+    client: Client, children: list[Child], interrupted: threading.Event, so: Callable[[Status], bool], what: str
+) -> Status:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        for child in children:
+            mend(child)
+        with contextlib.suppress(Unreachable, ApiError):
+            if so(status := client.status()):
+                return status
+        if interrupted.wait(0.2):
+            raise KeyboardInterrupt
+    raise ServiceError(f"{what} did not come within {START_SECONDS:g} s; see the logs beside the run's state")
