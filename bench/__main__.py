@@ -27,8 +27,9 @@ from tacit_client import Status
 
 from bench import cost
 from services import local
-from services.children import KEEP_HEAP, Child, start_broker, start_store
+from services.children import Child, start_broker, start_store
 from services.edge.main import schema_hash
+from services.forked import KEEP_HEAP
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection
 from services.runtime.store import open_store

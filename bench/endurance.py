@@ -14,7 +14,6 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,7 +24,8 @@ import httpx
 import numpy as np
 
 from bench.__main__ import ROOT, Worker
-from services.children import KEEP_HEAP, Child, free_port, start_broker, start_store
+from services.children import Child, free_port, start_broker, start_store
+from services.forked import Forked
 
 UPDATES, EDGES, PHASE = 50_000, 5, 15.0
 RUN = """
@@ -70,11 +70,7 @@ class Stack:
             "TACIT_RUN_FILE": str(self.file), "TACIT_RUN_ID": "bench", "TACIT_BROKER": self.broker,
             "TACIT_STORE": store, "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": self.url.removeprefix("http://"),
         }  # fmt: skip
-        command = [sys.executable, "-m", "services.cli", "aggregator"]
-        environment = os.environ | settings | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
-        log = (folder / "aggregator.log").open("ab")
-        self.aggregator = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
-        log.close()
+        self.aggregator = Forked(["aggregator"], os.environ | settings, folder / "aggregator.log")
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=10.0)
         self.workers: list[Worker] = []
 
@@ -112,7 +108,10 @@ class Stack:
 
     def __exit__(self, *_: object) -> None:
         self.http.close()
-        processes: list[subprocess.Popen[Any]] = [self.aggregator, *(worker._process for worker in self.workers)]
+        processes: list[subprocess.Popen[Any] | Forked] = [
+            self.aggregator,
+            *(worker._process for worker in self.workers),
+        ]
         for process in processes:
             process.kill()
             process.wait()

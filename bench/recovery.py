@@ -23,8 +23,9 @@ from typing import Any
 import torch
 
 from bench.__main__ import ROOT, _run_file
-from services.children import KEEP_HEAP, Child, start_broker, start_store
+from services.children import Child, start_broker, start_store
 from services.edge.main import schema_hash
+from services.forked import Forked
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import Anchor, Entry, open_store
 from tacit import config, topics, wire
@@ -95,15 +96,12 @@ class Repeater:
                 self._changed.wait(0.02)
 
 
-def _start(file: Path, folder: Path, broker: str, store: str) -> subprocess.Popen[bytes]:
+def _start(file: Path, folder: Path, broker: str, store: str) -> Forked:
     settings = {
         "TACIT_RUN_FILE": str(file), "TACIT_RUN_ID": RUN_ID, "TACIT_BROKER": broker, "TACIT_STORE": store,
         "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": "127.0.0.1:0", "TACIT_MAX_JOURNAL": "1000000",
     }  # fmt: skip
-    environment = os.environ | settings | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
-    with (folder / "aggregator.log").open("ab") as log:
-        command = [sys.executable, "-m", "services.cli", "aggregator"]
-        return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
+    return Forked(["aggregator"], os.environ | settings, folder / "aggregator.log")
 
 
 def fill(file: str, store_address: str) -> None:
@@ -140,9 +138,9 @@ def once(folder: Path, file: Path) -> float:
     process = _start(file, folder, broker.address, store.address)
     repeater.accepted(update)
     seconds = time.perf_counter() - began
-    for ended in (owner, process):
-        ended.kill()
-        ended.communicate()
+    process.kill()
+    process.wait()
+    owner.communicate()
     repeater.connection.stop()
     for child in reversed(children):
         child.stop()

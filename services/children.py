@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -16,35 +15,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.forked import Forked, die_with_parent
 from tacit.errors import ServiceError
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
-# glibc gives the 10 MB buffers of per-example gradients back to the system after every push, and faults them in again.
-KEEP_HEAP = {
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
-    "MALLOC_TOP_PAD_": str(1 << 25),
-}
 START_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class Child:
-    """A process that is started again when it dies before its work is done."""
+    """A process that is started again when it dies before its work is done.
+
+    command: a program with its arguments; `tacit` is not looked up but forked. environment: added to our own.
+    """
 
     name: str
     command: list[str]
     environment: dict[str, str]
     log: Path
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     restarts: int = field(default=0)
 
     def start(self) -> None:
         """Start it; output is appended to its log."""
+        environment = os.environ | self.environment
+        if self.command[0] == "tacit":
+            self.process = Forked(self.command[1:], environment, self.log)
+            return
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, env=os.environ | self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=_die_with_parent,
+                self.command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, preexec_fn=die_with_parent,
             )  # fmt: skip
 
     def code(self) -> int | None:
@@ -162,9 +163,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _die_with_parent() -> None:
-    """In the child, before exec: SIGTERM when `tacit run` dies, even by kill -9 (Linux; a no-op elsewhere)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)

@@ -93,6 +93,9 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
+    from services import forked
+
+    forked.prepare()  # its imports take as long as ours
     from services import local
 
     if data is None and SHARED_DATA.is_dir():

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from services import display
 from services.aggregator import report
-from services.children import KEEP_HEAP, Child, free_port, mend, start_broker, start_store, stopping
+from services.children import Child, free_port, mend, start_broker, start_store, stopping
 from services.edge import turns
 from services.runtime.settings import load_policy
 from tacit import config, datasets
@@ -112,7 +111,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
     """The run's aggregator, not started; what it must keep lies in `state`."""
     secrets = {"TACIT_TOKEN_FILE": "token", "TACIT_TRUSTED": "trusted.db", "TACIT_LABELS": "labels.safetensors"}
     return Child(
-        "aggregator", [sys.executable, "-m", "services.cli", "aggregator"],
+        "aggregator", ["tacit", "aggregator"],
         shared | {name: str(state / file) for name, file in secrets.items()}, state / "aggregator.log",
     )  # fmt: skip
 
@@ -143,9 +142,7 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
 def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Child:
     environment = shared | {"TACIT_IDENTITIES": str(state / "identities"), "TACIT_IDENTITY": str(number)}
     environment |= {"TACIT_TURNS": str(state / "turns")}
-    environment |= KEEP_HEAP
-    command = [sys.executable, "-m", "services.cli", service]
-    return Child(f"edge-{number}", command, environment, state / f"edge-{number}.log")
+    return Child(f"edge-{number}", ["tacit", service], environment, state / f"edge-{number}.log")
 
 
 def _watch(

@@ -8,8 +8,6 @@ import os
 import queue
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from services.edge.main import schema_hash
+from services.forked import Forked
 from services.runtime import entries
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import open_store
@@ -49,13 +48,11 @@ class Service:
 
     def __init__(self, command: str, settings: dict[str, str], log: Path) -> None:
         self._command, self._settings, self._log = command, settings, log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | None = None
 
     def start(self, *arguments: str) -> None:
         """Start it; its log grows."""
-        command = [sys.executable, "-m", "services.cli", self._command, *arguments]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment(**self._settings), stdout=log, stderr=log)
+        self.process = Forked([self._command, *arguments], environment(**self._settings), self._log)
 
     def signal(self, number: int) -> int:
         """Send it a signal and return its exit code once it has ended."""
