@@ -19,8 +19,8 @@ from services.aggregator import report
 from services.aggregator.evaluator import Points
 from services.aggregator.observer import Observer
 from services.runtime.rows import dealt
-from tacit import datasets
-from tacit.algorithm_sections import Gossip
+from tacit import datasets, vertical_plan
+from tacit.algorithm_sections import Gossip, Vafl
 from tacit.algorithms import roles
 from tacit.algorithms.adp2sgd import Worker
 from tacit.algorithms.edge import EdgeRole
@@ -29,6 +29,7 @@ from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import Model
+from tacit.privacy.labels import randomised_response
 from tacit.privacy.plan import Releaser
 from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.sampling import Random
@@ -61,6 +62,25 @@ def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
     return roles.edge(run, f"edge-{number}", rows, model, releaser)
 
 
+def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole, Simulator]:
+    """A vertical run's roles, with noise (and noisy labels, if it has them) from the run's seed."""
+    section = vertical_plan.section(run)
+    if run.network.staleness is not None:
+        raise ConfigError("network.staleness: a vertical run has no models of an age; give [network] delays instead")
+    (train, test), salt = datasets.splits(run.data.dataset, root), b"simulated"
+    answers = None
+    if section.label_epsilon is not None:
+        drawn = Random(run.run.seed * 10_000 + run.edges.count)
+        answers = randomised_response(train.y, train.classes, section.label_epsilon, drawn)
+    server = roles.server(run, model, roles.people(run, (train, test), salt, answers))
+    randoms = [Random(run.run.seed * 10_000 + number) for number in range(run.edges.count)]
+    parties = [
+        roles.party(run, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), random)
+        for number, random in enumerate(randoms)
+    ]
+    return server, Simulator(run, server, parties)
+
+
 def _simulator(run: RunFile, server: ServerRole, edges: list[EdgeRole]) -> Simulator | PeerSimulator:
     if not isinstance(run.algorithm, Gossip):
         return Simulator(run, server, edges)
@@ -74,11 +94,16 @@ class Simulation:
         if run.privacy.noise_at == "server":
             raise ConfigError("privacy.noise_at=server: tacit simulate adds noise at the edges only")
         self.model = run.build_model()
-        if run.privacy.private:
-            require_separate_examples(self.model, "cpu")
-        self.role: ServerRole = roles.server(run, self.model)
-        edges = [edge(run, self.model, number, rows) for number, rows in enumerate(parts(run, root))]
-        self.simulator: Simulator | PeerSimulator = _simulator(run, self.role, edges)
+        self.role: ServerRole
+        self.simulator: Simulator | PeerSimulator
+        if isinstance(run.algorithm, Vafl):
+            self.role, self.simulator = _vertical(run, self.model, root)
+        else:
+            if run.privacy.private:
+                require_separate_examples(self.model, "cpu")
+            self.role = roles.server(run, self.model)
+            edges = [edge(run, self.model, number, rows) for number, rows in enumerate(parts(run, root))]
+            self.simulator = _simulator(run, self.role, edges)
         self.run_id, self.fingerprint, self.size = run.run.name, run.fingerprint(), self.model.size
         self.lock = threading.Lock()
         self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
@@ -110,14 +135,16 @@ def simulate(run: RunFile, root: Path | None, out: Path, shown: Callable[[Observ
 
     def observe(role: ServerRole) -> None:
         observer.tick()
-        if not role.halted and points.due(role.version):
-            points.measure(role.version, role.params, points.sample)
+        exam = None if role.halted else role.exam(points.sample)  # None: a vertical run's is not answered yet
+        if exam is not None and points.due(exam[0]):
+            points.measure(*exam)
         shown(observer)
 
     simulation.simulator.run(observe)
     simulation.counts["rejected:screened"] = simulation.simulator.refused
     observer.end()
-    points.measure(simulation.role.version, simulation.role.params, points.test)
+    if (exam := simulation.role.exam(points.test)) is not None:
+        points.measure(*exam)
     report.write(out, observer, simulation.model)
     return simulation
 

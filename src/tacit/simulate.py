@@ -8,6 +8,8 @@ what it is sent meanwhile, as over MQTT; one that is away says Hello on its retu
 With `network.staleness` there is no clock: each update is a random edge's, on a model whose age is uniform in
 {0, …, max}, as in the evaluation of FedAsync (../shared/papers 001, section 6).
 
+A vertical party's tasks are a roster, a feedback and a request; each takes one step's time.
+
 Everything is a function of the run file: with edges of seeded noise (`Random(seed)`, which protects nobody), two
 simulations end in the same bits.
 """
@@ -19,15 +21,20 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import torch
+
 from tacit import wire
 from tacit.algorithms import mapa
 from tacit.algorithms.edge import EdgeRole
 from tacit.algorithms.server import ServerRole
+from tacit.algorithms.vafl_party import Party
 from tacit.config import RunFile
-from tacit.messages import Deadline, GlobalModel, Halt, Hello, Push, Report, Retired, Timer, Update
+from tacit.messages import Deadline, GlobalModel, Halt, Hello, Outgoing, Push, Report, Retired, Timer, Update
 from tacit.network import Pace, stream
+from tacit.vertical import Embed, Feedback, Request, Roster
 
-_Event = tuple[float, int, str, GlobalModel | Timer | None]  # when, tie-breaker, sender, its task (None: Hello)
+Task = GlobalModel | Roster | Feedback | Request  # what an edge, or a vertical party, is given to answer
+_Event = tuple[float, int, str, Task | Timer | None]  # when, tie-breaker, sender, its task (None: Hello)
 _CLOCK = ""  # the sender of a timer
 TOGETHER = 32  # tasks of linear models that are computed in one call
 FRUITLESS = 4  # deadlines in a row, with nothing under way, after which nothing will ever come
@@ -43,6 +50,10 @@ def received(message: object) -> Hello | Update | Retired:
     if isinstance(message, Report):
         spent, charged = message.spent, message.charged
         return Update(message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps)
+    if isinstance(message, Embed):
+        vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
+        spent, charged = message.spent, message.charged
+        return Update(message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part)
     assert isinstance(message, Hello | Retired)
     return message
 
@@ -50,10 +61,11 @@ def received(message: object) -> Hello | Update | Retired:
 class Simulator:
     """One server role and its edges, in virtual time. What is under way at the end is never computed, nor charged."""
 
-    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole]) -> None:
-        self.run_file, self.server, self.edges = run, server, {role.edge: role for role in edges}
+    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
+        self.run_file, self.server = run, server
+        self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
         self.now, self.refused = 0.0, 0  # virtual seconds; updates that would not have entered the journal
-        self.tasks: dict[str, GlobalModel] = {}  # what each edge at work has been given
+        self.tasks: dict[str, Task] = {}  # what each edge at work has been given
         self._paces = {role.edge: Pace(run, number) for number, role in enumerate(edges)}
         self._events: list[_Event] = []
         self._scheduled = self._messages = 0
@@ -89,8 +101,16 @@ class Simulator:
         if push is not None:
             self.fold(received(push))
             return
-        for out in self.edges[name].on_message(task):
+        for out in self._said(name, task):
             self.fold(received(out.message))
+
+    def _said(self, name: str, task: Task) -> list[Outgoing]:
+        role = self.edges[name]
+        if isinstance(role, Party):
+            assert not isinstance(task, GlobalModel)
+            return role.on_message(task)
+        assert isinstance(task, GlobalModel)
+        return role.on_message(task)
 
     def fold(self, message: Hello | Update | Retired | Deadline) -> None:
         """One message into the server role; its answers go out."""
@@ -101,7 +121,7 @@ class Simulator:
 
     def _deliver(self, message: Hello | Update | Retired | Deadline | Halt) -> None:
         for out in self.server.on_message(message):
-            if isinstance(out.message, GlobalModel):
+            if isinstance(out.message, Task):
                 self._give(out.to, out.message)
 
     # -- the clock ----------------------------------------------------------------------------------------------
@@ -120,9 +140,10 @@ class Simulator:
                 self.greet(sender)
         self._keep_time()
 
-    def _compute(self, name: str, task: GlobalModel) -> None:
+    def _compute(self, name: str, task: Task) -> None:
         """The task that is due together with those due next: a task's result is a function of model and edge alone."""
-        if not mapa.batchable(self.edges[name], task):
+        role = self.edges[name]
+        if isinstance(role, Party) or not isinstance(task, GlobalModel) or not mapa.batchable(role, task):
             return
         due = heapq.nsmallest(TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel)))
         known = [(sender, model) for _, _, sender, model in due if isinstance(model, GlobalModel)]
@@ -150,17 +171,18 @@ class Simulator:
             self._schedule(self.now + timer.seconds, _CLOCK, timer)
         self._timer = timer
 
-    def _give(self, name: str, model: GlobalModel) -> None:
+    def _give(self, name: str, task: Task) -> None:
         if name in self.tasks:
             return
         pace = self._paces[name]
         if (back := pace.there(self.now)) > self.now:
             self._schedule(pace.hello(back), name)
             return
-        self.tasks[name] = model
-        self._schedule(pace.task(self.now, self.edges[name].task_steps(model.version)), name, model)
+        self.tasks[name] = task
+        steps = self.edges[name].task_steps(task.version if isinstance(task, GlobalModel) else 0)
+        self._schedule(pace.task(self.now, steps), name, task)
 
-    def _schedule(self, when: float, sender: str, content: GlobalModel | Timer | None = None) -> None:
+    def _schedule(self, when: float, sender: str, content: Task | Timer | None = None) -> None:
         if math.isfinite(when):
             self._scheduled += 1
             self._messages += sender != _CLOCK
@@ -181,7 +203,7 @@ class Simulator:
         while names and not self.server.halted:
             name = names[random.randint(len(names))]
             age = random.randint(len(recent))
-            answer = [received(out.message) for out in self.edges[name].on_message(recent[-1 - age])]
+            answer = [received(out.message) for out in self._said(name, recent[-1 - age])]
             if not all(isinstance(message, Update) for message in answer) or not answer:
                 names.remove(name)  # its budget is spent, or its policy refuses
             for message in answer:

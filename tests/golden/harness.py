@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,17 @@ import torch
 from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
 from services.party.loop import PartyLoop
+from services.peer.loop import PeerLoop
+from services.peer.main import restore
+from services.peer.state import PeerState
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection
 from services.runtime.outbox import Outbox
 from services.runtime.store import Store
 from tacit import datasets, topics, wire
-from tacit.algorithm_sections import Vafl
+from tacit.algorithm_sections import Gossip, Vafl
 from tacit.algorithms import roles
+from tacit.algorithms.adp2sgd import Worker
 from tacit.algorithms.edge import EdgeRole
 from tacit.algorithms.server import ServerRole
 from tacit.algorithms.vafl_party import Party
@@ -29,7 +34,8 @@ from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
 from tacit.privacy.sampling import Random
-from tacit.simulate import Simulator
+from tacit.simulate import Simulator, Task
+from tacit.vertical import Feedback, Request, Roster
 
 SALT = b"tacit"
 
@@ -52,18 +58,49 @@ def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon
 
 
 def accepted(store: Store) -> list[tuple[str, str]]:
-    """(edge, kind) of every journal entry, in accept order."""
-    records = store.read(0, 10**6)
-    return [(r.edge, str(wire.decode(bytearray(r.payload)).meta.WhichOneof("kind"))) for r in records]
+    """(edge, kind) of every journal entry, in accept order; an upload's kind is "step/request", what it answers."""
+    found = []
+    for record in store.read(0, 10**6):
+        meta = wire.decode(bytearray(record.payload)).meta
+        part = meta.update.part if meta.update.HasField("part") else None
+        found.append((record.edge, str(meta.WhichOneof("kind")) if part is None else f"{part.step}/{part.request}"))
+    return found
+
+
+class Told(Simulator):
+    """Remembers all that a party is told: over MQTT the newest word counts, or, once it works, the first."""
+
+    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
+        super().__init__(run, server, edges)
+        self.told: dict[tuple[str, str], Task] = {}
+
+    def _give(self, name: str, task: Task) -> None:
+        match task:
+            case Feedback(step=answered):
+                self.told[name, f"{answered + 1}/0"] = task
+            case Request(number=number):
+                self.told[name, f"/{number}"] = task
+            case Roster():
+                self.told[name, "0/0"] = task
+        super()._give(name, task)
+
+    def upload(self, name: str, kind: str) -> None:
+        """The upload of `kind`, "step/request", reaches the server."""
+        number = kind.partition("/")[2]
+        self.tasks[name] = self.told[name, kind if number == "0" else f"/{number}"]
+        self.answer(name)
 
 
 def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerRole:
     """The simulator, its messages in the given arrival order; an edge computes on the model it was given."""
     model = run.build_model()
-    edges = [make_edge(run, model, k, seed) for k in range(run.edges.count)]
-    simulator = Simulator(run, roles.server(run, model), edges)
+    vertical = isinstance(run.algorithm, Vafl)
+    edges = [make_party(run, k, seed) if vertical else make_edge(run, model, k, seed) for k in range(run.edges.count)]
+    simulator = Told(run, make_server(run, model), edges)
     for name, kind in order:
-        if kind == "hello":
+        if "/" in kind:
+            simulator.upload(name, kind)
+        elif kind == "hello":
             simulator.greet(name)
         elif kind == "deadline":
             timer = simulator.server.timer()
@@ -147,30 +184,42 @@ class MqttRun:
 
     def _edge(self, number: int, seed: int | None) -> None:
         torch.set_num_threads(1)  # a setting of each thread; with two, sums are split elsewhere and bits differ
-        outbox = Outbox(self.folder / f"outbox-{number}.db", self.run_id)
-        terms = Terms(self.run_id, schema_hash(self.model), self.model.size, 16 * 1024, patience=30.0)
-        loop = self._loop(number, seed, outbox, terms)
-        name, ledger = loop.role.edge, loop.role.releaser.ledger
-        present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731
-            topics.presence(self.run_id, name), state.encode(), retain=True
-        )
-        connection = Connection(
-            self.broker, f"{self.run_id}-{name}", loop.subscriptions(), loop.receive, on_up=lambda: loop.inbox.put(UP)
-        )
         try:
-            connection.start(10.0)
-            present("online")
-            loop.run(connection, self.stop, present)
+            with ExitStack() as end:
+                self._work(number, seed, end)
         except BaseException as failure:
             self.failures.append(failure)
             raise
-        finally:
-            connection.stop()
-            outbox.close()
-            ledger.close()
 
-    def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: Terms) -> EdgeLoop:
-        if not isinstance(self.run.algorithm, Vafl):
-            return EdgeLoop(make_edge(self.run, self.model, number, seed), outbox, terms)
-        ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)
-        return PartyLoop(make_party(self.run, number, seed, ledger), outbox, terms, serves=self.serves)
+    def _work(self, number: int, seed: int | None, end: ExitStack) -> None:
+        terms = Terms(self.run_id, schema_hash(self.model), self.model.size, 16 * 1024, patience=30.0)
+        outbox = end.enter_context(closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id)))
+        loop = self._loop(number, seed, outbox, terms, end)
+        name = loop.role.edge
+        end.enter_context(closing(loop.role.releaser.ledger))
+        connection = Connection(
+            self.broker, f"{self.run_id}-{name}", loop.subscriptions(), loop.receive,
+            on_up=lambda: loop.inbox.put(UP),
+        )  # fmt: skip
+        end.callback(connection.stop)
+        topic = topics.presence(self.run_id, name)
+        connection.start(10.0)
+        connection.publish(topic, b"online", retain=True)
+        loop.run(connection, self.stop, lambda state: connection.publish(topic, state.encode(), retain=True))
+
+    def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: Terms, end: ExitStack) -> EdgeLoop:
+        section = self.run.algorithm
+        if isinstance(section, Vafl):
+            ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)
+            return PartyLoop(make_party(self.run, number, seed, ledger), outbox, terms, serves=self.serves)
+        role = make_edge(self.run, self.model, number, seed)
+        if not isinstance(section, Gossip):
+            return EdgeLoop(role, outbox, terms)
+        assert isinstance(role, Worker)
+        state = end.enter_context(closing(PeerState(self.folder / f"peer-{number}.db", self.run_id)))
+        restore(role, state)
+        self.began(role)
+        return PeerLoop(role, outbox, terms, state, section.report_every)
+
+    def began(self, role: Worker) -> None:
+        """A peer is about to run; for tests to watch it."""

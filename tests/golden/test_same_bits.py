@@ -38,6 +38,7 @@ OWN = {
     "fedbuff": "steps_min = 2\nbuffer = 3",
     "fedavg": "steps_min = 2\nclients = 2",
     "dp-pasgd": "tau = 3",
+    "vafl": 'learning_rate = 0.5\nwidth = 4\ncombine = "concat"\nmode = "trained"\nt = 2\nmax_delay = 8',
 }
 SMOOTH = "smoothness = 1.0\ndeviation = 1.0"
 
@@ -52,7 +53,8 @@ def parsed(algorithm: str, mechanism: str, edges: int, updates: int) -> RunFile:
     ("algorithm", "mechanism", "edges"),
     [("mapa", "gaussian", 3), ("mapa", "discrete_gaussian", 3), ("audp", "gaussian", 2), ("asgd", "none", 3),
      ("csgd", "none", 1), ("mapa", "paper", 2), ("fedasync", "gaussian", 3), ("fedbuff", "gaussian", 3),
-     ("fedavg", "gaussian", 3), ("dp-pasgd", "discrete_gaussian", 3)],
+     ("fedavg", "gaussian", 3), ("dp-pasgd", "discrete_gaussian", 3),
+     ("vafl", "gaussian", 3), ("vafl", "none", 3)],
 )  # fmt: skip
 def test_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, algorithm: str, mechanism: str, edges: int) -> None:
     run = parsed(algorithm, mechanism, edges, updates=60 if algorithm not in OWN else 12)

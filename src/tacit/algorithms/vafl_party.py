@@ -67,6 +67,10 @@ class Party:
             return self.retire(str(spent))
         return []
 
+    def task_steps(self, version: int) -> int:
+        """An answer is one activation."""
+        return 1
+
     def retire(self, reason: str) -> list[Outgoing]:
         """The last word of a party whose budget is spent."""
         ledger = self.releaser.ledger

@@ -34,6 +34,7 @@ from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.mechanisms import gaussian
 from tacit.privacy.sampling import Random
+from tacit.privacy.simulated import SimulatedLedger
 
 Mode = Literal["cached", "fresh", "dp_sgd", "trained", "paper", "none"]
 FROZEN: Final = ("cached", "fresh")  # θ_m never learns from private rows
@@ -187,8 +188,9 @@ class EmbeddingReleaser:
         if count == 0:
             return
         after = [*self.ledger.history(), Spend(1.0, multiplier, count)]
-        # A known seed is no guarantee; the ledger says so, and nothing is left to protect.
-        if plan.private and self.random.secret and not gdp.within(after, plan.epsilon, plan.delta):
+        # A known seed is no guarantee; the ledger says so, and nothing is left to protect. Simulations act as if.
+        binds = self.random.secret or isinstance(self.ledger, SimulatedLedger)
+        if plan.private and binds and not gdp.within(after, plan.epsilon, plan.delta):
             raise BudgetSpent(f"epsilon={plan.epsilon}: the next release would pass this party's budget")
         mechanism = "gaussian" if plan.private else plan.mode
         self.ledger.charge(1.0, multiplier, mechanism, secret=self.random.secret, count=count)

@@ -1,0 +1,147 @@
+"""Peers over MQTT, and the same peers in process with messages in the same order: the same bits, message by message.
+
+Recorded is what each peer was told to do and in which order; what messages held is not: it has to come out again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from services.edge.main import schema_hash
+from services.runtime.store.memory import MemoryStore
+from services.runtime.store.rules import Limits
+from tacit import config, wire, wire_peers
+from tacit.algorithms.adp2sgd import Peer, Worker
+from tacit.config import RunFile
+from tacit.messages import Gossip, Outgoing
+from tests.golden.harness import MqttRun, make_edge
+from tests.golden.test_same_bits import keep_journal
+from tests.integration.servers import mosquitto
+
+SEED = 11
+RUN = """
+[run]
+updates = 60
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+learning_rate = 0.5
+report_every = 5
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 2.0
+epsilon = 1000.0
+batch = 32
+clip = 0.2
+[edges]
+count = 4
+"""
+Event = tuple[str, str, frozenset[str], Any]  # peer, what it did, who was there, with what
+DOES = ("begin", "finish", "abandon", "hear", "propose", "repeat")
+
+
+def digest(message: Gossip) -> str:
+    """Of a message as it was received."""
+    parts = [type(message).__name__]
+    for name in message.__slots__:
+        value = getattr(message, name)
+        parts.append(value.numpy().tobytes().hex() if isinstance(value, Tensor) else repr(value))
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()
+
+
+class Watched(MqttRun):
+    """Notes what every peer does, each under the lock that its driver uses it under: cause comes before effect."""
+
+    def __init__(self, run: RunFile, broker: str, folder: Path) -> None:
+        store = MemoryStore("peers", Limits(10**6, 1 << 40))
+        keep_journal(store)
+        super().__init__(run, broker, store, folder, "peers")
+        self.log: list[Event] = []
+        self.roles: dict[str, Worker] = {}
+
+    def began(self, role: Worker) -> None:
+        self.roles[role.edge] = role
+        inside = [False]  # what a role makes itself do is not noted: it will again
+        for name in DOES:
+            setattr(role, name, self._noted(role, name, getattr(role, name), inside))
+
+    def _noted(self, role: Worker, name: str, work: Callable[..., Any], inside: list[bool]) -> Callable[..., Any]:
+        def noted(*given: Any) -> Any:
+            if inside[0]:
+                return work(*given)
+            what = digest(given[0]) if name == "hear" else list(given[0]) if name == "repeat" else None
+            self.log.append((role.edge, name, frozenset(role.here), what))
+            inside[0] = True
+            try:
+                return work(*given)
+            finally:
+                inside[0] = False
+
+        return noted
+
+
+def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> dict[str, Worker]:
+    """The same peers, doing the same in the same order; every message that one hears must have been said here, too."""
+    model = run.build_model()
+    schema = schema_hash(model)
+    roles: dict[str, Worker] = {}
+    for number in range(run.edges.count):
+        role = make_edge(run, model, number, SEED)
+        assert isinstance(role, Worker)
+        if isinstance(role, Peer) and isinstance(other := watched[role.edge], Peer):
+            role.life = other.life  # a time of day
+        roles[role.edge] = role
+    said: dict[tuple[str, str], Gossip] = {}
+    read: dict[str, Tensor] = {}
+    for name, does, here, what in log:
+        role = roles[name]
+        role.here = set(here)
+        if does == "begin":
+            params, outgoing = role.begin()
+            if params is not None:
+                read[name] = params
+        elif does == "finish":
+            outgoing = role.finish(role.gradient(read[name]))
+        elif does == "hear":
+            outgoing = role.hear(said[name, what])
+        else:
+            outgoing = role.repeat(what) if does == "repeat" else getattr(role, does)()
+        for out in outgoing:
+            message = over_the_wire(out, schema, model.size)
+            said[out.to, digest(message)] = message
+    return roles
+
+
+def over_the_wire(out: Outgoing, schema: bytes, size: int) -> Gossip:
+    assert isinstance(out.message, Gossip)
+    envelope = bytearray(wire_peers.encoded("peers", out.message, schema))
+    return wire_peers.read(wire.decode(envelope), schema, size)
+
+
+@pytest.mark.parametrize("name", ["adp2sgd", "sync"])
+def test_peers_over_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, name: str) -> None:
+    run = config.parse(RUN.format(name=name), "golden")
+    with mosquitto(tmp_path) as broker:
+        made = Watched(run, f"{broker.host}:{broker.port}", tmp_path)
+        threads = made.edge_threads(seed=SEED)
+        made.serve()
+        for thread in threads:
+            thread.join(30.0)
+    assert not made.failures
+    heard = [what for _, does, _, what in made.log if does == "hear"]
+    assert len(heard) > 30
+    again = in_process(run, made.log, made.roles)
+    for edge, role in made.roles.items():
+        assert role.steps > 0
+        assert torch.equal(again[edge].trained.params, role.trained.params)
+        assert again[edge].counts == role.counts
