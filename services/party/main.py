@@ -8,6 +8,7 @@ import torch
 
 from services.edge.main import serve, stopping, terms
 from services.edge.workplace import workplace
+from services.party.kept import KeptEmbeddings
 from services.party.loop import PartyLoop
 from services.runtime.identity import Identity
 from services.runtime.settings import EdgeSettings
@@ -38,8 +39,8 @@ def main(settings: EdgeSettings) -> None:
 
 def build_role(settings: EdgeSettings, run: RunFile, identity: Identity, ledger: Ledger) -> Party:
     """The role of this identity with its own columns. Raises ConfigError, DataError, PrivacyError."""
-    splits = datasets.splits(run.data.dataset, settings.data)
-    role = roles.party(run, identity.edge, identity.number, splits, settings.salt.encode(), ledger, Random())
+    splits, kept = datasets.splits(run.data.dataset, settings.data), KeptEmbeddings(identity.path / "released")
+    role = roles.party(run, identity.edge, identity.number, splits, settings.salt.encode(), ledger, Random(), kept)
     plan = role.releaser.plan
     log.info("%s: %d records, %s, z = %.4g", role.edge, sum(map(len, splits)), plan.declared, plan.noise_multiplier)
     return role

@@ -22,7 +22,7 @@ from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.privacy.embeddings import EmbeddingReleaser
+from tacit.privacy.embeddings import EmbeddingReleaser, Kept
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
 from tacit.privacy.sampling import Random
@@ -64,12 +64,13 @@ def people(run: RunFile, splits: Sequence[Dataset], salt: bytes, answers: Tensor
 
 
 def party(
-    run: RunFile, name: str, number: int, splits: Sequence[Dataset], salt: bytes, ledger: Ledger, random: Random
-) -> Party:
+    run: RunFile, name: str, number: int, splits: Sequence[Dataset], salt: bytes, ledger: Ledger, random: Random,
+    kept: Kept | None = None,
+) -> Party:  # fmt: skip
     """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for `people`)."""
     x = torch.cat([vertical_plan.view(run, data.x, number) for data in splits])
     mine = names((one for data in splits for one in vertical_plan.record_ids(data)), salt, name)
-    releaser = EmbeddingReleaser(vertical_plan.privacy_plan(run, number), ledger, random, len(x))
+    releaser = EmbeddingReleaser(vertical_plan.privacy_plan(run, number), ledger, random, len(x), kept)
     return Party(
         name, number, vertical_plan.protocol(run), x, mine, vertical_plan.party_model(run, tuple(x.shape[1:])),
         releaser, vertical_plan.regularization(run, number),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ class Party:
                     return self._table(message)
                 case Feedback():
                     return self._activate(message)
-                case Request(number=number, rows=rows) if number > self.request:
+                case Request(number=number, rows=rows) if number > self.request and self.step >= 0:
                     self.request = number
                     return self._upload(rows, number)
         except BudgetSpent as spent:
@@ -114,12 +115,26 @@ class Party:
 
     def _upload(self, rows: Tensor, request: int) -> list[Outgoing]:
         ledger = self.releaser.ledger
-        repeated = self.releaser.plan.mode == "cached" and self.step > 0
-        released = None if repeated else self.releaser.release(rows, lambda: self._embed(self.theta, rows))
+        if self.releaser.plan.mode != "cached":
+            released = self.releaser.release(rows, lambda: self._embed(self.theta, rows))
+        elif self.step == 0 and not request:
+            released = self.releaser.once(self._name(), rows, lambda: self._embed(self.theta, rows))
+        else:
+            released = None  # the server has them
         embed = Embed(
             self.edge, self.iteration, Part(self.step, request, rows), released, ledger.history(), ledger.charged()
         )
         return [Outgoing(SERVER, embed)]
+
+    def _name(self) -> str:
+        """Of the table's one release: a digest of all that it is a function of, but the noise."""
+        assert self.place is not None
+        plan = self.releaser.plan
+        digest = hashlib.sha256(f"{self.number} {self.protocol.seed} {plan!r} {self.embedding!r}".encode())
+        for tensor in (self.place, self.theta, self._x):
+            digest.update(f"{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def _learn(self, k: int, gradient: Tensor) -> None:
         """(4a): θ_m ← θ_m - η(∇_θ h·∇_h ℓ + λθ_m); gradient (b, width) of the batch's mean loss."""

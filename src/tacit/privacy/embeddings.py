@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -96,6 +96,16 @@ class EmbeddingPlan:
         return f"embedding:{self.mode}"
 
 
+class Kept(Protocol):
+    """Where releases that are made once for good are kept; durable when `put` returns."""
+
+    def get(self, name: str) -> Tensor | None:
+        """What was released under `name`."""
+
+    def put(self, name: str, vectors: Tensor) -> None:
+        """Keep it, before anybody sees it."""
+
+
 def clip_rows(embeddings: Tensor, bound: float) -> Tensor:
     """Every row h·min(1, B/||h||₂), zero if it is not finite; differentiable, for the gradient through it.
 
@@ -120,8 +130,11 @@ class EmbeddingReleaser:
     says, so a crash can overstate and never refund.
     """
 
-    def __init__(self, plan: EmbeddingPlan, ledger: Ledger, random: Random, records: int) -> None:
-        """For `records` aligned records, numbered from 0."""
+    def __init__(
+        self, plan: EmbeddingPlan, ledger: Ledger, random: Random, records: int, kept: Kept | None = None
+    ) -> None:
+        """For `records` aligned records, numbered from 0. kept: for `once`; None: nothing outlives this process."""
+        self._kept = kept
         self.plan, self.ledger, self.random = plan, ledger, random
         self._released = torch.zeros(records, dtype=torch.int64)
         self._stepped = torch.zeros(records, dtype=torch.int64)
@@ -141,6 +154,22 @@ class EmbeddingReleaser:
         self._pay(rows)
         noisy = self._noisy(embed(), len(rows))
         return ReleasedEmbedding(rows, noisy, self.ledger.history(), self.ledger.charged(), _SEAL)
+
+    def once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
+        """As `release` the first time; ever after the same bytes, which cost nothing more.
+
+        `name` must stand for everything that the embeddings are a function of: records, features, θ_m and plan. A
+        crash after the charge and before the bytes are kept has paid for what nobody will see. Raises as `release`.
+        """
+        found = None if self._kept is None else self._kept.get(name)
+        if found is None:
+            made = self.release(rows, embed)
+            if self._kept is not None:
+                self._kept.put(name, made.vectors)
+            return made
+        if found.dim() != 2 or len(found) != len(rows):
+            raise PrivacyError(f"embeddings {name}: kept are {tuple(found.shape)}, for {len(rows)} records")
+        return ReleasedEmbedding(rows, found, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
         """The sum (d,) of θ_m's `gradients`, as the mode allows it to be used.

@@ -1,0 +1,157 @@
+"""A party in mode `cached` that is killed by SIGKILL at any point after its one release: the same bytes, one charge.
+
+The party is forked from this process, and dies around a durable write; the test goes on from what lies on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from services.edge.loop import Terms
+from services.edge.main import schema_hash
+from services.party.kept import KeptEmbeddings
+from services.party.loop import PartyLoop
+from services.runtime.mqtt import Connection
+from services.runtime.outbox import Outbox
+from tacit import config, datasets, wire
+from tacit.algorithms import roles
+from tacit.config import RunFile
+from tacit.errors import PrivacyError
+from tacit.messages import Update
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.sampling import Random
+from tacit.vertical import Feedback, Request, Roster
+
+SALT = b"salt"
+RUN = """
+[run]
+updates = 20
+seed = {seed}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "vafl"
+width = 4
+combine = "concat"
+[privacy]
+mechanism = "gaussian"
+epsilon = 10.0
+pushes = 1
+clip = 1.0
+batch = 64
+[edges]
+count = 2
+"""
+
+
+def roster(run: RunFile) -> Roster:
+    people = roles.people(run, datasets.splits("digits", None), SALT)
+    return Roster(people.names, people.records)
+
+
+class Disk:
+    """One party's identity directory; every call is a process of its own, as far as files can tell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def table(self, run: RunFile, run_id: str) -> bytes | None:
+        """What the party says to the roster: its table's bytes; None where it retires instead."""
+        with ExitStack() as end:
+            ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
+            outbox = end.enter_context(closing(Outbox(self.folder / "outbox.db", run_id)))
+            kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
+            role = roles.party(run, "edge-0", 0, splits, SALT, ledger, Random(), kept)
+            loop = PartyLoop(role, outbox, Terms(run_id, schema_hash(run.build_model()), 650, 1 << 18, 5.0))
+            loop._connection = Connection("127.0.0.1:1", "test", [], loop.receive)  # never started
+            outbox.check(ledger)
+            if outbox.oldest() is None:
+                loop._post(role.on_message(roster(run)))
+            pending = outbox.oldest()
+            assert pending is not None
+            message = wire.read_up(wire.decode(bytearray(pending[1])), loop.terms.schema, 1 << 20)
+            return message.vector.numpy().tobytes() if isinstance(message, Update) else None
+
+    def killed(self, kind: type, name: str, run: RunFile, run_id: str, *, before: bool = False) -> None:
+        """A process that does so and dies around `kind`'s function `name`."""
+        child = os.fork()
+        if child == 0:
+            usual: Callable[..., Any] = getattr(kind, name)
+
+            def dying(*given: Any, **named: Any) -> None:
+                if not before:
+                    usual(*given, **named)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            setattr(kind, name, dying)
+            self.table(run, run_id)
+            os._exit(1)  # it should not have come so far
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+
+    def charged(self) -> int:
+        with closing(Ledger(self.folder / "ledger.db", "digits")) as ledger:
+            return ledger.charged().count
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    torch.set_num_threads(1)
+    return Disk(tmp_path)
+
+
+def parsed(seed: int = 1) -> RunFile:
+    return config.parse(RUN.format(seed=seed), "cached")
+
+
+def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_nothing(disk: Disk) -> None:
+    run = parsed()
+    disk.killed(Ledger, "charge", run, "a", before=True)
+    assert disk.charged() == 0
+    disk.killed(KeptEmbeddings, "put", run, "a")
+    (file,) = (disk.folder / "released").iterdir()
+    kept = file.read_bytes()
+    disk.killed(Outbox, "put", run, "a", before=True)
+    disk.killed(Outbox, "put", run, "a")
+    table = disk.table(run, "a")
+    assert table is not None
+    assert kept.endswith(table)
+    assert disk.charged() == 1
+    # Another run on the same records: still the same bytes. With another embedding it is another release, unpaid for.
+    assert disk.table(run, "b") == table
+    assert disk.charged() == 1
+    assert disk.table(parsed(seed=2), "c") is None
+    assert disk.charged() == 1
+    file.write_bytes(kept[:-1])
+    with pytest.raises(PrivacyError, match="paid for anew"):
+        disk.table(run, "d")
+
+
+def test_what_is_spent_between_charge_and_disk_stays_spent(disk: Disk) -> None:
+    disk.killed(KeptEmbeddings, "put", parsed(), "a", before=True)
+    assert disk.charged() == 1
+    assert disk.table(parsed(), "a") is None  # no refund: plan one release more to survive this
+
+
+def test_no_request_makes_a_party_release_its_table_a_second_time(disk: Disk) -> None:
+    run = parsed()
+    ledger, splits = Ledger(":memory:", "digits"), datasets.splits("digits", None)
+    role = roles.party(run, "edge-0", 0, splits, SALT, ledger, Random())
+    rows = torch.arange(5)
+    assert role.on_message(Request(1, rows)) == []  # before there is a table
+    role.on_message(roster(run))
+    for message in (Request(2, rows), Feedback(0, 0, None), Request(3, rows)):
+        (out,) = role.on_message(message)
+        assert out.message.released is None  # type: ignore[union-attr]
+    assert ledger.charged().count == 1
