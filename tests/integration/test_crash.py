@@ -73,6 +73,7 @@ def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_it
     watcher.connection.start(10.0)
     aggregator, edges = run.aggregator(), [run.edge(0), run.edge(1)]
     run.wait_accepted(60)
+    wait_for(lambda: watcher.sent("edge-0", 3) > 0, PATIENCE)
     aggregator.kill()
     wait_for(lambda: bool(run.pending(0)) and watcher.sent("edge-0", max(run.pending(0))) > 0, PATIENCE)
     # When edge-0 is killed, too, and another process takes its identity.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from services import demo_inversion, local
+from services import children, demo_inversion
 from tests.integration.servers import need
 from tests.unit.test_cli import Captured, one_line, tacit
 
@@ -91,7 +91,7 @@ def test_the_picture_shows_every_condition_under_200_kb(demo: Path) -> None:
 
 
 def test_without_mosquitto_the_fallback_broker_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_which", lambda name: None)
+    monkeypatch.setattr(children, "_which", lambda name: None)
     monkeypatch.setattr(demo_inversion, "conditions", lambda pushes: REAL_CONDITIONS(pushes)[:1])
     done = demo_inversion.run(demo_inversion.load(None), (1,), 1, 0, lambda line: None)
     assert done.broker.startswith("amqtt")

@@ -144,7 +144,7 @@ class TestServer:
         problem(desk.web.post("/v1/enroll", content=body, headers=headers), 422)
 
     def test_a_large_body_is_refused(self, desk: Desk) -> None:
-        problem(desk.post("x", "x" * 5000), 413)
+        problem(desk.post("x", "x" * 70_000), 413)
         problem(desk.web.get("/v1/enroll"), 405)
 
     @pytest.mark.parametrize("known", [True, False])
