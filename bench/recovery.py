@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 
-from bench.__main__ import ROOT, _run_file
+from bench.__main__ import ROOT, _data, _run_file
 from services.children import Child, start_broker, start_store
 from services.edge.main import schema_hash
 from services.forked import Forked
 from services.runtime.mqtt import Connection, Inbound
-from services.runtime.store import Anchor, Entry, open_store
+from services.runtime.store import Anchor, Entry, Verdict, open_store
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.config import RunFile
@@ -86,18 +86,20 @@ class Repeater:
             self._receipts[seq] = receipt.status
             self._changed.notify_all()
 
-    def accepted(self, entry: Entry) -> None:
-        """Return when it is."""
+    def accepted(self, entry: Entry, process: Forked) -> None:
+        """Return when it is; `process` must not end before."""
         (payload,) = wire.split(entry.payload, 256 * 1024)
         good = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE)
         with self._changed:
             while self._receipts.get(entry.seq) not in good:
+                assert process.poll() is None
                 self.connection.publish(topics.up(RUN_ID, "edge-0", entry.seq, 0), payload)
                 self._changed.wait(0.02)
 
 
 def _start(file: Path, folder: Path, broker: str, store: str) -> Forked:
-    settings = {
+    settings = {"TACIT_DATA": data} if (data := _data()) else {}
+    settings |= {
         "TACIT_RUN_FILE": str(file), "TACIT_RUN_ID": RUN_ID, "TACIT_BROKER": broker, "TACIT_STORE": store,
         "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": "127.0.0.1:0", "TACIT_MAX_JOURNAL": "1000000",
     }  # fmt: skip
@@ -111,7 +113,8 @@ def fill(file: str, store_address: str) -> None:
     store.open(run.fingerprint())
     store.append([edge.hello()])
     for _ in range(UPDATES // 100):
-        store.append([edge.update() for _ in range(100)])
+        answers = store.append([edge.update() for _ in range(100)])
+        assert all(answer.verdict == Verdict.ACCEPTED for answer in answers)
     print("full", flush=True)
     threading.Event().wait()
 
@@ -136,7 +139,7 @@ def once(folder: Path, file: Path) -> float:
     owner.kill()
     began = time.perf_counter()
     process = _start(file, folder, broker.address, store.address)
-    repeater.accepted(update)
+    repeater.accepted(update, process)
     seconds = time.perf_counter() - began
     process.kill()
     process.wait()
@@ -168,7 +171,7 @@ def main() -> None:
     """Measure, print and write."""
     out = ROOT / "out"
     out.mkdir(exist_ok=True)
-    data = os.environ.get("TACIT_DATA")
+    data = _data()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), data)
     (out / "recovery.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
