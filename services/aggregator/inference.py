@@ -92,12 +92,12 @@ class Inference:
         job = self._now
         if job is None:
             return
-        if not job.asked:
+        if not job.asked and time.monotonic() < job.deadline:  # later nobody waits for what parties would pay for
             job.asked, job.asked_at = self._driver.ask(Request(0, job.rows)), time.monotonic()
-        elif not self._role.pending():
+        elif job.asked and not self._role.pending():
             self._end(job, self._role.scores(job.rows))
             return
-        elif error := self._hopeless():
+        elif job.asked and (error := self._hopeless()):
             self._end(job, None, error)
             return
         if time.monotonic() > job.deadline:

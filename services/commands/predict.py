@@ -52,6 +52,9 @@ def predict(
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
+    from services import forked
+
+    forked.prepare()  # its imports take as long as ours
     from services import predict as again
 
     return again.predict(folder, ask)
