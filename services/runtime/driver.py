@@ -95,22 +95,26 @@ class ServerDriver:
             )
 
     def _replay(self) -> None:
-        """Fold what the journal has behind the cursor; the next records are read and decoded meanwhile."""
+        """Fold what the journal has behind the cursor, while the next records are decoded and those after them read."""
         limit = max(1, min(256, READ_AHEAD // (4 * self.size)))
 
-        def read(after: int) -> list[tuple[Record, Message]]:
-            found = self.store.read(after, limit)
+        def decoded(found: list[Record]) -> list[tuple[Record, Message]]:
             return [(record, entries.read(record.payload, self.schema, self.size)) for record in found]
 
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(read, self.cursor)
+        with ThreadPoolExecutor(2) as ahead:
+            coming, waiting = ahead.submit(self.store.read, self.cursor, limit), None
             while found := coming.result():
-                coming = ahead.submit(read, found[-1][0].position)
-                for record, message in found:
-                    self._fold(message)
-                    self.cursor = record.position
-                    self.journal_bytes += len(record.payload)
-                    self.counts["replayed"] += 1
+                coming = ahead.submit(self.store.read, found[-1].position, limit)
+                before, waiting = waiting, ahead.submit(decoded, found)
+                self._refold(before.result() if before else [])
+            self._refold(waiting.result() if waiting else [])
+
+    def _refold(self, kept: Iterable[tuple[Record, Message]]) -> None:
+        for record, message in kept:
+            self._fold(message)
+            self.cursor = record.position
+            self.journal_bytes += len(record.payload)
+            self.counts["replayed"] += 1
 
     def _fold(self, message: Message) -> list[Outgoing]:
         with self.lock:
