@@ -11,7 +11,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pytest
 from tacit_client import ApiError, Client, Status, Unreachable
+
+from tests.integration.servers import need
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -19,7 +22,10 @@ ROOT = Path(__file__).parent.parent.parent
 class Stack:
     """One project. In every status that is read, neither the model's version nor what an edge has spent goes back."""
 
-    def __init__(self, project: str, port: int, files: list[str], data: Path | None) -> None:
+    def __init__(
+        self, project: str, port: int, files: list[str], data: Path | None, more: dict[str, str] | None = None
+    ) -> None:
+        """`more`: of the environment that compose reads."""
         self.project = project
         self.url = f"http://127.0.0.1:{port}"
         self.version = 0
@@ -28,6 +34,7 @@ class Stack:
         mine = {name: value for name, value in os.environ.items() if not name.startswith(("TACIT_", "COMPOSE_"))}
         self._environment = mine | {
             "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": os.pathsep.join(files), "TACIT_HTTP_PORT": str(port),
+            **(more or {}),
         }  # fmt: skip
         if data is not None:
             self._environment["TACIT_DATA"] = str(data.resolve())
@@ -109,3 +116,12 @@ def docker(*arguments: str) -> str:
 def kill_main_process(container: str) -> None:
     """SIGKILL to the service itself, not by the engine's hand: the restart policy sees a crash."""
     docker("exec", container, "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
+
+
+def needs_engine() -> None:
+    """Skips the test without Docker and Compose, or fails it under CI."""
+    need("docker")
+    for arguments in (["info"], ["compose", "version"]):
+        if subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode:
+            message = f"docker {arguments[0]} fails: no engine, or no Compose"
+            pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

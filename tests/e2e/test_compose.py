@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import pytest
 from tacit_client import Client
 
-from tests.e2e.stack import Stack, docker, kill_main_process, pushes
-from tests.integration.servers import free_port, need
+from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine, pushes
+from tests.integration.servers import free_port
 
 pytestmark = pytest.mark.e2e
 START = 180.0  # seconds for processes to start and be counted: on two cores, eight edges import torch at once
@@ -32,11 +31,7 @@ def accuracy(data_root: Path | None) -> float:
 @pytest.fixture(scope="module")
 def stack(data_root: Path | None) -> Iterator[Stack]:
     """The built stack, not started; taken down with all that is its own."""
-    need("docker")
-    for arguments in (["info"], ["compose", "version"]):
-        if subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode:
-            message = f"docker {arguments[0]} fails: no engine, or no Compose"
-            pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    needs_engine()
     files = ["compose.yaml", "tests/e2e/pace.yaml"] + ([] if data_root else ["tests/e2e/digits.yaml"])
     stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), files, data_root)
     stack.compose("build", seconds=900.0)

@@ -1,0 +1,62 @@
+"""compose.yaml's profiles `vertical` and `gossip`: each trains, rides out its broker's death, and ends by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine
+from tests.integration.servers import free_port
+
+pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # a minute and a half that CI has not
+START = 180.0  # seconds for processes to start and be counted
+END = 180.0  # for the rest of the run
+WORKERS = 4
+
+
+@pytest.fixture
+def stack(request: pytest.FixtureRequest, data_root: Path | None) -> Iterator[Stack]:
+    """The stack with one profile, not started; taken down with all that is its own."""
+    needs_engine()
+    profile = request.param
+    more = {"COMPOSE_PROFILES": profile, "E2E_RUN_FILE": f"{profile}.toml"}
+    files = ["compose.yaml", "tests/e2e/profiles.yaml"]
+    made = Stack(f"tacit-{profile}-{os.getpid()}", free_port(), files, data_root, more)
+    made.compose("build", seconds=900.0)
+    yield made
+    made.compose("down", "--volumes", "--remove-orphans")
+
+
+@pytest.mark.parametrize(
+    ("stack", "service", "accuracy"), [("vertical", "party", 0.85), ("gossip", "peer", 0.8)], indirect=["stack"]
+)
+def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
+    stack: Stack, service: str, accuracy: float
+) -> None:
+    scales = ("--scale", "edge=0", "--scale", f"{service}={WORKERS}")
+    stack.compose("up", "--detach", "--no-build", *scales, seconds=START)
+    stack.wait(lambda status: status.edges_online == WORKERS, START, f"{WORKERS} online")
+    stack.wait_for_updates(50, START)
+    [broker] = stack.containers("mosquitto")
+
+    kill_main_process(broker)
+    stack.wait_for_updates(100, END)
+    end = stack.wait(lambda status: status.state == "finished", END, "the end of the run")
+    last = stack.wait(lambda status: (status.test_accuracy or 0.0) >= accuracy, 30.0, f"an accuracy of {accuracy}")
+
+    assert json.loads(docker("inspect", broker))[0]["RestartCount"] == 1
+    assert end.applied == end.target
+    assert sorted(last.privacy.edges) == [f"edge-{number}" for number in range(WORKERS)]
+    for edge in last.privacy.edges.values():
+        assert edge.epsilon_pld is None or edge.budget is None or edge.epsilon_pld <= edge.budget
+
+    def states() -> set[tuple[str, int]]:
+        return {(one["State"]["Status"], one["State"]["ExitCode"]) for one in stack.inspect(service)}
+
+    stack.wait(lambda _: {status for status, _ in states()} == {"exited"}, 60.0, f"every {service} to exit")
+    assert states() == {("exited", 0)}
+    assert len(stack.containers(service)) == WORKERS
