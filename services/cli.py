@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.commands import audit, demo, figures, pki, plan, plan_dp_pasgd, plan_measure, predict, replay, simulate
+from services.commands import (
+    audit,
+    connect,
+    demo,
+    figures,
+    pki,
+    plan,
+    plan_dp_pasgd,
+    plan_measure,
+    predict,
+    replay,
+    simulate,
+)
 from services.commands import ledger as ledgers
 from services.commands.simulate import SHARED_DATA
 from tacit.errors import ConfigError, ServiceError, TacitError
@@ -217,7 +229,7 @@ def halt(
     as_json: AsJson = False,
 ) -> None:
     """End the run: no further update is accepted."""
-    with _client(url, _token(token_file)) as client:
+    with _client(url, connect.token(token_file)) as client:
         taken = client.halt(reason)
     _show(taken.to_json(), as_json, lambda _: f"halt taken ({taken.reason}); the run was {taken.state}")
 
@@ -230,7 +242,7 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """End the quarantine that [guard] has put an edge into."""
-    with _client(url, _token(token_file)) as client:
+    with _client(url, connect.token(token_file)) as client:
         client.release(edge)
     _show({"id": edge, "released": True}, as_json, lambda _: f"{edge} may take part again")
 
@@ -250,14 +262,10 @@ def version() -> None:
 @contextmanager
 def _client(url: str, token: str | None = None) -> Iterator[Client]:
     # The client's errors, in tacit's terms: the client shares no code with the rest.
-    from tacit_client import ApiError, Client, Unreachable
+    from tacit_client import ApiError, Unreachable
 
     try:
-        client = Client(url, token)
-    except ValueError as error:
-        raise ConfigError(f"--{error}") from error
-    try:
-        with client:
+        with connect.client(url, token) as client:
             yield client
     except Unreachable as error:
         raise ServiceError(str(error)) from error
@@ -317,15 +325,6 @@ def _download(client: Client, out: Path, as_json: bool) -> None:
     digest = hashlib.sha256(data).hexdigest()
     content = {"file": str(out), "bytes": len(data), "sha256": digest}
     _show(content, as_json, lambda _: f"{out}: {len(data)} bytes, sha256 {digest}")
-
-
-def _token(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"token file {path}: {error}") from error
 
 
 if __name__ == "__main__":

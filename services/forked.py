@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
+@functools.cache  # once: while it works, what other threads print is lost
 def prepare() -> None:
     """Let the imports begin, beside whatever this process does until its first child."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)
@@ -60,13 +62,8 @@ class Forked:
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
-    @property
-    def returncode(self) -> int | None:
-        """Its exit code, if it has ended; minus the signal's number, if one ended it."""
-        return self._process.exitcode
-
     def poll(self) -> int | None:
-        """`returncode`, as it is now."""
+        """Its exit code, if it has ended; minus the signal's number, if one ended it."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:

@@ -104,7 +104,7 @@ def _check_journal(journal: Path | None) -> None:
 def environment(given: dict[str, object]) -> dict[str, str]:
     """What every child is told: `given`, where it is not None, and one thread each."""
     said = {name: str(value) for name, value in given.items() if value is not None}
-    return {"TACIT_THREADS": "1", "OMP_NUM_THREADS": "1"} | said
+    return {"TACIT_THREADS": "1"} | said
 
 
 def aggregator(shared: dict[str, str], state: Path) -> Child:

@@ -14,6 +14,7 @@ from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from services import local
 from services.children import Child, free_port, mend, start_broker, start_store, stopping
+from services.commands import connect
 from services.edge import turns
 from tacit import config
 from tacit.algorithm_sections import Vafl
@@ -33,7 +34,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
         # Results go elsewhere: those of the run stay as they are.
         places = {"TACIT_STORE": start_store(state, children).address, "TACIT_OUT": str(state / "predict")}
         server = local.aggregator(shared | places | {"TACIT_HTTP": http, "TACIT_LINGER": "true"}, state)
-        with Client(f"http://{http}", _token(state)) as client:
+        with connect.client(f"http://{http}", connect.token(state / "token")) as client:
             _start([server], children)
             ended = _wait(client, children, interrupted, lambda status: True, "the aggregator")
             if not ended.over:
@@ -59,13 +60,6 @@ def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
     if summary["run_file_sha256"] != run.fingerprint():
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
     return run, shared
-
-
-def _token(state: Path) -> str:
-    try:
-        return (state / "token").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{state}/token: {error}") from error
 
 
 def _start(ours: list[Child], children: list[Child]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.commands import connect
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
 
 if TYPE_CHECKING:
@@ -61,17 +62,7 @@ def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions
 
 
 def _there(url: str, token_file: Path | None, ask: Callable[[Client], Predictions]) -> Predictions:
-    from tacit_client import Client
-
-    try:
-        token = None if token_file is None else token_file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"token file {token_file}: {error}") from error
-    try:
-        client = Client(url, token)
-    except ValueError as error:
-        raise ConfigError(f"--{error}") from error
-    with client:
+    with connect.client(url, connect.token(token_file)) as client:
         return ask(client)
 
 
