@@ -135,7 +135,7 @@ def start_store(state: Path, children: list[Child]) -> Service:
     port = free_port()
     command = [
         binary, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state), "--appendonly", "yes",
-        "--appendfsync", "everysec", "--save", "", "--auto-aof-rewrite-min-size", "1gb",
+        "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-min-size", "1gb",
         "--maxmemory", "4gb", "--maxmemory-policy", "noeviction",
     ]  # fmt: skip
     _start_and_wait(Child("store", command, {}, state / "store.log"), port, children)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
@@ -27,7 +29,10 @@ KEEP_HEAP = {
     "MALLOC_TOP_PAD_": str(1 << 25),
 }
 _AT_EXEC = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # what libraries read once: the same for every child
-_IMPORTED = ["services.aggregator.main", "services.edge.main"]
+_IMPORTED = [
+    "services.cli", "services.aggregator.main", "services.edge.main",
+    "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto",  # which it imports when it starts
+]  # fmt: skip
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -58,7 +63,8 @@ class Forked:
         prepare()
         log.touch()  # so that it can be read at once
         self._process = _CONTEXT.Process(target=_serve, args=(arguments, environment, str(log)))
-        self._process.start()
+        with _nameless():
+            self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
@@ -117,11 +123,22 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
         os.dup2(opened, descriptor)
         os.close(opened)
     os.dup2(1, 2)
+    gc.freeze()  # what was imported is never garbage, and to look at it is to copy its pages
     os.environ.clear()
     os.environ.update(environment)
     from services.cli import main
 
     main(arguments)
+
+
+@contextlib.contextmanager
+def _nameless() -> Iterator[None]:
+    """A child begun now does not run our main script again, as `multiprocessing` has it: it needs nothing of it."""
+    ours, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = ours
 
 
 @contextlib.contextmanager

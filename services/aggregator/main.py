@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -47,6 +48,8 @@ def main(settings: AggregatorSettings) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     torch.set_num_threads(settings.threads)
+    # Hashing, sockets and tensors let go of the interpreter lock all the time, and may wait 5 ms to have it back.
+    sys.setswitchinterval(1e-4)
     settings.tls()  # a wrong setting is better said before the data is loaded
     run = settings.load_run()
     model = run.build_model()
@@ -197,7 +200,7 @@ def _linger(
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ Only a `Push` (which holds a `Released`) becomes an update on the wire; there is
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import struct
 from collections.abc import Iterator
@@ -307,9 +308,11 @@ def gradient(tensor: Tensor, scale: float) -> Tensor:
     if tensor.dtype == torch.float32:
         return tensor
     found, unit = np.empty(tensor.numel(), np.float32), np.float64(finite("scale", scale))
-    with np.errstate(over="ignore"):  # block by block: no float64 vector is ever made
+    safe = abs(unit) <= SAFE_SCALE
+    with contextlib.nullcontext() if safe else np.errstate(over="ignore"):
+        # Block by block: no float64 vector is ever made.
         np.multiply(tensor.numpy(), unit, out=found, dtype=np.float64, casting="same_kind")
-    if scale > SAFE_SCALE and not bool(np.isfinite(found).all()):
+    if not safe and not bool(np.isfinite(found).all()):
         raise WireError("value", f"scale={scale}")
     return torch.from_numpy(found)
 

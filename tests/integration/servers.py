@@ -138,6 +138,8 @@ def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
         "",
         "--appendonly",
         "yes",
+        "--appendfsync",
+        "always",
     ]
     command = [need("redis-server"), *fixed, *options]
     yield from _running(RedisServer(command, port, directory / "redis.log"))

@@ -24,8 +24,8 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.fixture
-def redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
-    options = ("--auto-aof-rewrite-min-size", "1gb", "--appendfsync", request.param, "--maxmemory-policy", "noeviction")
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    options = ("--auto-aof-rewrite-min-size", "1gb", "--maxmemory-policy", "noeviction")
     with redis_server(tmp_path, *options) as running:
         yield running
 
@@ -49,14 +49,12 @@ def staged(folder: Path, broker: Mosquitto, redis: RedisServer, updates: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("redis", ["everysec"], indirect=True)
 def test_twenty_kills_lose_and_double_nothing(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> None:
     for run in staged(tmp_path, broker, redis, 300):
         play(run, broker, redis, kills=20, every=5, seed=1)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("redis", ["everysec", "always"], indirect=True)
 def test_a_hundred_kills_lose_and_double_nothing(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> None:
     for run in staged(tmp_path, broker, redis, 2000):
         play(run, broker, redis, kills=110, every=12, seed=2)

@@ -58,6 +58,23 @@ def test_redis_killed_and_restarted_keeps_every_accepted_entry(own_server: Redis
         ]
 
 
+def test_a_redis_that_may_forget_is_named(own_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
+        store = connector("redis", own_server.url, stack)()
+        store.open("f")
+        assert caplog.messages == []
+        operator.config_set("appendfsync", "everysec")
+        store.open("f")
+        assert "appendfsync everysec: a receipted update may be lost" in caplog.messages[-1]
+        operator.config_set("appendonly", "no")
+        store.open("f")
+        assert "appendonly no, appendfsync everysec" in caplog.messages[-1]
+        operator.acl_setuser("default", commands=["-config"])
+        seen = len(caplog.messages)
+        assert store.open("f") == 4  # nothing can be asked, nothing is said
+        assert len(caplog.messages) == seen
+
+
 def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer) -> None:
     accepted: list[int] = []
 

@@ -269,7 +269,7 @@ def test_cloud_line_11_the_model_moves_against_the_update() -> None:
     before = made.params.clone()
     for value in (1.0, -3.0):
         gradient = update("a", made.version, value)
-        made.recent.append(0)  # the rate is that of the staleness with this update
+        made.note_staleness(0)  # the rate is that of the staleness with this update
         rate = made.learning_rate()
         made.on_message(gradient)
         assert torch.allclose(made.params, before - rate * gradient.vector)

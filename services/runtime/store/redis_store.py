@@ -5,13 +5,16 @@ applied the first time would answer DUPLICATE, which its caller could not tell f
 connection raises ServiceError and the caller opens the run again and reads back what was accepted. The new
 epoch also fences the lost command, should it still sit in the server's socket.
 
-How much an accepted message survives is the server's setting: `appendonly yes` for a killed process,
-`appendfsync always` for a power cut. `max_bytes` of all runs must fit well below `maxmemory`.
+How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync always`, or `open`
+warns. `everysec` is less than its name says: while the fsync of the second before is under way, the server puts even
+the write off, for up to two seconds, and answers all the same (flushAppendOnlyFile). A slow disk and kill -9 then
+lose accepted messages, not a power cut only. `max_bytes` of all runs must fit well below `maxmemory`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +29,7 @@ from services.runtime.store import rules
 from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
 from tacit import errors
 
+log = logging.getLogger("tacit.store")
 _CONNECT_S = 5.0
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
@@ -112,7 +116,18 @@ class RedisStore:
         if epoch == 0:
             raise rules.other_parameters(self._run, held.decode(), fingerprint)
         self._epoch = int(epoch)
+        if weak := self._forgetful():
+            log.warning("store: %s: %s: a receipted update may be lost if the server is killed", self._shown, weak)
         return self._epoch
+
+    def _forgetful(self) -> str:
+        """The settings with which the server answers before all is on disk; empty: none, or not ours to ask."""
+        try:
+            found = self._client.config_get("append*")
+        except (redis.RedisError, OSError):  # a hosted server keeps CONFIG to itself; a lost one shows at once
+            return ""
+        kept = {"appendonly": "yes", "appendfsync": "always"}
+        return ", ".join(f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good)
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See base.Store.append."""

@@ -29,14 +29,16 @@ class Fold:
         self.version = 0
         self.edges: dict[str, EdgeRecord] = {}
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
+        self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
         self.staleness: Counter[int] = Counter()
         self.stale = 0
         self.halted = ""
 
-    @property
-    def tau_max(self) -> int:
-        """τ_max: the largest staleness among the latest STALENESS_WINDOW updates (0 before any)."""
-        return max(self.recent, default=0)
+    def note_staleness(self, tau: int) -> None:
+        """One more update of staleness τ = `tau`."""
+        self.recent.append(tau)
+        self.tau_max = max(self.recent)
+        self.staleness[tau] += 1
 
     def global_model(self) -> GlobalModel:
         """x_t, t and C as sent to an edge."""
@@ -57,6 +59,7 @@ class Fold:
         for name in ("version", "clip", "stale", "halted"):
             setattr(self, name, values[name])
         self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
+        self.tau_max = max(self.recent, default=0)
         self.staleness = Counter(dict(values["staleness"]))
         self.edges = records.read(values["edges"])
 
@@ -167,8 +170,7 @@ class ServerRole(Fold, ABC):
         if not self.admits(update, tau):
             self.stale += 1
             return self.answer(update.edge)
-        self.recent.append(tau)
-        self.staleness[tau] += 1
+        self.note_staleness(tau)
         record.updates += 1
         return self.apply(update, tau)
 
