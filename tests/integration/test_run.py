@@ -86,7 +86,14 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in processes)
+    return not any(alive(process) for process in processes)
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two
+        return False
 
 
 def training(process: subprocess.Popen[str], out: Path) -> list[psutil.Process]:
