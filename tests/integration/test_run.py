@@ -91,7 +91,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 def alive(process: psutil.Process) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:  # it ended between the two
         return False
 
