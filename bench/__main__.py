@@ -37,7 +37,7 @@ from services.runtime.store import open_store
 from tacit import config, topics
 from tacit.algorithms.mapa import Server
 
-EDGES, ROUNDS = 5, 5
+EDGES, ROUNDS = 5, 3
 ROOT = Path(__file__).parent.parent
 RUN = """
 [run]
@@ -221,6 +221,7 @@ def _training_over_compute(folder: Path, data: str | None) -> dict[str, Any]:
     for number in range(ROUNDS):
         training.append(_training(folder / str(number), data))
         compute.append(_compute(folder, data))
+        print(f"    training {training[-1]:.1f}/s between {compute[-2]:.1f} and {compute[-1]:.1f} computed", flush=True)
     ratios = [rate / statistics.mean(beside) for rate, beside in zip(training, pairwise(compute), strict=True)]
     return {
         "training_per_s": statistics.median(training), "compute_per_s": statistics.median(compute),
@@ -239,7 +240,7 @@ def _compute(folder: Path, data: str | None) -> float:
     return float(sum(worker.result()["rate"] for worker in workers))
 
 
-def _training(folder: Path, data: str | None, updates: int = 2000) -> float:
+def _training(folder: Path, data: str | None, updates: int = 1500) -> float:
     """Applied updates/s of `tacit run` once every edge takes part."""
     folder.mkdir()
     file = _run_file(folder, data, updates, "training")
