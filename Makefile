@@ -68,7 +68,7 @@ check: setup ## lint, format, types, and that generated code is what protos/ say
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/_pb
 
-chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, twice, thirty audits, the profiles of compose.yaml; 40 minutes
+chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, thirty audits, the profiles of compose.yaml; 40 minutes
 	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py
 	$(BIN)/pytest -m exhaustive -n $(JOBS)
 

@@ -1,10 +1,10 @@
-"""Measure, print ratios, write out/bench.json. About eight minutes on two cores, with nothing else running.
+"""Measure, print ratios, write out/bench.json. About six minutes on two cores, with nothing else running.
 
 (a) accepted updates/s of the whole path (5 edges with ready-made 87 KB updates and 16 unreceipted ones each: broker,
     decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho QoS 1 rate at that
     size;
 (b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, padded) over what two
-    processes compute of the same edge step with no broker, no journal and no ledger on disk, in rounds;
+    processes compute of the same edge step with no broker, no journal and no ledger on disk, in turns of seconds;
 (c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in flight), p50, p99;
 (d) what privacy costs: an edge step taken apart (bench/cost.py).
 """
@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_client import Status
 
-from bench import cost
-from services import local
+from bench import cost, training
 from services.children import Child, start_broker, start_store
 from services.edge.main import schema_hash
 from services.forked import KEEP_HEAP
@@ -37,7 +35,7 @@ from services.runtime.store import open_store
 from tacit import config, topics
 from tacit.algorithms.mapa import Server
 
-EDGES, ROUNDS = 5, 3
+EDGES = 5
 ROOT = Path(__file__).parent.parent
 RUN = """
 [run]
@@ -128,6 +126,11 @@ class Worker:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
         )
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def ready(self) -> None:
         """Wait for the child's word."""
         assert self._process.stdout is not None
@@ -213,51 +216,20 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float]:
 
 
 def _training_over_compute(folder: Path, data: str | None) -> dict[str, Any]:
-    """The median of ROUNDS ratios, each of a training to what was computed just before and just after it.
-
-    The same step takes a third longer or less from one minute to the next on a shared machine.
-    """
-    compute, training = [_compute(folder, data)], []
-    for number in range(ROUNDS):
-        training.append(_training(folder / str(number), data))
-        compute.append(_compute(folder, data))
-        print(f"    training {training[-1]:.1f}/s between {compute[-2]:.1f} and {compute[-1]:.1f} computed", flush=True)
-    ratios = [rate / statistics.mean(beside) for rate, beside in zip(training, pairwise(compute), strict=True)]
-    return {
-        "training_per_s": statistics.median(training), "compute_per_s": statistics.median(compute),
-        "training_over_compute": statistics.median(ratios), "training_over_compute_rounds": ratios,
-    }  # fmt: skip
-
-
-def _compute(folder: Path, data: str | None) -> float:
-    """Edge steps/s of two processes, one per core."""
-    file = str(_run_file(folder, data, 1000, "compute"))
-    workers = [Worker("compute", run_file=file, data=data, number=k, seconds=10.0) for k in range(os.cpu_count() or 2)]
+    file, counters = _run_file(folder, data, 1_000_000, "training"), []
+    workers: list[Worker] = []
+    for number in range(os.cpu_count() or 2):
+        counters.append(folder / f"counter-{number}")
+        counters[-1].write_bytes(bytes(8))
+        options = {"run_file": str(file), "data": data, "number": number, "counter": str(counters[-1])}
+        workers.append(Worker("compute", **options))
     for worker in workers:
         worker.ready()
-    for worker in workers:
-        worker.go()
-    return float(sum(worker.result()["rate"] for worker in workers))
-
-
-def _training(folder: Path, data: str | None, updates: int = 1500) -> float:
-    """Applied updates/s of `tacit run` once every edge takes part."""
-    folder.mkdir()
-    file = _run_file(folder, data, updates, "training")
-    marks: list[tuple[float, int]] = []
-
-    def note(status: Status) -> None:
-        edges = status.privacy.edges
-        if len(edges) == EDGES and min(edge.pushes for edge in edges.values()) > 5:
-            marks.append((time.perf_counter(), status.applied))
-
-    root = Path(data) if data else None
-    code = local.run(
-        file, edges=None, out=folder / "training", serve=None, seed=None, data=root, as_json=False, observe=note
-    )
-    assert code == 0
-    (first, low), (last, high) = marks[0], [mark for mark in marks if mark[1] < updates][-1]
-    return (high - low) / (last - first)
+    steps = training.Steps([worker.pid for worker in workers], counters)
+    try:
+        return training.measure(file, folder / "training", data, EDGES, steps)
+    finally:
+        training.tell(steps.pids, signal.SIGKILL)
 
 
 if __name__ == "__main__":

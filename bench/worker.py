@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -202,18 +203,16 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute(options: dict[str, Any]) -> dict[str, Any]:
-    """The edge step alone (sample, clip, noise, in-memory ledger), for `seconds`."""
+    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file `counter`."""
     role = build(options, Edge)
-    params = role.model.init(1)
-    for _ in range(5):
-        role.on_message(GlobalModel(0, params, 1.0))
-    print("ready", flush=True)
-    sys.stdin.readline()
-    start, count = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - start) < options["seconds"]:
-        role.on_message(GlobalModel(0, params, 1.0))
-        count += 1
-    return {"rate": count / elapsed}
+    params, count = role.model.init(1), 0
+    with Path(options["counter"]).open("r+b", buffering=0) as counter:
+        while True:
+            role.on_message(GlobalModel(0, params, 1.0))
+            count += 1
+            os.pwrite(counter.fileno(), count.to_bytes(8, "little"), 0)
+            if count == 5:
+                print("ready", flush=True)
 
 
 def raw_publish(options: dict[str, Any]) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tacit.errors import ConfigError
 
-PATIENCE = 1.0
+PATIENCE, WAITS = 1.0, 10
 
 
 @contextmanager
@@ -65,11 +64,12 @@ class Turns:
 
     @staticmethod
     def _wait(pipe: int) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while (left := deadline - time.monotonic()) > 0:
+        waited = 0
+        while waited < WAITS:  # counted, not timed: an edge that was stopped itself has not been waiting
             try:
                 os.read(pipe, 1)
             except BlockingIOError:  # another edge was quicker
-                select.select([pipe], [], [], left)
+                there, _, _ = select.select([pipe], [], [], PATIENCE / WAITS)
+                waited += not there
             else:
                 return
