@@ -47,6 +47,7 @@ epsilon = 100.0
 [edges]
 count = {edges}
 """
+REST_SECONDS = 4 * PATIENCE  # of a run after its last kill, on a machine that has other things to do
 FINAL = ("ACCEPTED", "DUPLICATE")
 
 
@@ -122,7 +123,7 @@ class Scene:
     def ended(self) -> dict[str, Any]:
         """Wait until everybody has left by itself; the summary."""
         for name in list(self.pids):
-            assert self.forks.wait(self.pids.pop(name), PATIENCE) == 0, self.log(name)
+            assert self.forks.wait(self.pids.pop(name), REST_SECONDS) == 0, self.log(name)
         return self.run.summary()
 
 
