@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from services.figures.asked import Asked
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.sections import Section
@@ -42,7 +43,7 @@ class Line(Section):
     name: str
     set: Table = Field({})
     drop: tuple[str, ...] = Field((), strict=False, description="section.key that this line does not have")
-    flat: bool = Field(False, description="does not depend on x: one run a seed, drawn across")
+    flat: bool = Field(False, description="does not depend on x: one run a seed, its end drawn across")
     panels: tuple[str, ...] = Field((), strict=False, description="only in panels of these noises; (): in all")
 
 
@@ -51,12 +52,13 @@ class Claim(Section):
 
     order: the lines' scores do not get better from first to last by more than `tolerance`. near: they differ by at most
     that. rising, falling: each line's last point is
-    above or below its first. flat: each line's points differ by at most `tolerance`.
+    above or below its first. flat: each line's points differ by at most `tolerance`. below: each line's first is at
+    most that.
     A line's score is the mean of its points, or its last one; over time, as far as all lines of the claim have come.
     """
 
     text: str
-    kind: Literal["order", "near", "rising", "falling", "flat"]
+    kind: Literal["order", "near", "rising", "falling", "flat", "below"]
     lines: tuple[str, ...] = Field(strict=False)
     panels: tuple[str, ...] = Field((), strict=False, description="titles; (): all that have these lines")
     at: Literal["mean", "end"] = "mean"
@@ -73,7 +75,9 @@ class Head(Section):
     scaled: str = Field(description="what is smaller here, and why")
     over: Literal["points", "version", "gradients", "virtual_time_s"] = "points"
     x: str = Field(description="label")
-    y: Literal["accuracy", "loss", "gradient_norm", "clip", "reached"] = "accuracy"
+    y: Literal[
+        "accuracy", "loss", "perplexity", "auc", "gradient_norm", "clip", "reached", "tau", "likeness"
+    ] = Field("accuracy", description="tau, likeness: with [base] design or attack (asked.py)")  # fmt: skip
     label: str = Field(description="of y")
     below: float | None = Field(None, description="reached: the first version whose test loss is below this")
     logarithmic: bool = False
@@ -150,7 +154,7 @@ def _without(table: Table, dropped: Iterable[str]) -> Table:
 
 def _run(table: Table, figure: Figure, line: Line) -> RunFile:
     try:
-        return RunFile.model_validate(table)
+        return (Asked if table.keys() & {"design", "attack"} else RunFile).model_validate(table)
     except ValidationError as error:
         what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
         first = error.errors()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import multiprocessing
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,19 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.stats import rankdata
+from torch import Tensor
 
 from services import simulation
 from services.aggregator.evaluator import Points
+from services.figures.asked import Asked
 from tacit import datasets
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.datasets import Dataset
+from tacit.models import Model
 from tacit.privacy.accounting import epsilon_pld
+from tacit.sections import Data
 from tacit.vectors import mean_gradient
 
 ROOT = Path(__file__).parents[2]
 Result = dict[str, Any]
-NORM_ROWS = 500  # test rows whose mean gradient's norm is a point's
+NORM_ROWS = 500  # test rows, or words, whose mean gradient's norm is a point's
+MOST_LOSS = 50.0  # whose perplexity is still a number
 
 
 @lru_cache(maxsize=1)
@@ -32,6 +39,7 @@ def code_version() -> str:
     """SHA-256 of every file that a result depends on."""
     digest = hashlib.sha256()
     files = [*(ROOT / "src" / "tacit").rglob("*.py"), ROOT / "services" / "simulation.py", Path(__file__)]
+    files.append(Path(__file__).with_name("asked.py"))
     for file in sorted(files):
         digest.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
@@ -42,42 +50,74 @@ def key(run: RunFile) -> str:
     return hashlib.sha256(f"{run.model_dump_json()}|{code_version()}".encode()).hexdigest()[:24]
 
 
+class _Series:
+    """The points of a simulation: accuracy and loss as `tacit simulate` has them, and what figures show besides."""
+
+    def __init__(self, run: RunFile, simulated: simulation.Simulation, test: Dataset) -> None:
+        self.found: list[Result] = []
+        self._simulated = simulated
+        self._points = Points(run, simulated.model, test, self._record)
+        self._rows = max(1, NORM_ROWS // (run.data.sequence if datasets.is_text(run.data.dataset) else 1))
+        self._exam: tuple[int, Tensor, Dataset] | None = None
+
+    def observe(self, role: ServerRole) -> None:
+        """A point, if one is due. A vertical run's exam is of embeddings, and None until they have come."""
+        exam = None if role.halted else role.exam(self._points.sample)
+        if exam is not None and self._points.due(exam[0]):
+            self._measure(exam)
+
+    def end(self, role: ServerRole) -> None:
+        """The last point, on all test rows."""
+        if (exam := role.exam(self._points.test)) is not None:
+            self._measure(exam)
+
+    def _measure(self, exam: tuple[int, Tensor, Dataset]) -> None:
+        self._exam = exam
+        self._points.measure(*exam)
+
+    def _record(self, version: int, accuracy: float, loss: float, samples: int) -> None:
+        assert self._exam is not None
+        _, params, data = self._exam
+        model, role = self._simulated.model, self._simulated.role
+        norm = torch.linalg.vector_norm(mean_gradient(model, params, data.x[: self._rows], data.y[: self._rows]))
+        point = {"version": version, "accuracy": accuracy, "loss": loss, "gradient_norm": float(norm)}
+        point |= {"clip": role.clip, "perplexity": math.exp(min(loss, MOST_LOSS))}
+        if data.classes == 2:
+            point["auc"] = _auc(model, params, data)
+        self.found.append({name: round(value, 6) for name, value in (point | self._simulated.clock()).items()})
+
+
+def _auc(model: Model, params: Tensor, data: Dataset) -> float:
+    """How often a row of class 1 scores above one of class 0; a tie is half."""
+    scores = model.logits(params, data.x)
+    margins, positive = (scores[:, -1] - scores[:, 0]).numpy(), data.y.numpy() == 1
+    ranks, ones = rankdata(margins), int(positive.sum())
+    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / max(1, ones * (len(positive) - ones)))
+
+
 def measure(run: RunFile, root: Path | None) -> Result:
     """Simulate one point: its series, and ε of the edge that spent most (null: no guarantee)."""
     torch.set_num_threads(1)
+    if isinstance(run, Asked):
+        return run.answer(root)
     simulated = simulation.Simulation(run, root)
-    test = _test(run.data.dataset, run.data.features, root)
-    series: list[Result] = []
-    x, y = test.x[:NORM_ROWS], test.y[:NORM_ROWS]
-
-    def record(version: int, accuracy: float, loss: float, samples: int) -> None:
-        role = simulated.role
-        norm = float(torch.linalg.vector_norm(mean_gradient(simulated.model, role.params, x, y)))
-        point = {"version": version, "accuracy": accuracy, "loss": loss, "gradient_norm": norm, "clip": role.clip}
-        series.append({name: round(value, 6) for name, value in (point | simulated.clock()).items()})
-
-    points = Points(run, simulated.model, test, record)
-
-    def observe(role: ServerRole) -> None:
-        if not role.halted and points.due(role.version):
-            points.measure(role.version, role.params, points.sample)
-
-    simulated.simulator.run(observe)
-    points.measure(simulated.role.version, simulated.role.params, points.test)
+    series = _Series(run, simulated, _test(run.data, root))
+    simulated.simulator.run(series.observe)
+    series.end(simulated.role)
     histories = {record.spent for record in simulated.role.edges.values()}
     epsilon = max((epsilon_pld(history, run.privacy.delta) for history in histories), default=0.0)
     known = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
     mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
     return {
-        "series": series, "epsilon": round(epsilon, 4) if known else None, "staleness": round(mean, 2),
+        "series": series.found, "epsilon": round(epsilon, 4) if known else None, "staleness": round(mean, 2),
         "reason": simulated.role.halted,
     }  # fmt: skip
 
 
 @lru_cache(maxsize=2)
-def _test(dataset: str, features: datasets.Features, root: Path | None) -> Dataset:
-    return datasets.load(dataset, "test", root, features=features)
+def _test(data: Data, root: Path | None) -> Dataset:
+    return datasets.load(data.dataset, "test", root, features=data.features, text=data.text)
 
 
 def sweep(

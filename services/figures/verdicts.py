@@ -46,6 +46,8 @@ class Curve:
         """Mean and half width at `places` on the x axis, or (None) where the points are."""
         if places is None:
             return self.mean, self.half_width
+        if math.isnan(self.x[0]):
+            return np.repeat(self.mean, len(places)), np.repeat(self.half_width, len(places))
         return np.interp(places, self.x, self.mean), np.interp(places, self.x, self.half_width)
 
 
@@ -77,6 +79,8 @@ def _curve(figure: Figure, panel: int, line: int, cells: list[Cell], results: Ma
         y = [[_score(figure, found[seed, x], cells[0].run.run.updates) for x in places] for seed in head.seeds]
         return Curve(panel, name, np.array([math.nan if x is None else x for x in places]), np.array(y), epsilons)
     series = [found[seed, None]["series"] for seed in head.seeds]
+    if figure.line[line].flat:
+        return Curve(panel, name, np.array([math.nan]), np.array([[one[-1][head.y]] for one in series]), epsilons)
     shortest = min(series, key=len)
     x = np.array([point[head.over] for point in shortest])
     y = [np.interp(x, [p[head.over] for p in one], [p[head.y] for p in one]) for one in series]
@@ -130,7 +134,10 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[bool, 
     parts, good = [], True
     for name in claim.lines:
         mean = mine[name].mean
-        if claim.kind != "flat":
+        if claim.kind == "below":
+            good = good and bool(mean[0] <= claim.tolerance)
+            parts.append(f"{name} {mean[0]:.3g}")
+        elif claim.kind != "flat":
             good = good and bool(mean[-1] > mean[0] if claim.kind == "rising" else mean[-1] < mean[0])
             parts.append(f"{name} {mean[0]:.4g} → {mean[-1]:.4g}")
         else:
@@ -159,5 +166,6 @@ def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[bool
 
 def _common(curves: list[Curve]) -> NDArray[np.float64]:
     """Places on the x axis that all `curves` have reached, evenly: what is compared is the same time or cost."""
+    curves = [curve for curve in curves if not math.isnan(curve.x[0])] or curves
     first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     return np.linspace(first, last, 50)
