@@ -46,6 +46,11 @@ def _everything(data: Data, root: Path | None) -> Dataset:
     return datasets.load(data.dataset, "train", root, features=data.features, text=data.text)
 
 
+@lru_cache(maxsize=1)
+def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
+    return datasets.splits(name, root)
+
+
 def parts(run: RunFile, root: Path | None) -> list[Dataset]:
     """The rows of every edge. Raises ConfigError, DataError."""
     data = run.data
@@ -67,7 +72,7 @@ def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole
     section = vertical_plan.section(run)
     if run.network.staleness is not None:
         raise ConfigError("network.staleness: a vertical run has no models of an age; give [network] delays instead")
-    (train, test), salt = datasets.splits(run.data.dataset, root), b"simulated"
+    (train, test), salt = _splits(run.data.dataset, root), b"simulated"
     answers = None
     if section.label_epsilon is not None:
         drawn = Random(run.run.seed * 10_000 + run.edges.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from torch import Tensor
@@ -16,8 +17,14 @@ def dealt(run: RunFile, root: Path | None) -> list[Tensor]:
     Raises ConfigError, DataError.
     """
     data = run.data
-    by = datasets.load_groups if data.partition == "natural" else datasets.load_labels
+    by = _by(data.partition == "natural", data.dataset, root, data.text)
     return datasets.all_shards(
-        by(data.dataset, "train", root, data.text), shards=run.edges.count, method=data.partition, seed=run.run.seed,
+        by, shards=run.edges.count, method=data.partition, seed=run.run.seed,
         alpha=data.alpha, spare=data.spare, spare_weight=data.spare_weight,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=2)  # a sweep deals the same again and again
+def _by(natural: bool, dataset: str, root: Path | None, text: datasets.Text) -> Tensor:
+    """What rows are told apart by: groups or labels."""
+    return (datasets.load_groups if natural else datasets.load_labels)(dataset, "train", root, text)
