@@ -20,11 +20,13 @@ from services import simulation
 from services.aggregator.evaluator import Points
 from services.figures.asked import Asked
 from tacit import datasets
+from tacit.algorithm_sections import Vafl
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.models import Model
-from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy import gdp
+from tacit.privacy.accounting import History, epsilon_pld
 from tacit.sections import Data
 from tacit.vectors import mean_gradient
 
@@ -104,8 +106,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     series = _Series(run, simulated, _test(run.data, root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
-    histories = {record.spent for record in simulated.role.edges.values()}
-    epsilon = max((epsilon_pld(history, run.privacy.delta) for history in histories), default=0.0)
+    epsilon = _spent(run, {record.spent for record in simulated.role.edges.values()})
     known = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
     mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
@@ -113,6 +114,14 @@ def measure(run: RunFile, root: Path | None) -> Result:
         "series": series.found, "epsilon": round(epsilon, 4) if known else None, "staleness": round(mean, 2),
         "reason": simulated.role.halted,
     }  # fmt: skip
+
+
+def _spent(run: RunFile, histories: set[History]) -> float:
+    """The largest ε: by PLD, or in μ for the records of a vertical run's parties."""
+    delta = run.privacy.delta
+    if isinstance(run.algorithm, Vafl):
+        return max((gdp.epsilon(gdp.mu(history), delta) for history in histories), default=0.0)
+    return max((epsilon_pld(history, delta) for history in histories), default=0.0)
 
 
 @lru_cache(maxsize=2)
