@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tacit import datasets
 from tacit.algorithms import dp_pasgd_plan
 from tacit.algorithms.dp_pasgd_plan import Planner
 from tacit.config import RunFile
+from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Push, Update
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.inversion import cosine, invert
@@ -72,7 +74,7 @@ def _planned(run: RunFile, design: Design) -> Result:
 
 def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     """Mean likeness (cosine) of victims' images and what is read out of their pushes; ε of the one that spent most."""
-    table, model = datasets.load(run.data.dataset, "train", root), run.build_model()
+    table, model = _table(run.data.dataset, root), run.build_model()
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[: attack.victims]
     asked = GlobalModel(0, model.init(run.run.seed), run.privacy.clip or 1.0)
     likeness, spent = [], 0.0
@@ -86,7 +88,12 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
             update = received(out.message)
             assert isinstance(update, Update)
             total += update.vector
-            spent = max(spent, epsilon_pld(update.spent, run.privacy.delta)) if run.privacy.private else math.inf
+        spent = max(spent, epsilon_pld(update.spent, run.privacy.delta)) if run.privacy.private else math.inf
         likeness.append(cosine(invert(total / attack.pushes, model.shape, model.classes).image, victim.x[0]))
     point = {"version": 0, "likeness": round(math.fsum(likeness) / len(likeness), 6)}
     return {"series": [point], "epsilon": round(spent, 4) if math.isfinite(spent) else None}
+
+
+@lru_cache(maxsize=1)  # a sweep asks for the same again and again
+def _table(dataset: str, root: Path | None) -> Dataset:
+    return datasets.load(dataset, "train", root)
