@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from services.figures import draw, files, page, sweep, verdicts
+from services.figures.asked import Asked
 from services.figures.files import Figure
 from services.figures.sweep import Result
+from tacit.config import RunFile
+from tacit.datasets import Dataset
 from tacit.errors import ConfigError
+from tacit.models import build
 from tests.conftest import ROOT
 from tests.unit.test_cli import tacit
 
@@ -156,6 +162,13 @@ class TestVerdicts:
         (judged,) = verdicts.judge(found, verdicts.curves(found, cells, results(found, scores)))
         assert judged.found == {"none": good, "rigorous": good}
 
+    @pytest.mark.parametrize(("tolerance", "good"), [(0.2, True), (0.1, False)])
+    def test_below(self, tmp_path: Path, tolerance: float, good: bool) -> None:
+        text = FIGURE.replace('kind = "order"\nlines = ["A", "B"]', 'kind = "below"\nlines = ["A"]')
+        curve = verdicts.Curve(0, "A", np.array([1.0, 3.0]), np.array([[0.15, 0.9]]), (None,))
+        (judged,) = verdicts.judge(figure(tmp_path, f"{text}tolerance = {tolerance}\n"), [curve])
+        assert judged.found == {"none": good}
+
     def test_the_band_is_students_t(self) -> None:
         curve = verdicts.Curve(0, "A", np.array([1.0]), np.array([[1.0], [2.0], [3.0]]), (None,))
         assert curve.half_width[0] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
@@ -171,6 +184,19 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
     (judged,) = verdicts.judge(figure(tmp_path, text), curves)
     assert judged.found == {"none": True}
     assert judged.said["none"].startswith("A 0.25 ± 0, B 0.045 ")
+
+
+def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
+    found = figure(tmp_path, FIGURE.replace('x = "x"', 'x = "x"\nover = "version"', 1))
+    cells = [cell for cell in files.cells(found, quick=True) if cell.line == 1]
+    series = [{"version": 0, "accuracy": 0.1}, {"version": 4, "accuracy": 0.3}]
+    result = {sweep.key(cell.run): {"series": series, "epsilon": None} for cell in cells}
+    (flat,) = verdicts.curves(found, cells, result)
+    risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
+    (judged,) = verdicts.judge(found, [risen, flat])
+    assert judged.found == {"none": True}
+    assert judged.said["none"] == "A 0.4 ± 0, B 0.3 ± 0"
+    assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
 
 
 class TestSweep:
@@ -192,6 +218,65 @@ class TestSweep:
         found = sweep.measure(private, None)
         assert 0 < found["epsilon"] <= private.privacy.epsilon
         assert [point["version"] for point in found["series"]] == [0, 4]
+
+    def test_a_vertical_run_is_measured_on_embeddings(self) -> None:
+        run = RunFile.model_validate(
+            {
+                "run": {"updates": 6}, "data": {"dataset": "digits"}, "model": {"name": "logistic"},
+                "algorithm": {"name": "vafl", "mode": "cached"}, "edges": {"count": 2}, "evaluation": {"every": 3},
+                "privacy": {"mechanism": "gaussian", "epsilon": 30.0, "pushes": 1, "clip": 1.0, "batch": 16},
+            }
+        )  # fmt: skip
+        found = sweep.measure(run, None)
+        assert [point["version"] for point in found["series"]] == [3, 6]
+        assert 29 < found["epsilon"] <= 30  # exactly, in μ: PLD would say infinite
+
+    def test_auc_counts_pairs_and_ties_by_half(self) -> None:
+        model = build("logistic", (1,), 2)
+        data = Dataset(torch.tensor([[0.0], [1.0], [1.0], [2.0]]), torch.tensor([0, 0, 1, 1]), 2, "t/test")
+        params = torch.tensor([0.0, 1.0, 0.0, 0.0])
+        assert sweep._auc(model, params, data) == pytest.approx(3.5 / 4)
+
+
+class TestAsked:
+    """Points that no training gives."""
+
+    def base(self, **changed: Any) -> dict[str, Any]:
+        return files.merged(
+            {"run": {"updates": 1}, "data": {"dataset": "digits"}, "model": {"name": "logistic"}}, changed
+        )
+
+    def test_the_planners_tau_and_what_its_noise_costs(self) -> None:
+        def asked(planner: str) -> Result:
+            table = self.base(
+                algorithm={"name": "dp-pasgd", "learning_rate": 0.1},
+                privacy={"epsilon": 1.0, "delta": 1e-4, "batch": 64, "clip": 1.0}, edges={"count": 16},
+                network={"downlink": {"seconds": 100.0}},
+                design={"planner": planner, "resource": 1000.0, "smoothness": 0.25, "strong_convexity": 0.01},
+            )  # fmt: skip
+            return sweep.measure(Asked.model_validate(table), None)
+
+        assert asked("corrected")["epsilon"] == 1.0
+        assert asked("paper")["epsilon"] > 50
+        assert asked("paper")["series"][0]["tau"] > asked("corrected")["series"][0]["tau"]
+
+    def test_the_attack_sees_through_no_noise_only(self) -> None:
+        def asked(algorithm: str, **privacy: Any) -> Result:
+            table = self.base(
+                algorithm={"name": algorithm}, edges={"count": 1437}, attack={"pushes": 2, "victims": 2},
+                privacy={"batch": 1, "clip": 10.0, "pushes": 2, **privacy},
+            )  # fmt: skip
+            return sweep.measure(Asked.model_validate(table), None)
+
+        plain, private = asked("asgd", mechanism="none"), asked("mapa", mechanism="gaussian", epsilon=2.0)
+        assert plain["series"][0]["likeness"] > 0.99
+        assert plain["epsilon"] is None
+        assert private["series"][0]["likeness"] < 0.5
+        assert private["epsilon"] <= 2
+
+    def test_a_figure_file_says_what_is_asked(self, tmp_path: Path) -> None:
+        text = FIGURE.replace("[quick]", "attack = {pushes = 1}\n[quick]")
+        assert all(isinstance(cell.run, Asked) for cell in files.cells(figure(tmp_path, text), quick=False))
 
 
 def test_the_command_makes_one_page_that_needs_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
