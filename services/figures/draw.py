@@ -53,6 +53,9 @@ def _panel(axis: Any, figure: Figure, panel: int, curves: list[Curve]) -> None:
         axis.fill_between(curve.x, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
     if head.logarithmic:
         axis.set_xscale("log")
+    if head.y in ("accuracy", "auc"):  # a band may be wider than what can be
+        low, high = axis.get_ylim()
+        axis.set_ylim(max(low, 0.0), min(high, 1.0))
     axis.set(xlabel=head.x, ylabel=head.label)
     axis.set_title(f"{about.title}: {TITLES[about.noise]}", fontsize=9)
     axis.grid(alpha=0.3)
