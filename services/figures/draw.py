@@ -56,6 +56,8 @@ def _panel(axis: Any, figure: Figure, panel: int, curves: list[Curve]) -> None:
     if head.y in ("accuracy", "auc"):  # a band may be wider than what can be
         low, high = axis.get_ylim()
         axis.set_ylim(max(low, 0.0), min(high, 1.0))
+    if head.y == "perplexity":  # which begins at the size of the vocabulary
+        axis.set_yscale("log")
     axis.set(xlabel=head.x, ylabel=head.label)
     axis.set_title(f"{about.title}: {TITLES[about.noise]}", fontsize=9)
     axis.grid(alpha=0.3)
