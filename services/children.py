@@ -27,6 +27,7 @@ class Child:
     """A process that is started again when it dies before its work is done.
 
     command: a program with its arguments; `tacit` is not looked up but forked. environment: added to our own.
+    lasting: a server, which has no work that could be done: one that ends is started again, even if it ended well.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Child:
     log: Path
     process: subprocess.Popen[bytes] | Forked | None = None
     restarts: int = field(default=0)
+    lasting: bool = False
 
     def start(self) -> None:
         """Start it; output is appended to its log."""
@@ -72,7 +74,7 @@ class Child:
 
 def mend(child: Child) -> None:
     code = child.code()
-    if code is None or code == 0:
+    if code is None or (code == 0 and not child.lasting):
         return
     if 0 < code < 128:  # it said why: bad input, a spent budget; starting it again would not help
         error = ServiceError(f"{child.name}: {child.complaint()}")
@@ -122,7 +124,7 @@ def start_broker(state: Path, children: list[Child]) -> Service:
         lines += ["user root"] if os.geteuid() == 0 else []  # else it drops to a user that cannot read the folder
         conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command, kind = [binary, "-c", str(conf)], "mosquitto"
-    child = Child("broker", command, {}, state / "broker.log")
+    child = Child("broker", command, {}, state / "broker.log", lasting=True)
     _start_and_wait(child, port, children)
     return Service(kind, f"127.0.0.1:{port}")
 
@@ -138,7 +140,7 @@ def start_store(state: Path, children: list[Child]) -> Service:
         "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-min-size", "1gb",
         "--maxmemory", "4gb", "--maxmemory-policy", "noeviction",
     ]  # fmt: skip
-    _start_and_wait(Child("store", command, {}, state / "store.log"), port, children)
+    _start_and_wait(Child("store", command, {}, state / "store.log", lasting=True), port, children)
     return Service(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
 
 

@@ -241,7 +241,7 @@ def release(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """End the quarantine that [guard] has put an edge into."""
+    """End the quarantine that the guard has put an edge into."""
     with _client(url, connect.token(token_file)) as client:
         client.release(edge)
     _show({"id": edge, "released": True}, as_json, lambda _: f"{edge} may take part again")

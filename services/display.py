@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +16,7 @@ from rich.text import Text
 from tacit_client import Status
 
 from services.tables import schedule
+from tacit.algorithm_sections import FedAsync
 from tacit.config import RunFile
 
 SHOWN = 40  # edges in the table
@@ -29,7 +32,7 @@ def opening(run: RunFile, broker: str, store: str, http: str) -> str:
     """One line: what runs on what."""
     return (
         f"{run.algorithm.name} on {run.data.dataset} ({run.model.name}), {run.edges.count} edges, "
-        f"{run.run.updates} updates; broker {broker}, store {store}, REST http://{http}"
+        f"{run.run.updates} {run.counted}; broker {broker}, store {store}, REST http://{http}"
     )
 
 
@@ -84,8 +87,19 @@ def facts(status: Status) -> str:
         f"ε {epsilon(status.privacy.epsilon)}",
     ]
     if slowest is not None:
-        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes})")
+        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes} pushes)")
     return " · ".join(parts)
+
+
+def notes(run: RunFile) -> Iterator[str]:
+    """What somebody who wrote the run file may not have meant."""
+    if (limit := run.capacity()) is not None and limit < run.run.updates:
+        yield f"{run.edges.count} edges can pay for {limit} {run.counted} only; the run will end there"
+    if isinstance(run.algorithm, FedAsync) and (unread := run.algorithm.unread()):
+        yield f"{run.algorithm.name} does not use {', '.join(unread)}"
+    rows = run.public_size()
+    if run.privacy.private and run.privacy.delta * rows > 1:
+        yield f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: it may give one away whole"
 
 
 def epsilon(value: float | None) -> str:
@@ -109,17 +123,17 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         ("duplicates / stale / rejected", f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}"),
         ("staleness mean / p95 / max", f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}"),
         ("clip norm", f"{summary['schedule']['clip']:.3g} at the end, after {summary['stages']} stage(s)"),
-        ("model SHA-256", summary["model_sha256"]),
+        ("model SHA-256", textwrap.fill(summary["model_sha256"], 32)),
         ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
     ]
     for row in rows:
         table.add_row(*map(Text, row))
-    files = Text(f"results in {out}/ (summary.json, plot.png, model.safetensors, ledger.json)")
+    files = Text(f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)")
     return Group(table, _edges(privacy), files)
 
 
 def _edges(privacy: dict[str, Any]) -> Table:
-    table = Table()
+    table = Table(caption="PLD is enforced; RDP is a looser bound of the same releases", caption_justify="left")
     for name in ("edge", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
         table.add_column(name, justify="left" if name == "edge" else "right")
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:

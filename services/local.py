@@ -7,6 +7,7 @@ never do that: there, a ledger belongs to the data for life.)
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
@@ -30,7 +32,7 @@ from tacit.algorithm_sections import Gossip, Vafl
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 
-MARKER = ".tacit-run"
+MARKER, LOCK = ".tacit-run", ".tacit-lock"
 
 
 def run(
@@ -61,15 +63,15 @@ def run(
     datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
     http = _free_address(serve)
     _check_journal(journal)
+    held = _hold(out)
     state = _fresh(out, console)
     if edges is not None and edges != run_file.edges.count:
         name = run_file.algorithm.name
         console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
-    if (limit := run_file.capacity()) is not None and limit < run_file.run.updates:
-        console.print(f"note: {run_file.edges.count} edges can pay for {limit} pushes only; the run will end there")
+    for note in display.notes(run_file):
+        console.print(f"note: {note}", highlight=False)
     console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
-    if serve is not None:
-        console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
+    console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
     shared = environment({
         "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
         "TACIT_SEED": seed, "TACIT_POLICY": policy,
@@ -77,7 +79,8 @@ def run(
     (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
     shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
     children: list[Child] = []
-    with turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted, ExitStack() as beside:
+    queue = turns.pipe(state / "turns", os.cpu_count() or 1)
+    with held, queue, stopping(children) as interrupted, ExitStack() as beside:
         broker = start_broker(state, children)
         beside.enter_context(listening(broker.address))
         store = start_store(state, children)
@@ -170,7 +173,7 @@ def _free_address(serve: str | None) -> str:
     if serve is None:
         return f"127.0.0.1:{free_port()}"
     host, _, port = serve.rpartition(":")
-    if not host:
+    if not host or port == "0":
         raise ConfigError(f"--serve {serve!r}: expected HOST:PORT")
     try:
         with socket.socket() as probe:
@@ -181,6 +184,19 @@ def _free_address(serve: str | None) -> str:
     except OSError as error:
         raise ServiceError(f"--serve {serve}: {error.strerror or error}") from error
     return serve
+
+
+def _hold(out: Path) -> BinaryIO:
+    """OUT is ours as long as this file is open: nobody replaces a run that is under way."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / LOCK).open("ab")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    return lock
 
 
 def _fresh(out: Path, console: Console) -> Path:

@@ -66,7 +66,9 @@ class Operator:
         if self._token is None:
             raise HTTPException(403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE")
         if given is None or not hmac.compare_digest(given.credentials.encode(), self._token.encode()):
-            raise HTTPException(401, "the operator's token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(
+                401, "the operator's token is missing or wrong (tacit: --token-file)", {"WWW-Authenticate": "Bearer"}
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
@@ -68,11 +69,14 @@ class Evaluator:
         self._work.put(None)
         self._thread.join()
         if self._last is not None and (exam := self._last.exam(self._points.test)):
-            self._points.measure(*exam)
+            self._measure(*exam)
 
     def _loop(self) -> None:
         while (item := self._work.get()) is not None:
-            try:
-                self._points.measure(*item)
-            except OSError as error:  # metrics.jsonl cannot be written: training goes on without this point
-                log.warning("evaluation at version %d not recorded: %s", item[0], error)
+            self._measure(*item)
+
+    def _measure(self, version: int, params: Tensor, data: Dataset) -> None:
+        try:
+            self._points.measure(version, params, data)
+        except OSError as error:  # metrics.jsonl cannot be written: the run goes on without this point
+            log.warning("evaluation at version %d not recorded: %s", version, error)

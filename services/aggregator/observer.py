@@ -17,6 +17,7 @@ from tacit.algorithm_sections import Vafl
 from tacit.algorithms.records import EdgeRecord
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
+from tacit.errors import ServiceError
 from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
 
@@ -92,12 +93,15 @@ class Observer(Generic[_D]):
         """The driver has recovered: read the series of the earlier process, and count on from there."""
         self._version_at_start = self.driver.role.version
         if self._version_at_start and self._metrics.exists():
-            lines = self._metrics.read_text(encoding="utf-8").splitlines()
-            points = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+            lines = self._metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+            points = (point for line in lines if (point := _point(line)) is not None)
             self.series = [point for point in points if point["version"] <= self._version_at_start]
             self._before = self.series[-1]["seconds"] if self.series else 0.0
         # Written anew: a line that was cut by a full disk or a kill must not have the next one glued to it.
-        self._metrics.write_text("".join(json.dumps(point) + "\n" for point in self.series), encoding="utf-8")
+        try:
+            self._metrics.write_text("".join(json.dumps(point) + "\n" for point in self.series), encoding="utf-8")
+        except OSError as error:
+            raise ServiceError(f"results in {self._metrics}: {error.strerror or error}") from error
 
     def end(self) -> None:
         """Training is over: the duration stands still."""
@@ -274,3 +278,13 @@ def _staleness(histogram: dict[int, int]) -> dict[str, float | int]:
             break
     mean = sum(tau * count for tau, count in histogram.items()) / total
     return {"mean": round(mean, 3), "p95": p95, "max": max(histogram)}
+
+
+def _point(line: str) -> dict[str, Any] | None:
+    """A line of metrics.jsonl; None for one that was cut, or is not ours."""
+    try:
+        point: dict[str, Any] = json.loads(line)
+        whole = point["version"] >= 0 and point["seconds"] >= 0
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return point if whole else None

@@ -10,6 +10,7 @@ from typing import Any
 from services.aggregator.documents import finite
 from services.aggregator.observer import Observer
 from services.runtime.weights import weights
+from tacit.errors import ServiceError
 from tacit.models import Model
 
 FILES = ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png")
@@ -17,7 +18,17 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for col
 
 
 def write(out: Path, observer: Observer[Any], model: Model) -> None:
-    """Write the results of a run that has ended. Each file appears whole or not at all."""
+    """Write the results of a run that has ended. Each file appears whole or not at all.
+
+    Raises ServiceError: the journal and the last snapshot have it all, whoever is started again there tries again.
+    """
+    try:
+        _write(out, observer, model)
+    except OSError as error:
+        raise ServiceError(f"results in {out}: {error.strerror or error}; start the aggregator again") from error
+
+
+def _write(out: Path, observer: Observer[Any], model: Model) -> None:
     status = finite(observer.status())
     data = weights(model, observer.driver.role.params)
     status["model_sha256"] = hashlib.sha256(data).hexdigest()  # that of model.safetensors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import random
 import threading
@@ -27,6 +28,7 @@ _T = TypeVar("_T")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
 UP = "up"  # put into the inbox when the connection comes (back) up
 FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
+MOST_BUSY = 60.0  # seconds that an aggregator may ask for
 IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
 COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
 
@@ -208,13 +210,13 @@ class EdgeLoop:
         if seq == 0 and receipt.reason == "want":  # the model that was under way
             self._download.forget()
             self._asked_at = 0.0
+        if pending is None or seq != pending[0]:
+            return  # a second receipt for the same bytes
         if receipt.status == pb.Receipt.DUPLICATE and receipt.last_seq > self.outbox.next_seq() - 1:
             raise PrivacyError(
                 f"outbox of {self.role.edge}: the aggregator has message {receipt.last_seq}, this outbox ends at "
                 f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to train"
             )
-        if pending is None or seq != pending[0]:
-            return  # a second receipt for the same bytes
         if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
             self._send(seq, self._upload.more(receipt.missing))
         elif receipt.status in _FINAL:
@@ -229,7 +231,8 @@ class EdgeLoop:
                 if receipt.reason == "budget" and self.role.releaser.plan.noise_at == "server" and not self.retired:
                     self._retire(self.role.retire("the budget in the aggregator's ledger is spent"))
         else:
-            self._resend_at = time.monotonic() + receipt.retry_after_s * random.uniform(0.5, 1.5)
+            asked = receipt.retry_after_s if math.isfinite(receipt.retry_after_s) else 1.0
+            self._resend_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(0.5, 1.5)
 
     def _stop_if_rolled_back(self, reason: str) -> None:
         count = self.role.releaser.ledger.charged().count

@@ -66,7 +66,10 @@ class Desk:
 
     def _served(self, tokens: Tokens, token: Token, name: str, key: ec.EllipticCurvePublicKey) -> Enrolled:
         if not token.allows(name):
-            raise HTTPException(403, f"this token is for {token.edges}, not for {name!r}")
+            raise HTTPException(
+                403,
+                f"this token is for {token.edges}, not for {name!r}; an edge takes the name edge-N with TACIT_IDENTITY=N",
+            )
         if token.once and token.served not in (NOBODY, name):
             raise HTTPException(409, "this one-time token has been used")
         try:

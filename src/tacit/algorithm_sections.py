@@ -51,6 +51,14 @@ class Mapa(Section):
             raise ValueError(f"edges.count={run.edges.count}: csgd is centralised, one edge holds all the data")
 
 
+_MIXES, _WEIGHS = ("fedasync", "sgd"), ("fedasync", "fedbuff", "sgd")
+_READ = {
+    "mixing": _MIXES, "mixing_decay": _MIXES, "mixing_decay_at": _MIXES,
+    "staleness": _WEIGHS, "a": _WEIGHS, "b": _WEIGHS, "max_staleness": _WEIGHS,
+    "buffer": ("fedbuff",), "server_rate": ("fedbuff",), "clients": ("fedavg",), "quorum": ("fedavg",),
+}  # fmt: skip
+
+
 class FedAsync(Section):
     """FedAsync, with FedAvg, FedBuff and single-thread SGD. `privacy.pushes` counts local steps, all of them paid."""
 
@@ -83,6 +91,10 @@ class FedAsync(Section):
     def steps(self) -> int:
         """Local steps that one update costs, at most."""
         return self.steps_max or self.steps_min
+
+    def unread(self) -> list[str]:
+        """The keys that the run file gives and this algorithm, of the four, does not read."""
+        return sorted(key for key in self.model_fields_set if self.name not in _READ.get(key, (self.name,)))
 
     def uploads(self, edges: int) -> int:
         """Updates that make one version, of so many `edges`."""

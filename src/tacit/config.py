@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ValidationError, model_validator
 
@@ -91,6 +92,14 @@ class RunFile(Section):
             spare=data.spare,
             spare_weight=data.spare_weight,
         )
+
+    @property
+    def counted(self) -> str:
+        """What `run.updates` counts: the versions of the model, in the words of the algorithm."""
+        a = self.algorithm
+        uploads = 1 if isinstance(a, Vafl) else a.uploads(self.edges.count)
+        unit = {"fedavg": "rounds", "dp-pasgd": "rounds", "sync": "steps", "fedbuff": "buffers"}.get(a.name, "updates")
+        return unit if uploads == 1 else f"{unit} of {uploads} updates"
 
     def capacity(self) -> int | None:
         """Versions that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
@@ -194,7 +203,9 @@ def _one_line(error: ValidationError) -> str:
         message = item["msg"].removeprefix("Value error, ")
         shown = "" if isinstance(item["input"], dict | BaseModel) else f"={item['input']!r}"
         if item["type"] == "extra_forbidden":
-            message = "unknown key"
+            message = f"unknown key{_meant(_location(item['loc']))}"
+        elif item["type"] == "missing":
+            shown = ""
         elif item["type"] == "union_tag_invalid":
             field, shown = f"{field}.name", f"={item['ctx']['tag']!r}"
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
@@ -202,6 +213,27 @@ def _one_line(error: ValidationError) -> str:
             field, message = f"{field}.name", "Field required"
         problems.append(message if field == "run file" and not shown else f"{field}{shown}: {message}")
     return "; ".join(problems)
+
+
+def _meant(location: tuple[int | str, ...]) -> str:
+    """For the key at `location`, which no section has: the one that was probably meant."""
+    kinds: list[type[BaseModel]] = [RunFile]
+    for name in location[:-1]:
+        kinds = [found for kind in kinds if name in kind.model_fields for found in _sections(kind, str(name))]
+    known = {name for kind in kinds for name in kind.model_fields}
+    close = get_close_matches(str(location[-1]), sorted(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _sections(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
+    todo: list[Any] = [kind.model_fields[name].annotation]
+    found = []
+    while todo:
+        annotation = todo.pop()
+        todo.extend(get_args(annotation))
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            found.append(annotation)
+    return found
 
 
 def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:

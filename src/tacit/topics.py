@@ -9,9 +9,14 @@ from tacit.errors import ConfigError, WireError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+def is_name(value: str) -> bool:
+    """Whether `value` can be the name of an edge or a run."""
+    return _NAME.fullmatch(value) is not None
+
+
 def checked_name(field: str, value: str) -> str:
     """`value` if it can be part of a topic and of a file name, else ConfigError naming `field`."""
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise ConfigError(f"{field}={value!r}: expected 1 to 64 letters, digits, '.', '_' or '-'")
     return value
 

@@ -59,7 +59,9 @@ def fenced(run: str, epoch: int) -> errors.Fenced:
     """The refusal of a write under `epoch`, which is not the newest one of `run` (0: never opened)."""
     if epoch == 0:
         return errors.Fenced(f"store: run {run!r} has not been opened for writing by this process")
-    return errors.Fenced(f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}; stopping")
+    return errors.Fenced(
+        f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, or the store was emptied; stopping"
+    )
 
 
 def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
