@@ -20,7 +20,7 @@ def simulate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Train in one process, with times from the run file's network section: no broker, no waiting, the same result for the same seed."""
+    """Train in one process, in virtual time: no broker, no waiting, the same result for the same seed."""
     from services import simulation
     from tacit import config
 

@@ -68,7 +68,7 @@ class Desk:
         if not token.allows(name):
             raise HTTPException(
                 403,
-                f"this token is for {token.edges}, not for {name!r}; an edge takes the name edge-N with TACIT_IDENTITY=N",
+                f"this token is for {token.edges}, not for {name!r}; TACIT_IDENTITY=N makes it edge-N",
             )
         if token.once and token.served not in (NOBODY, name):
             raise HTTPException(409, "this one-time token has been used")
