@@ -18,7 +18,7 @@ from tacit.datasets import group_count, is_text, nominal_size, shape_of, train_s
 from tacit.embeddings import head
 from tacit.errors import ConfigError
 from tacit.messages import Terms
-from tacit.models import Model, build
+from tacit.models import Model, bounded, build
 from tacit.privacy.plan import Plan
 from tacit.sections import GAUSSIAN, Data, Edges, Evaluation, Guard, ModelSection, Network, Privacy, Run, Section
 
@@ -110,17 +110,18 @@ class RunFile(Section):
         return p.pushes // steps * self.edges.count // a.uploads(self.edges.count)
 
     def build_model(self) -> Model:
-        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit the data."""
+        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit data or memory."""
         shape, classes = shape_of(self.data.dataset, self.data.features, self.data.text)
         model, a = self.model, self.algorithm
         if isinstance(a, Vafl):
             hidden = model.hidden if model.name == "mlp" else ()
-            return head(a.combine, self.edges.count, a.width, classes, hidden)
-        return build(
+            return bounded(head(a.combine, self.edges.count, a.width, classes, hidden))
+        made = build(
             model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
             regularization=model.regularization, activation=model.activation, normalization=model.normalization,
             pool_every=model.pool_every, embedding=model.embedding, width=model.width, blocks=model.blocks,
         )  # fmt: skip
+        return bounded(made)
 
     def plan(self, index: int) -> Plan:
         """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it."""

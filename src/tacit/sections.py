@@ -78,7 +78,7 @@ class ModelSection(Section):
     width: int = Field(16, gt=0, le=1024, description="channels of the first stage, resnet and mobilenet")
     blocks: int = Field(1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet")
     activation: Literal["relu", "tanh"] = "relu"
-    regularization: float = Field(0.0, ge=0, allow_inf_nan=False, description="λ of (λ/2)||x||², paper: 1e-4")
+    regularization: float = Field(0.0, ge=0, le=1e6, description="λ of (λ/2)||x||², paper: 1e-4")
     normalization: Normalization = Field("none", description="group: the convolutions' outputs, per example")
 
     @field_validator("normalization", mode="before")
@@ -96,7 +96,7 @@ class Privacy(Section):
     noise_at: NoiseAt = Field("edge", description="server: a trusted aggregator; the unit is then an edge")
     epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
     delta: float = Field(1e-5, gt=0, lt=1)
-    pushes: int = Field(1000, gt=0, description="pushes of one edge that the budget must cover")
+    pushes: int = Field(1000, gt=0, le=2**53, description="pushes of one edge that the budget must cover")
     batch: float = Field(256.0, ge=1, allow_inf_nan=False, description="b = L: expected batch size, fixed denominator")
     noise_multiplier: float | None = Field(None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes")
     clip: Clip | None = Field(None, description="first C; None: by eq. (12)")

@@ -12,6 +12,7 @@ from tacit.config import RunFile
 from tacit.datasets import Dataset, party_columns, party_view
 from tacit.embeddings import Embedding, embedding
 from tacit.errors import ConfigError
+from tacit.models import bounded
 from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingPlan, Mode
 
@@ -38,10 +39,12 @@ def protocol(run: RunFile) -> Protocol:
 def party_model(run: RunFile, shape: tuple[int, ...]) -> Embedding:
     """h_m of a party whose blocks have `shape`. Raises ConfigError."""
     a = section(run)
-    return embedding(
+    made = embedding(
         a.embedding, shape, a.width, hidden=a.hidden, channels=a.channels, kernel=a.kernel, activation=a.activation,
         smoothing=a.smoothing,
     )  # fmt: skip
+    bounded(made)
+    return made
 
 
 def view(run: RunFile, x: Tensor, party: int) -> Tensor:

@@ -180,6 +180,7 @@ def test_a_count_that_is_none_is_refused(key: str, value: str) -> None:
         ("run.seed", str(2**63)), ("privacy.delta", "1.0"), ("algorithm.reduction", "1.0"), ("data.spare", "1001"),
         ("algorithm.failure", "1.0"), ("privacy.clip_min", "1e-07"), ("privacy.clip_max", "10000000.0"),
         ("privacy.noise_multiplier", "0.05"), ("privacy.batch", "0.5"), ("model.kernel", "16"),
+        ("privacy.pushes", "1" + 400 * "0"), ("model.regularization", "1e+308"),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
@@ -436,3 +437,15 @@ def test_a_linear_model_has_nothing_to_normalize() -> None:
 def test_a_model_that_does_not_fit_the_data_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"model\.kernel = 4"):
         parsed({"model.name": '"cnn"', "model.kernel": "4"}).build_model()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.name": '"mlp"', "model.hidden": "[65536, 65536, 65536]"},
+        {**RESNET, "model.width": "1024", "model.blocks": "32"},
+    ],
+)
+def test_a_model_that_no_memory_holds_is_refused_before_any_is_taken(changes: dict[str, str | None]) -> None:
+    with pytest.raises(ConfigError, match=r"^model: the layers of .* parameters, above 268,435,456$"):
+        parsed(changes).build_model()

@@ -29,6 +29,7 @@ Planner = Literal["corrected", "paper", "poisson"]
 MECHANISM: Final = "discrete_gaussian"  # what the Poisson planner accounts: a run file's default
 PAIRS: Final = 2_000_000  # (rounds, tau) that one search compares at most: a second, 100 MB
 MOST: Final = 1e30  # of any number given, so that no product of them leaves the floating-point numbers
+LEAST_DELTA: Final = 1e-300  # below, 1/δ is no floating-point number
 _ONE = 1 + 1e-12  # 1, in (21e), as far as floating point knows
 _UP = 1 + 1e-12  # on z², so that (9), computed back in floating point, never shows more than ε_th
 _CALIBRATIONS = 5  # of z over K that the Poisson planner begins with
@@ -72,7 +73,8 @@ class Problem:
             _need(1 <= value <= MOST, name, value, "expected a number of at least 1")
         for name, value in (("c1", self.c1), ("c2", self.c2), ("variance", self.variance or 0.0)):
             _need(0 <= value <= MOST, name, value, "expected a number of at least 0")
-        _need(0 < self.delta < 1, "delta", self.delta, "expected a number above 0 and below 1")
+        said = f"expected a number above 0 and below 1 (and at least {LEAST_DELTA:g})"
+        _need(LEAST_DELTA <= self.delta < 1, "delta", self.delta, said)
         sizes = ",".join(f"{size:g}" for size in self.batch)
         why = f"{len(self.batch)} sizes for devices={self.devices}; give one, or one each"
         _need(len(self.batch) in (1, self.devices), "batch", sizes, why)

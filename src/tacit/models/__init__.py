@@ -1,7 +1,7 @@
 """Models as functions of one flat parameter vector: `build` one, ask it for `trace` or `loss`, `evaluate` it."""
 
 from tacit.models.base import Layer, Model, Normalization
-from tacit.models.building import NAMES, Name, build, evaluate
+from tacit.models.building import NAMES, Name, bounded, build, evaluate
 from tacit.models.deep import Deep
 from tacit.models.layered import Activation, Layered
 from tacit.models.lstm import Lstm
@@ -16,6 +16,7 @@ __all__ = [
     "Model",
     "Name",
     "Normalization",
+    "bounded",
     "build",
     "evaluate",
 ]

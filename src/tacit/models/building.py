@@ -15,6 +15,7 @@ from tacit.models.lstm import Lstm
 
 Name = Literal["logistic", "svm", "mlp", "cnn", "resnet", "mobilenet", "lstm"]
 NAMES: tuple[str, ...] = get_args(Name)
+MAX_SIZE = 2**28  # parameters: 1 GiB of float32, of which every process holds several
 
 
 def build(
@@ -109,6 +110,16 @@ def _padding(shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, poo
         if side >= least and (padding == 0 or kernel % 2 == 1):
             return padding
     raise ConfigError(f"model.kernel = {kernel} does not fit {len(channels)} convolutions on {shape[1]}x{shape[2]}")
+
+
+def bounded(model: Model) -> Model:
+    """`model`, once its size, known from its shapes before anything is allocated, is one that memory can hold.
+
+    Raises ConfigError.
+    """
+    if model.size > MAX_SIZE:
+        raise ConfigError(f"model: the layers of {model.name!r} have {model.size:,} parameters, above {MAX_SIZE:,}")
+    return model
 
 
 @torch.no_grad()
