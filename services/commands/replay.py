@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,12 @@ import typer
 from tacit.errors import DataError
 
 if TYPE_CHECKING:
+    from services.runtime.journal import Reader
+    from tacit.algorithms.server import ServerRole
     from tacit.algorithms.vafl import People
     from tacit.config import RunFile
+    from tacit.messages import Entry as Message
+    from tacit.models import Model
 
 LABELS = Path("state/labels.safetensors")
 SALT = "tacit"
@@ -46,6 +51,8 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Fold a run's journal again and print the model's SHA-256: that of model.safetensors and summary.json."""
+    from tacit.wire import printable
+
     found = fold(file, data, labels, salt)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
@@ -53,7 +60,7 @@ def replay(
     if found.torn_bytes:
         typer.echo(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
     after = f" after the first {found.begins_after}" if found.begins_after else ""
-    typer.echo(f"run {found.run}: {found.records} accepted messages{after}, version {found.version}")
+    typer.echo(f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version {found.version}")
     typer.echo(f"model sha256 {found.model_sha256}")
     typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
 
@@ -63,7 +70,7 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
     import hashlib
 
     from services.edge.main import schema_hash
-    from services.runtime import entries, journal, state
+    from services.runtime import journal
     from services.runtime.weights import weights
     from tacit.algorithm_sections import Vafl
     from tacit.algorithms import roles
@@ -72,24 +79,81 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
     with journal.opened(path) as file:
         reader = journal.Reader(file, str(path))
         header, run = reader.header, reader.header.parameters
-        model = run.build_model()
+        model = _model(run, path)
         people = _people(run, data, labels, salt) if isinstance(run.algorithm, Vafl) else None
         role, schema, records = roles.server(run, model, people), schema_hash(model), 0
         try:
             if header.base.state:
-                tensors, values = state.loads(header.base.state)
-                role.restore(tensors, values["role"])
-            for records, kept in enumerate(reader, 1):  # noqa: B007  (counts)
-                role.on_message(entries.read(kept.payload, schema, model.size))
+                _restore(role, header.base.state)
+            for records, message in enumerate(_messages(reader, schema, model.size), 1):
+                _step(role, message, reader.header.base.cursor + records)
         except ServiceError as error:
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:
-            raise error if error.reason == "journal" else WireError("journal", f"{path}: {error}") from error
+            said = str(error).removeprefix("journal: ")
+            raise error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}") from error
     digest = hashlib.sha256(weights(model, role.params)).hexdigest()
     return Replayed(
         header.run, run.fingerprint(), run.run.seed, header.base.cursor, records, reader.torn, role.version,
         role.halted, digest,
     )  # fmt: skip
+
+
+def _model(run: RunFile, path: Path) -> Model:
+    from tacit.errors import ConfigError, WireError
+
+    try:
+        return run.build_model()
+    except ConfigError as error:  # no person's setting: the file says so
+        raise WireError("journal", f"{path}: the header cannot be understood: {error}") from error
+
+
+def _restore(role: ServerRole, snapshot: bytes) -> None:
+    """Raises ServiceError, WireError: bytes that are no snapshot, or not one of this role."""
+    from services.runtime import state
+    from tacit.errors import WireError
+
+    tensors, values = state.loads(snapshot)
+    like = role.params
+    try:
+        role.restore(tensors, values["role"])
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # AttributeError: a list where names belong
+        raise WireError("journal", f"its state is not one of this run's: {error!r}") from error
+    if (role.params.shape, role.params.dtype) != (like.shape, like.dtype):
+        raise WireError("journal", f"its state has {role.params.numel()} parameters, the model {like.numel()}")
+
+
+def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
+    """What the records mean. Raises WireError: no messages, or twice in the file, which a store never accepts."""
+    from services.runtime import entries
+    from tacit import wire
+    from tacit.errors import WireError
+
+    last: dict[str, int] = {}
+    for kept in reader:
+        received = wire.decode(kept.payload)
+        edge, seq = received.meta.edge, received.meta.seq
+        if edge != entries.OPERATOR:  # whose envelopes have no number: the store counts them
+            if seq <= last.get(edge, 0):
+                said = f"message {seq} of {wire.printable(edge, 64)} comes after its message {last.get(edge, 0)}"
+                raise WireError("journal", f"record {kept.position}: {said}")
+            last[edge] = seq
+        yield entries.understood(received, schema, size)
+
+
+def _step(role: ServerRole, message: Message, position: int) -> None:
+    """One step of the fold. Raises WireError for what no aggregator has let into a journal."""
+    from tacit.errors import WireError
+    from tacit.messages import Update
+
+    # A version is not asked for, nor anything after the end: those an aggregator may have judged at another moment.
+    why = role.screen(message) if isinstance(message, Update) and not role.halted else None
+    if why not in (None, "version"):
+        raise WireError("journal", f"record {position}: an update that is refused ({why})")
+    try:
+        role.on_message(message)
+    except (LookupError, ValueError, TypeError) as error:
+        raise WireError("journal", f"record {position}: the fold cannot take it: {error!r}") from error
 
 
 def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:

@@ -46,7 +46,11 @@ def request(run: str, message: Request) -> bytes:
 
 def read(payload: bytes, schema: bytes, size: int) -> Message:
     """What an entry means to the server role. Raises WireError."""
-    received = wire.decode(payload)
+    return understood(wire.decode(payload), schema, size)
+
+
+def understood(received: wire.Received, schema: bytes, size: int) -> Message:
+    """`read` of what is decoded already. Raises WireError."""
     if received.meta.edge == OPERATOR:
         kind = received.meta.WhichOneof("kind")
         if kind == "deadline":

@@ -115,8 +115,11 @@ class Reader:
             content: dict[str, Any] = json.loads(text)
             parameters = RunFile.model_validate_json(json.dumps(content["parameters"]))
             header = Header(content["run"], parameters, Snapshot(content["cursor"], state))
-        except (ValueError, KeyError, TypeError) as error:
-            raise WireError("journal", f"{self._name}: the header cannot be understood: {error}") from error
+            if not isinstance(header.run, str) or type(header.base.cursor) is not int or header.base.cursor < 0:
+                raise ValueError("run is not a name, or cursor no number of messages")
+        except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+            said = str(error) if isinstance(error, KeyError) or not str(error) else str(error).splitlines()[0]
+            raise WireError("journal", f"{self._name}: the header cannot be understood: {said}") from error
         if parameters.fingerprint() != content.get("fingerprint"):
             raise WireError("journal", f"{self._name}: its parameters do not have the fingerprint that it names")
         return header

@@ -27,7 +27,7 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         version, values = metadata["tacit"], json.loads(metadata["values"])
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ServiceError(f"snapshot: damaged ({error})") from error
     if version != _VERSION:
         raise ServiceError(f"snapshot: version {version}, this tacit reads {_VERSION}")

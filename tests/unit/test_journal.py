@@ -7,19 +7,26 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.runtime import journal
+from services.commands.replay import fold
+from services.edge.main import schema_hash
+from services.runtime import journal, state
 from services.runtime.journal import Header, Reader, Writer
 from services.runtime.store import Appended, Entry, Snapshot, Verdict
 from services.runtime.store.kept import KeptStore
 from services.runtime.store.memory import MemoryRun, MemoryStore
 from services.runtime.store.rules import Limits
-from tacit import config
+from tacit import config, wire
+from tacit._pb import wire_pb2 as pb
+from tacit.algorithms import roles
 from tacit.errors import ConfigError, DataError, ServiceError, WireError
+from tacit.messages import Hello
 from tests.integration.test_store_servers import file_size_limit
 
 RUN = config.parse(
@@ -127,6 +134,82 @@ def test_a_header_whose_parameters_are_not_those_of_its_fingerprint(tmp_path: Pa
     (tmp_path / "file").write_bytes(head + text)
     with pytest.raises(WireError, match="fingerprint"):
         read(tmp_path / "file")
+
+
+def header(path: Path, changes: dict[str, Any], text: bytes | None = None, state: bytes = b"") -> Path:
+    """A file of a header alone, with a right checksum; `changes` go into its JSON, or `text` is all of it."""
+    text = json.dumps(json.loads(NEW.encode()[24:]) | changes).encode() if text is None else text
+    crc = zlib.crc32(state, zlib.crc32(text))
+    path.write_bytes(journal._HEADER.pack(journal.MAGIC, len(text), len(state), crc) + text + state)
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cursor": "0"},
+        {"cursor": None},
+        {"cursor": []},
+        {"cursor": True},
+        {"cursor": -1},
+        {"run": 5},
+        {"parameters": json.loads(RUN.model_dump_json()) | {"data": {"dataset": "nothing"}}},
+    ],
+)
+def test_a_header_of_other_types_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(WireError, match=r"^journal: file: the header cannot be understood: .*$"):
+        read(header(tmp_path / "file", changes))
+
+
+@pytest.mark.parametrize("text", [b"[" * 200_000, b"[]", b"{", b"{}"])
+def test_a_header_that_is_none_is_refused(tmp_path: Path, text: bytes) -> None:
+    with pytest.raises(WireError, match=r"^journal: file: the header cannot be understood: .*$"):
+        read(header(tmp_path / "file", {}, text))
+
+
+class TestFold:
+    """Journals with right checksums that no aggregator has written."""
+
+    HELLO = Hello("edge", 2.0, 1e-5, "gaussian", 1.0, 0.1, 10.0, ())
+    MODEL = RUN.build_model()
+
+    def hello(self, seq: int) -> bytes:
+        return wire.up("run", seq, self.HELLO, schema_hash(self.MODEL))
+
+    def push(self, seq: int) -> bytes:
+        update = pb.Update(base_version=0, clip=1.0, spent=[pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1)])
+        meta = pb.Meta(run="run", edge="edge", seq=seq, schema_hash=schema_hash(self.MODEL), update=update)
+        return wire.encode(meta, torch.zeros(self.MODEL.size))
+
+    @pytest.mark.parametrize(
+        ("seqs", "said"),
+        [((1, 2, 3), ""), ((2, 1), "record 2: message 1 of edge comes after its message 2"), ((1, 1), "record 2")],
+    )
+    def test_a_message_comes_once(self, tmp_path: Path, seqs: tuple[int, ...], said: str) -> None:
+        written(tmp_path / "file", *(self.hello(seq) for seq in seqs))
+        if not said:
+            assert fold(tmp_path / "file").records == len(seqs)
+            return
+        with pytest.raises(WireError, match=f"^journal: .*/file: {said}"):
+            fold(tmp_path / "file")
+
+    def test_an_update_of_nobody(self, tmp_path: Path) -> None:
+        written(tmp_path / "file", self.push(1))
+        with pytest.raises(WireError, match=r"record 1: an update that is refused \(unknown\)"):
+            fold(tmp_path / "file")
+        written(tmp_path / "good", self.hello(1), self.push(2))
+        assert fold(tmp_path / "good").version == 1
+
+    @pytest.mark.parametrize("lost", ["params", "version", "edges", "role", "shape", "kind"])
+    def test_a_state_without_its_parts(self, tmp_path: Path, lost: str) -> None:
+        tensors, values = roles.server(RUN, RUN.build_model()).state()
+        tensors = {name: torch.zeros(3) if lost == "shape" else tensor for name, tensor in tensors.items()}
+        tensors = {name: tensor for name, tensor in tensors.items() if name != lost} or {"other": torch.zeros(1)}
+        values = {name: value for name, value in values.items() if name != lost}
+        values |= {"edges": []} if lost == "kind" else {}
+        snapshot = state.dumps(tensors, {} if lost == "role" else {"role": values})
+        with pytest.raises(WireError, match=r"^journal: .*/file: its state "):
+            fold(header(tmp_path / "file", {}, state=snapshot))
 
 
 def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
