@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from services import local
@@ -22,6 +22,11 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 
 START_SECONDS = 120.0  # until aggregator and parties are there, on a busy machine
+_SETTINGS = TypeAdapter(dict[str, str])  # what a marker holds: the environment of the run's processes
+
+
+class _Summary(BaseModel):
+    run_file_sha256: str
 
 
 def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
@@ -49,15 +54,21 @@ def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
     """How the run was started. Raises ConfigError where there is none that has ended, or none that is vertical."""
     marker = folder / "state" / local.MARKER
     try:
-        shared: dict[str, str] = json.loads(marker.read_text(encoding="utf-8"))
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        shared = _SETTINGS.validate_json(marker.read_bytes(), strict=True)
+        edges, seed = (int(shared[name]) if name in shared else None for name in ("TACIT_EDGES", "TACIT_SEED"))
+        summary = _Summary.model_validate_json((folder / "summary.json").read_bytes(), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = ": ".join((*map(str, first["loc"]), first["msg"]))
+        raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({said})") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder}: no run of `tacit run` that has ended ({error})") from error
-    edges, seed = (int(shared[name]) if name in shared else None for name in ("TACIT_EDGES", "TACIT_SEED"))
+    if "TACIT_RUN_FILE" not in shared:
+        raise ConfigError(f"{marker}: does not name the run's file")
     run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
     if not isinstance(run.algorithm, Vafl):
         raise ConfigError(f"{folder}: {run.algorithm.name} is not vertical; its model.safetensors predicts by itself")
-    if summary["run_file_sha256"] != run.fingerprint():
+    if summary.run_file_sha256 != run.fingerprint():
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
     return run, shared
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from services.commands.simulate import SHARED_DATA
+from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from services.figures.page import Shown
@@ -35,22 +37,49 @@ def figures(
     from importlib.metadata import version
 
     from services.figures import page
-    from tacit.errors import ConfigError
 
     root = data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
     files = sorted(folder.glob("*.toml")) if not names else [folder / f"{name}.toml" for name in names]
     if not files:
         raise ConfigError(f"--folder {folder}: no figure files")
+    _ready(out, results)
     shown = _measured(files, quick, out, jobs or os.cpu_count() or 1, root)
     written = page.page(shown, quick=quick, made_by=f"tacit {version('tacit')}")
-    (out / "index.html").write_text(written, encoding="utf-8")
-    (out / "verdicts.json").write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    with _writing("out", out):
+        (out / "index.html").write_text(written, encoding="utf-8")
+        (out / "verdicts.json").write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
     if results is not None:
-        results.write_text(page.results(shown, quick=quick), encoding="utf-8")
+        with _writing("results", results):
+            results.write_text(page.results(shown, quick=quick), encoding="utf-8")
     for one in shown:
         for judged in one.judged:
             typer.echo(f"{one.name}: {judged.claim.text}: {judged.verdict}")
     typer.echo(f"{out / 'index.html'}")
+
+
+def _ready(out: Path, results: Path | None) -> None:
+    """What can be written now can be written after hours of simulations, too. Raises ConfigError."""
+    with _writing("out", out):
+        (out / "points").mkdir(parents=True, exist_ok=True)
+        _try(out / "index.html")
+    if results is not None:
+        with _writing("results", results):
+            _try(results)
+
+
+def _try(path: Path) -> None:
+    there = os.path.lexists(path)
+    path.open("ab").close()
+    if not there:
+        path.unlink()
+
+
+@contextmanager
+def _writing(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--{option} {path}: {error.strerror or error}") from error
 
 
 def _measured(files: list[Path], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:

@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from services.figures.asked import Asked
 from tacit.config import RunFile
@@ -59,7 +59,7 @@ class Claim(Section):
 
     text: str
     kind: Literal["order", "near", "rising", "falling", "flat", "below"]
-    lines: tuple[str, ...] = Field(strict=False)
+    lines: tuple[str, ...] = Field(strict=False, min_length=1)
     panels: tuple[str, ...] = Field((), strict=False, description="titles; (): all that have these lines")
     at: Literal["mean", "end"] = "mean"
     tolerance: float = Field(0.0, ge=0)
@@ -82,7 +82,7 @@ class Head(Section):
     below: float | None = Field(None, description="reached: the first version whose test loss is below this")
     logarithmic: bool = False
     less_is_more: bool = Field(False, description="the best score is the smallest")
-    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), strict=False)
+    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), strict=False, min_length=1)
 
 
 class Figure(Section):
@@ -91,9 +91,19 @@ class Figure(Section):
     figure: Head
     base: Table
     quick: Table = Field({})
-    panel: tuple[Panel, ...] = Field(strict=False)
-    line: tuple[Line, ...] = Field(strict=False)
+    panel: tuple[Panel, ...] = Field(strict=False, min_length=1)
+    line: tuple[Line, ...] = Field(strict=False, min_length=1)
     claim: tuple[Claim, ...] = Field(strict=False)
+
+    @model_validator(mode="after")
+    def _claims_agree(self) -> Self:
+        """A claim of a line or panel that is not there would be of nothing, and silently so."""
+        lines, panels = {line.name for line in self.line}, {panel.title for panel in self.panel}
+        for claim in self.claim:
+            for kind, named, known in (("line", claim.lines, lines), ("panel", claim.panels, panels)):
+                if unknown := [name for name in named if name not in known]:
+                    raise ValueError(f"claim {claim.text!r}: there is no {kind} {unknown[0]!r}")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +121,8 @@ def read(path: Path) -> Figure:
     """Raises ConfigError with one line."""
     try:
         return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        why = error.errors()[0] if isinstance(error, ValidationError) else None
-        said = f"{'.'.join(map(str, why['loc']))}: {why['msg']}" if why else str(error).splitlines()[0]
+    except (OSError, ValueError, RecursionError) as error:  # the last: thousands of brackets
+        said = _first(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
         raise ConfigError(f"figure file {path}: {said}") from error
 
 
@@ -146,8 +155,10 @@ def merged(table: Table, other: Table) -> Table:
 
 def _without(table: Table, dropped: Iterable[str]) -> Table:
     gone = [tuple(name.split(".")) for name in dropped]
-    return {
+    return {  # what is no section stays, for the run file's own check to name
         section: {key: value for key, value in keys.items() if (section, key) not in gone}
+        if isinstance(keys, dict)
+        else keys
         for section, keys in table.items()
     }
 
@@ -157,5 +168,9 @@ def _run(table: Table, figure: Figure, line: Line) -> RunFile:
         return (Asked if table.keys() & {"design", "attack"} else RunFile).model_validate(table)
     except ValidationError as error:
         what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
-        first = error.errors()[0]
-        raise ConfigError(f"{what}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise ConfigError(f"{what}: {_first(error)}") from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)

@@ -134,11 +134,13 @@ def sweep(
 ) -> dict[str, Result]:
     """Results by `key`, from `folder` or measured now on `jobs` processes. `done(points done, points to do)`.
 
-    Each result is a file of its own, written whole: a sweep that is ended goes on from there.
+    Each result is a file of its own, written whole: a sweep that is ended goes on from there. What is damaged all the
+    same, by a full disk or a hand, is measured again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {key(run): run for run in runs}
-    todo = {name: run for name, run in wanted.items() if not (folder / f"{name}.json").exists()}
+    found = {name: _known(folder / f"{name}.json") for name in wanted}
+    todo = {name: run for name, run in wanted.items() if found[name] is None}
     done(0, len(todo))
     # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
@@ -146,11 +148,23 @@ def sweep(
         ordered = sorted(todo.items(), key=lambda item: (item[1].data.dataset, -item[1].run.updates))
         futures = {pool.submit(measure, run, root): name for name, run in ordered}
         for count, future in enumerate(as_completed(futures), 1):
-            _write(folder / f"{futures[future]}.json", future.result())
+            name = futures[future]
+            found[name] = future.result()
+            _write(folder / f"{name}.json", future.result())
             done(count, len(todo))
     finally:  # interrupted, or one has failed: the others need not be waited for
         pool.shutdown(cancel_futures=True)
-    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in wanted}
+    return {name: result for name, result in found.items() if result is not None}
+
+
+def _known(path: Path) -> Result | None:
+    """The result that is kept at `path`; None: none, or not a whole one."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    whole = isinstance(result, dict) and isinstance(result.get("series"), list) and "epsilon" in result
+    return result if whole else None
 
 
 def _write(path: Path, result: Result) -> None:

@@ -16,11 +16,13 @@ import pytest
 import torch
 from tacit_client import ApiError, Client, Predictions
 
+from services import local
 from services.aggregator.api import Operator, create_app
 from services.aggregator.inference import Inference
 from services.aggregator.observer import Observer
 from services.cli import main
 from services.commands.replay import fold
+from services.predict import predict
 from services.runtime import journal
 from services.runtime.journal import Writer
 from services.runtime.store.kept import KeptStore
@@ -30,6 +32,7 @@ from services.runtime.weights import weights
 from tacit import config, datasets
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server
+from tacit.errors import ConfigError
 from tacit.privacy import gdp
 from tacit.privacy.ledger import Ledger
 from tests.golden.harness import SALT, MqttRun
@@ -181,6 +184,23 @@ def test_a_party_that_is_away_is_named(tmp_path: Path) -> None:
         with pytest.raises(ApiError, match="no answer from edge-0, edge-1") as refused:
             client.predict(["digits/test/0/0"], 0.5)
         assert refused.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("marker", "summary"),
+    [
+        *((marker, '{"run_file_sha256": "x"}') for marker in ("[]", "null", "{}", "[" * 100_000, '{"TACIT_EDGES": "x"}',
+                                                              '{"TACIT_RUN_FILE": 5}')),
+        ('{"TACIT_RUN_FILE": "run.toml"}', "{}"),
+        ('{"TACIT_RUN_FILE": "run.toml"}', "[]"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_no_run_has_left_is_one_line(tmp_path: Path, marker: str, summary: str) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / local.MARKER).write_text(marker)
+    (tmp_path / "summary.json").write_text(summary)
+    with pytest.raises(ConfigError, match=r"^.*$"):
+        predict(tmp_path, lambda client: pytest.fail("asked"))
 
 
 @pytest.mark.slow

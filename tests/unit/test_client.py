@@ -156,7 +156,9 @@ def test_nobody_there() -> None:
             assert error.value.url == url
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://host", "http://", "http://host:port"])
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://host", "http://", "http://host:port", f"http://{70 * 'a'}.com", "http://a..b"]
+)
 def test_a_bad_url_is_named(url: str) -> None:
     with pytest.raises(ValueError, match="url="):
         Client(url)

@@ -20,7 +20,7 @@ from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import build
 from tests.conftest import ROOT
-from tests.unit.test_cli import tacit
+from tests.unit.test_cli import Captured, one_line, tacit
 
 FIGURE = """
 [figure]
@@ -89,6 +89,11 @@ class TestFiles:
             ('kind = "order"', 'kind = "best"', "claim.0.kind"),
             ("[figure]", "[figure", "f.toml"),
             ("steps_min = 1}\n", "steps_minn = 1}\n", "steps_minn"),
+            ("[base]\n", "[base]\nx = 1\n", "x: Extra inputs"),
+            ("[base]\n", f"[base]\nx = {5000 * '['}{5000 * ']'}\n", "f.toml"),
+            ("seeds = [1, 2]", "seeds = []", "figure.seeds"),
+            ('lines = ["A", "B"]', 'lines = ["A", "C"]', "claim 'A is above B': there is no line 'C'"),
+            ('lines = ["A", "B"]', 'lines = ["A"]\npanels = ["p"]', "there is no panel 'p'"),
         ],
     )
     def test_a_wrong_one_is_one_line(self, tmp_path: Path, before: str, after: str, complaint: str) -> None:
@@ -210,6 +215,10 @@ class TestSweep:
         (tmp_path / "points" / f"{sweep.key(runs[0])}.json").unlink()
         assert sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)) == first
         assert todo[-1] == 1
+        for damaged in ('{"series": [{"ver', "[]", "{}", "[" * 100_000):
+            (tmp_path / "points" / f"{sweep.key(runs[0])}.json").write_text(damaged)
+            assert sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)) == first
+            assert todo[-1] == 1
         monkeypatch.setattr(sweep, "code_version", lambda: "another")
         assert not (tmp_path / "points" / f"{sweep.key(runs[0])}.json").exists()
 
@@ -295,6 +304,27 @@ def test_the_command_makes_one_page_that_needs_nothing_else(tmp_path: Path, caps
     before = [path.read_bytes() for path in pages]
     assert tacit("figures", *arguments) == 0
     assert [path.read_bytes() for path in pages] == before
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "said"),
+    [
+        ("--out", "f.toml", "Not a directory"),
+        ("--out", "/proc/x", "No such file"),
+        ("--results", "/nodir/x", "No such file"),
+        ("--results", "", "Is a directory"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_said_before_the_sweep(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch, option: str, place: str, said: str
+) -> None:
+    figure(tmp_path)
+    monkeypatch.setattr(sweep, "sweep", None)
+    place = str(tmp_path / place)
+    places = {"--out": str(tmp_path / "out"), "--folder": str(tmp_path), option: place}
+    assert tacit("figures", "--quick", *(part for pair in places.items() for part in pair)) == 2
+    assert f"{option} {place}: {said}" in one_line(capsys)
+    assert not (tmp_path / "out" / "index.html").exists()
 
 
 def test_a_picture_of_lines_over_time(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ class Client:
             raise ValueError(f"url={url!r}: {error}") from error
         if base.scheme not in ("http", "https") or not base.host:
             raise ValueError(f"url={url!r}: expected http://HOST:PORT")
+        try:  # what the system's look-up does first: a name with a part of 64 letters is nobody's
+            base.raw_host.decode("ascii").encode("idna")
+        except UnicodeError as error:
+            raise ValueError(f"url={url!r}: {error}") from error
         self._url, self._timeout = url, timeout
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # A proxy from the environment cannot reach this machine's own loopback.
