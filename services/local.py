@@ -14,10 +14,9 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
@@ -32,7 +31,7 @@ from tacit.algorithm_sections import Gossip, Vafl
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 
-MARKER, LOCK = ".tacit-run", ".tacit-lock"
+MARKER = ".tacit-run"
 
 
 def run(
@@ -63,24 +62,20 @@ def run(
     datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
     http = _free_address(serve)
     _check_journal(journal)
-    held = _hold(out)
-    state = _fresh(out, console)
-    if edges is not None and edges != run_file.edges.count:
-        name = run_file.algorithm.name
-        console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
-    for note in display.notes(run_file):
-        console.print(f"note: {note}", highlight=False)
-    console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
-    console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
-    shared = environment({
-        "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
-        "TACIT_SEED": seed, "TACIT_POLICY": policy,
-    })  # fmt: skip
-    (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
-    shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
     children: list[Child] = []
-    queue = turns.pipe(state / "turns", os.cpu_count() or 1)
-    with held, queue, stopping(children) as interrupted, ExitStack() as beside:
+    with ExitStack() as beside:
+        beside.enter_context(_held(out))
+        state = _fresh(out, console)
+        _say_first(run_file, edges, console)
+        console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
+        shared = environment({
+            "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
+            "TACIT_SEED": seed, "TACIT_POLICY": policy,
+        })  # fmt: skip
+        (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
+        shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
+        beside.enter_context(turns.pipe(state / "turns", os.cpu_count() or 1))
+        interrupted = beside.enter_context(stopping(children))
         broker = start_broker(state, children)
         beside.enter_context(listening(broker.address))
         store = start_store(state, children)
@@ -96,6 +91,15 @@ def run(
     if code:
         return code
     return _close(run_file, out, console, as_json, time.monotonic() - started)
+
+
+def _say_first(run_file: RunFile, edges: int | None, console: Console) -> None:
+    if edges is not None and edges != run_file.edges.count:
+        name = run_file.algorithm.name
+        console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
+    for note in display.notes(run_file):
+        console.print(f"note: {note}", highlight=False)
+    console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
 
 
 def _check_journal(journal: Path | None) -> None:
@@ -186,17 +190,20 @@ def _free_address(serve: str | None) -> str:
     return serve
 
 
-def _hold(out: Path) -> BinaryIO:
-    """OUT is ours as long as this file is open: nobody replaces a run that is under way."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = (out / LOCK).open("ab")
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
-    except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
-    return lock
+@contextlib.contextmanager
+def _held(out: Path) -> Iterator[None]:
+    """OUT is ours: nobody replaces a run that is under way."""
+    with ExitStack() as held:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
+        except OSError as error:
+            raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+        yield
 
 
 def _fresh(out: Path, console: Console) -> Path:

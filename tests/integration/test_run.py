@@ -232,6 +232,9 @@ def test_kill_9_leaves_no_child(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with tacit_run(str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)) as process:
         children = training(process, out)
+        with tacit_run(str(run_file(tmp_path)), "--out", str(out)) as other:  # not while this one is there
+            _, stderr = other.communicate(timeout=PATIENCE)
+        assert (other.returncode, stderr) == (4, f"tacit: --out {out}: another `tacit run` is under way there\n")
         process.kill()
         process.wait()
         wait_for(lambda: gone(children), PATIENCE)
