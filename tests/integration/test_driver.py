@@ -229,9 +229,12 @@ def test_a_topic_that_no_edge_has_is_counted_and_cannot_be_answered(rig: Rig, ho
 
 
 def test_garbage_in_presence_is_kept_short(rig: Rig, hostile: Hostile) -> None:
-    hostile.connection.publish(topics.presence(rig.run_id, "liar"), b"\xff" * 100_000)
+    place = topics.presence(rig.run_id, "")
+    for name in ("a b", "x" * 65, "liar"):
+        hostile.connection.publish(place + name, b"\x1b[2J\n" + b"\xff" * 9999)
     wait_for(lambda: "liar" in rig.driver.presence)
-    assert len(rig.driver.presence["liar"]) == 20
+    assert rig.driver.presence["liar"] == "?[2J?" + 15 * "\ufffd"
+    assert not {"a b", "x" * 65} & set(rig.driver.presence)
 
 
 def test_parts_may_come_in_any_order_twice_and_late(rig: Rig, hostile: Hostile) -> None:

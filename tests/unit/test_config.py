@@ -59,6 +59,12 @@ def test_an_unknown_key_is_refused_in_every_section(section: str) -> None:
     assert f"{section}.typo=1: unknown key" in refusal(text({f"{section}.typo": "1"}))
 
 
+def test_an_unknown_key_names_the_one_that_was_meant() -> None:
+    assert "privacy.pushs=1: unknown key; did you mean pushes?" in refusal(text({"privacy.pushs": "1"}))
+    assert "privcy: unknown key; did you mean privacy?" in refusal(text() + "\n[privcy]\n")
+    assert "algorithm.deviatoin=1: unknown key; did you mean deviation?" in refusal(text({"algorithm.deviatoin": "1"}))
+
+
 def test_an_unknown_section_is_refused() -> None:
     assert "typo: unknown key" in refusal(text() + "\n[typo]\n")
 
