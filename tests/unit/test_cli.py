@@ -113,7 +113,7 @@ class TestOperator:
 
     def test_halt_without_a_token(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
         assert tacit("halt", "--url", url) == 1
-        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong")
+        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong (tacit: --token-file)")
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
         assert rig.operator.wanted() is None
 
@@ -124,7 +124,7 @@ class TestOperator:
         (tmp_path / "token").write_text(TOKEN + "\n")
         options = ("--url", url, "--token-file", str(tmp_path / "token"))
         assert tacit("release", "edge-0", "--url", url) == 1
-        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong")
+        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong (tacit: --token-file)")
         assert guard.quarantined == {"edge-0"}
         assert tacit("release", "edge-0", *options) == 0
         assert capsys.readouterr().out.strip() == "edge-0 may take part again"
