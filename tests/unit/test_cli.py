@@ -20,6 +20,7 @@ from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
 from tests.integration.servers import HOST, free_port
 
 Captured = pytest.CaptureFixture[str]
+WRONG_TOKEN = "the operator's token is missing or wrong (tacit: --token-file)"
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ class TestOperator:
 
     def test_halt_without_a_token(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
         assert tacit("halt", "--url", url) == 1
-        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong (tacit: --token-file)")
+        assert one_line(capsys).endswith(f"401 Unauthorized: {WRONG_TOKEN}")
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
         assert rig.operator.wanted() is None
 
@@ -124,7 +125,7 @@ class TestOperator:
         (tmp_path / "token").write_text(TOKEN + "\n")
         options = ("--url", url, "--token-file", str(tmp_path / "token"))
         assert tacit("release", "edge-0", "--url", url) == 1
-        assert one_line(capsys).endswith("401 Unauthorized: the operator's token is missing or wrong (tacit: --token-file)")
+        assert one_line(capsys).endswith(f"401 Unauthorized: {WRONG_TOKEN}")
         assert guard.quarantined == {"edge-0"}
         assert tacit("release", "edge-0", *options) == 0
         assert capsys.readouterr().out.strip() == "edge-0 may take part again"
