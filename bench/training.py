@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tacit_client import Client, Status
+from tacit_client import Status
 
 from services import local
 from services.children import free_port
+from services.commands import connect
 
 TURN_SECONDS, TURNS = 3.0, 20
 
@@ -47,34 +47,25 @@ def tell(pids: Iterable[int], what: signal.Signals) -> None:
 def measure(file: Path, out: Path, data: str | None, edges: int, steps: Steps) -> dict[str, Any]:
     """Train until there have been TURNS turns of each; the rates, and the median of the ratios of neighbours."""
     port, found = free_port(), list[tuple[float, float]]()
-    done = threading.Event()
 
     def note(status: Status) -> None:
         known = status.privacy.edges
-        if done.is_set() or len(known) < edges or min(edge.pushes for edge in known.values()) <= 5:
+        if found or len(known) < edges or min(edge.pushes for edge in known.values()) <= 5:
             return
-        with Client(f"http://127.0.0.1:{port}") as client:
+        with connect.client(f"http://127.0.0.1:{port}", connect.token(out / "state" / "token")) as client:
             found.extend(_alternate(lambda: client.status().applied, steps))
-            done.set()
-            client_halt(out, port)
+            client.halt("measured")
 
     root = Path(data) if data else None
     tell(steps.pids, signal.SIGSTOP)
     local.run(file, edges=None, out=out, serve=f"127.0.0.1:{port}", seed=None, data=root, as_json=False, observe=note)
-    assert done.is_set()
+    assert found
     training, compute = ([pair[k] for pair in found] for k in (0, 1))
     return {
         "training_per_s": statistics.mean(training), "compute_per_s": statistics.mean(compute),
         "training_over_compute": statistics.median(a / b for a, b in found),
         "training_over_compute_quartiles": statistics.quantiles((a / b for a, b in found), n=4)[::2],
     }  # fmt: skip
-
-
-def client_halt(out: Path, port: int) -> None:
-    """End the run."""
-    token = (out / "state" / "token").read_text(encoding="ascii").strip()
-    with Client(f"http://127.0.0.1:{port}", token) as operator:
-        operator.halt("measured")
 
 
 def _alternate(applied: Callable[[], int], steps: Steps) -> Iterable[tuple[float, float]]:

@@ -42,7 +42,8 @@ SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
 
 @lru_cache(maxsize=2)  # a sweep asks for the same again and again
-def _everything(data: Data, root: Path | None) -> Dataset:
+def everything(data: Data, root: Path | None) -> Dataset:
+    """All training rows. Raises DataError."""
     return datasets.load(data.dataset, "train", root, features=data.features, text=data.text)
 
 
@@ -53,9 +54,8 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
 
 def parts(run: RunFile, root: Path | None) -> list[Dataset]:
     """The rows of every edge. Raises ConfigError, DataError."""
-    data = run.data
-    everything = _everything(data, root)
-    return [everything.take(index) for index in dealt(run, root)[: run.edges.count]]
+    rows = everything(run.data, root)
+    return [rows.take(index) for index in dealt(run, root)[: run.edges.count]]
 
 
 def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:

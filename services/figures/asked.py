@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import torch
 from pydantic import Field
 
 from services import simulation
-from tacit import datasets
 from tacit.algorithms import dp_pasgd_plan
 from tacit.algorithms.dp_pasgd_plan import Planner
 from tacit.config import RunFile
-from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Push, Update
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.inversion import cosine, invert
@@ -74,7 +71,7 @@ def _planned(run: RunFile, design: Design) -> Result:
 
 def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     """Mean likeness (cosine) of victims' images and what is read out of their pushes; ε of the one that spent most."""
-    table, model = _table(run.data.dataset, root), run.build_model()
+    table, model = simulation.everything(run.data, root), run.build_model()
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[: attack.victims]
     asked = GlobalModel(0, model.init(run.run.seed), run.privacy.clip or 1.0)
     likeness, spent = [], 0.0
@@ -92,8 +89,3 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
         likeness.append(cosine(invert(total / attack.pushes, model.shape, model.classes).image, victim.x[0]))
     point = {"version": 0, "likeness": round(math.fsum(likeness) / len(likeness), 6)}
     return {"series": [point], "epsilon": round(spent, 4) if math.isfinite(spent) else None}
-
-
-@lru_cache(maxsize=1)  # a sweep asks for the same again and again
-def _table(dataset: str, root: Path | None) -> Dataset:
-    return datasets.load(dataset, "train", root)
