@@ -47,8 +47,9 @@ class Uplink:
     def passed(self, edge: str, seq: int) -> tuple[pb.Receipt, list[Outgoing]]:
         """The answer to a message that was accepted before."""
         # The model that answered it may have been lost with whoever died: send the newest.
-        again = self._role.answer(edge) if seq == self.last[edge] else []
-        return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=self.last[edge]), again
+        last = self.last.get(edge, 0)  # 0: a stranger asks about a number before the first
+        again = self._role.answer(edge) if seq == last > 0 else []
+        return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), again
 
     def candidate(self, inbound: Inbound) -> Candidate | None:
         """The message that this completes, if it is one for the journal; whatever else it is has been dealt with."""

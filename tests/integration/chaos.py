@@ -123,7 +123,8 @@ class Scene:
     def ended(self) -> dict[str, Any]:
         """Wait until everybody has left by itself; the summary."""
         for name in list(self.pids):
-            assert self.forks.wait(self.pids.pop(name), REST_SECONDS) == 0, self.log(name)
+            status = self.forks.wait(self.pids.pop(name), REST_SECONDS)
+            assert status == 0, f"{name} ended with {status}: {self.log(name)}"
         return self.run.summary()
 
 
@@ -174,7 +175,8 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
     for number in range(scene.edges):
         put, known = accounts(folder, number)
         mine = [entry for entry in entries if entry.edge == f"edge-{number}"]
-        assert {entry.seq for entry in mine} >= known
+        lost = known.difference(entry.seq for entry in mine)
+        assert not lost, f"edge-{number}: {lost}, {(folder / f'edge-{number}.account').read_text()[-500:]}"
         assert all(hashlib.sha256(entry.payload).hexdigest() == put[entry.seq] for entry in mine)
         receipted += len(known)
     # What was seen on the wire was paid for, and what is reported is what was paid.

@@ -7,11 +7,13 @@ the child replaces the functions around the point with ones that send SIGKILL.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -124,6 +126,7 @@ def forked(log: str, work: Callable[[], None]) -> int:
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (0, 1, 2):
         os.dup2(said, descriptor)
+    faulthandler.enable()  # a signal that ends it would leave no word
     code = 70
     try:
         work()
@@ -131,6 +134,9 @@ def forked(log: str, work: Callable[[], None]) -> int:
     except TacitError as error:
         os.write(2, f"tacit: {error}\n".encode())
         code = error.exit_code
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+        raise
     finally:
         os._exit(code)
 

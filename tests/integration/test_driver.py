@@ -538,6 +538,11 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
     assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
     hostile.publish(hostile.seq, part(b"", parts=7, total=700))
     assert hostile.receipt(hostile.seq).status == STATUS.DUPLICATE
+    # So is one about the number before the first, from somebody of whom nothing was accepted.
+    stranger = Hostile(rig, "stranger")
+    stranger.publish(0, part(b"", parts=7, total=700))
+    assert stranger.receipt(0) == pb.Receipt(status=STATUS.DUPLICATE)
+    stranger.connection.stop()
     # Wants for models that nobody sends, with any numbers, are told so; of one that fits a payload none is under way.
     for want in (pb.Want(head=bytes(32), missing=[0]), pb.Want(missing=[2**32 - 1] * 50_000)):
         meta = pb.Meta(run=rig.run_id, edge=hostile.edge, want=want)
