@@ -16,6 +16,7 @@ from services.commands import (
     connect,
     demo,
     figures,
+    keys,
     pki,
     plan,
     plan_dp_pasgd,
@@ -53,6 +54,7 @@ app.command()(predict.predict)
 app.command()(replay.replay)
 app.command()(simulate.simulate)
 app.command()(figures.figures)
+app.command()(keys.keys)
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -44,32 +45,35 @@ def ledgers(run: RunFile, kept: bool) -> str:
     if not told or run.algorithm.name == "vafl":
         return f"ledgers: {history}"
     paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
-    return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} pushes an edge"
+    return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} releases an edge"
 
 
 class Progress:
-    """The live bar: applied/T, accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
+    """The live bar, applied/T, and under it accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
         self._bar = Bar(
-            MofNCompleteColumn(), BarColumn(bar_width=12), TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False), TextColumn("{task.fields[facts]}", markup=False),
-            console=console, disable=not console.is_terminal,
+            MofNCompleteColumn(), BarColumn(bar_width=24), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), console=console, auto_refresh=False,
         )  # fmt: skip
-        self._task = self._bar.add_task("starting", total=self._target, facts="")
+        self._task = self._bar.add_task("starting", total=self._target)
+        self._live = Live(self._bar.get_renderable(), console=console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._live.stop()
 
     def show(self, status: Status) -> None:
         """Draw one status; without a terminal, print it now and then."""
         line = facts(status)
-        self._bar.update(self._task, completed=status.applied, description=status.state, facts=line)
+        self._bar.update(self._task, completed=status.applied, description=status.state)
+        # The facts have lines of their own: in one with the bar a terminal of 80 columns would break them to pieces.
+        self._live.update(Group(self._bar, Text(line)))
         if not self._console.is_terminal and status.applied and time.monotonic() - self._said > PLAIN_SECONDS:
             self._said = time.monotonic()
             self._console.print(f"{status.applied}/{self._target} {line}", highlight=False, markup=False)
@@ -87,7 +91,7 @@ def facts(status: Status) -> str:
         f"ε {epsilon(status.privacy.epsilon)}",
     ]
     if slowest is not None:
-        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes} pushes)")
+        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes} releases)")
     return " · ".join(parts)
 
 
@@ -134,7 +138,7 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
 
 def _edges(privacy: dict[str, Any]) -> Table:
     table = Table(caption="PLD is enforced; RDP is a looser bound of the same releases", caption_justify="left")
-    for name in ("edge", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
+    for name in ("edge", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
         table.add_column(name, justify="left" if name == "edge" else "right")
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:
         rate, noise = edge["sampling_rate"], edge["noise_multiplier"]

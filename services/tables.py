@@ -12,6 +12,7 @@ from rich.text import Text
 from tacit_client import Edge, ModelInfo, Status
 
 NO_GUARANTEE = "∞ (not private)"
+_FULL_WIDTH = 100  # columns of a terminal that all of `tacit ledger` fits
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
@@ -85,21 +86,35 @@ def model(to: Console, info: ModelInfo) -> Table:
 
 
 def ledger(to: Console, edges: Iterable[Edge]) -> Table:
-    """What every edge's data has paid, and what its budget leaves."""
-    names = ["edge", "state", "pushes", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left", "refused"]
-    table = Table(box=_box(to), header_style="bold")
-    for name in names:
-        table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=True)
-    for edge in edges:
-        spent, budget = edge.epsilon_pld, edge.budget
-        left = "-" if spent is None or budget is None else f"{max(0.0, budget - spent):.4g}"
-        cells = (
-            edge.id, edge.state, str(edge.pushes), _number(edge.sampling_rate), _number(edge.noise_multiplier),
-            epsilon(spent), epsilon(edge.epsilon_rdp), f"{edge.delta:g}", _number(budget), left,
-            f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
-        )  # fmt: skip
-        table.add_row(*map(Text, cells))
+    """What every edge's data has paid, and what its budget leaves; in a narrow terminal without RDP's looser bound.
+
+    What is the same for all, δ as a rule, stands below the table once.
+    """
+    rows = [_paid(edge) for edge in edges]
+    deltas = sorted({row["δ"] for row in rows})
+    dropped = {"ε (RDP)"} if to.is_terminal and to.width < _FULL_WIDTH else set()
+    dropped |= {"refused"} if all(row["refused"] == "-" for row in rows) else set()
+    dropped |= {"δ"} if len(deltas) == 1 else set()
+    caption = Text(f"δ = {deltas[0]}") if len(deltas) == 1 else None
+    table = Table(box=_box(to), header_style="bold", caption=caption, caption_justify="left")
+    for name in rows[0] if rows else ():
+        if name not in dropped:
+            table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=name != "refused")
+    for row in rows:
+        table.add_row(*(Text(cell) for name, cell in row.items() if name not in dropped))
     return table
+
+
+def _paid(edge: Edge) -> dict[str, str]:
+    """An edge's row: heading to cell."""
+    spent, budget = edge.epsilon_pld, edge.budget
+    return {
+        "edge": edge.id, "state": edge.state, "releases": str(edge.pushes), "q": _number(edge.sampling_rate),
+        "z": _number(edge.noise_multiplier), "ε (PLD)": epsilon(spent), "ε (RDP)": epsilon(edge.epsilon_rdp),
+        "δ": f"{edge.delta:g}", "budget": _number(budget),
+        "left": "-" if spent is None or budget is None else f"{max(0.0, budget - spent):.4g}",
+        "refused": f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
+    }  # fmt: skip
 
 
 def _refusing(run: Status) -> str:

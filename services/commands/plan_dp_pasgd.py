@@ -66,9 +66,10 @@ def dp_pasgd(
         raise ConfigError(_with_flag(str(error))) from error
     if plot is not None:
         draw(plot, problem, found)
+    notes = _notes(problem, found)
     if run_file is not None:
-        _write(run_file, as_run_file(problem, found, dataset, model, partition), found)
-    _show(problem, found, as_json)
+        notes += _write(run_file, as_run_file(problem, found, dataset, model, partition), found, dim)
+    _show(problem, found, notes, as_json)
 
 
 def _sizes(batch: str) -> tuple[float, ...]:
@@ -83,7 +84,7 @@ def _with_flag(said: str) -> str:
     return re.sub(r"^(\w+)=(\S*): ", lambda found: f"--{found[1].replace('_', '-')} {found[2]}: ", said)
 
 
-def _show(problem: Problem, found: Plan, as_json: bool) -> None:
+def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> None:
     from services import tables
 
     if as_json:
@@ -91,7 +92,7 @@ def _show(problem: Problem, found: Plan, as_json: bool) -> None:
         return
     console = tables.console()
     console.print(_table(console, problem, found))
-    for note in _notes(problem, found):
+    for note in notes:
         console.print(note)
 
 
@@ -179,8 +180,8 @@ count = {problem.devices}
 """
 
 
-def _write(path: Path, text: str, found: Plan) -> None:
-    """Write the run file, once it is known to be one, whose ledgers let every device take its K steps."""
+def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
+    """Write the run file, once it is known to be one, whose ledgers let every device take its K steps; notes on it."""
     from tacit import config
 
     run = config.parse(text, f"--run-file {path}")
@@ -194,6 +195,9 @@ def _write(path: Path, text: str, found: Plan) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--run-file {path}: {error.strerror or error}") from error
+    size = run.build_model().size
+    what = f"{run.model.name} on {run.data.dataset} has {size} parameters here"
+    return [] if size == dim else [f"note: {what}; the plan is of --dim {dim}, and noise adds up over parameters"]
 
 
 def draw(path: Path, problem: Problem, found: Plan) -> None:

@@ -20,7 +20,7 @@ CENTRALISED = ("csgd", "sgd")  # one edge holds all the data
 class Mapa(Section):
     """MAPA and its three relatives (Table II)."""
 
-    name: Literal["mapa", "audp", "asgd", "csgd"]
+    name: Literal["mapa", "audp", "asgd", "csgd"] = Field(description="which")
     smoothness: Positive = Field(10.0, description="L, Lipschitz constant of the gradient")
     deviation: float = Field(30.0, ge=0, le=1e9, description="σ, standard deviation of a gradient")
     radius: Positive = Field(1.0, description="R, radius of the space")
@@ -62,7 +62,7 @@ _READ = {
 class FedAsync(Section):
     """FedAsync, with FedAvg, FedBuff and single-thread SGD. `privacy.pushes` counts local steps, all of them paid."""
 
-    name: Literal["fedasync", "fedavg", "fedbuff", "sgd"]
+    name: Literal["fedasync", "fedavg", "fedbuff", "sgd"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="γ of a local step")
     steps_min: int = Field(5, gt=0, le=100_000, description="H_min, local steps of one task")
     steps_max: int | None = Field(None, gt=0, le=100_000, description="H_max; None: H_min, all tasks alike")
@@ -119,7 +119,7 @@ class FedAsync(Section):
 class DpPasgd(Section):
     """DP-PASGD: τ local noisy steps, then an average of every device. DP-SGD is tau = 1."""
 
-    name: Literal["dp-pasgd"]
+    name: Literal["dp-pasgd"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="η of a local step")
     tau: int = Field(10, gt=0, le=100_000, description="τ, local steps between two averages")
     quorum: float = Field(0.5, gt=0, le=1, description="part of the devices that must have answered in time")
@@ -149,7 +149,7 @@ class DpPasgd(Section):
 class Gossip(Section):
     """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; no server. `run.updates` is T: steps of all peers."""
 
-    name: Literal["adp2sgd", "adpsgd", "sync"]
+    name: Literal["adp2sgd", "adpsgd", "sync"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="η")
     topology: Kind = Field("ring", description="who averages with whom; sync has no use for it")
     link_probability: float = Field(0.5, gt=0, le=1, description="erdos-renyi: of a link between two peers")
@@ -197,26 +197,28 @@ class Vafl(Section):
     `privacy.noise_multiplier`: z = c/(2B), so that one release is (1/z)-GDP. [edges] are the parties.
     """
 
-    name: Literal["vafl"]
+    name: Literal["vafl"] = Field(description="which")
     t: int = Field(1, gt=0, description="parties waited for in an iteration; 1: Algorithm 1")
     synchronous: bool = Field(False, description="all parties, on common batches: synchronous block-wise SGD")
     max_delay: int | None = Field(None, gt=0, description="D: older embeddings are asked for anew; None: unbounded")
-    steps_rule: Literal["constant", "theorem_1", "theorem_2", "theorem_3", "theorem_4"] = "constant"
+    steps_rule: Literal["constant", "theorem_1", "theorem_2", "theorem_3", "theorem_4"] = Field(
+        "constant", description="step sizes: fixed, or by the paper's theorem"
+    )
     learning_rate: Positive = Field(0.1, description="η of `constant`")
     server_share: Positive = Field(1.0, description="η_0/η_m of `constant`; appendix G.3: 1/M")
-    smoothness: Positive = Field(1.0, description="L")
+    smoothness: Positive = Field(1.0, description="L, Lipschitz constant of the gradient")
     convexity: Positive = Field(1e-3, description="μ of theorems 2 and 4")
     delay_bound: int = Field(0, ge=0, description="D of theorems 1 and 2, where max_delay does not say it")
     tail: Positive = Field(1.0, description="p̄ of Assumption 5")
     ratio: float = Field(0.5, gt=0, lt=1, description="ρ of Assumption 5")
     rarest: float | None = Field(None, gt=0, le=1, description="min q_m; None: 1/M")
     scale: Positive = Field(1.0, description="c_η of theorems 1 and 3")
-    embedding: Literal["linear", "mlp", "cnn", "lstm"] = "linear"
+    embedding: Literal["linear", "mlp", "cnn", "lstm"] = Field("linear", description="a party's model θ_m")
     width: int = Field(10, gt=0, le=4096, description="numbers in an embedding")
-    hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field((), strict=False)
-    channels: tuple[Annotated[int, Field(gt=0)], ...] = Field((10, 20), strict=False)
-    kernel: int = Field(3, ge=1, le=15)
-    activation: Literal["relu", "tanh"] = "relu"
+    hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field((), strict=False, description="units inside, mlp and lstm")
+    channels: tuple[Annotated[int, Field(gt=0)], ...] = Field((10, 20), strict=False, description="convolutions, cnn")
+    kernel: int = Field(3, ge=1, le=15, description="side of a convolution's window, cnn")
+    activation: Literal["relu", "tanh"] = Field("relu", description="inside embeddings")
     smoothing: float = Field(0.0, ge=0, le=1e3, description="c_l of (11b): uniform noise before inner activations")
     combine: Literal["sum", "concat"] = Field("sum", description="how θ_0's model takes the embeddings")
     quadrants: bool = Field(False, description="four parties hold a quarter of an image each")

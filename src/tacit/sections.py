@@ -26,7 +26,7 @@ class Section(BaseModel):
 class Run(Section):
     """What to run and for how long."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="for people and file names")
     updates: int = Field(gt=0, description="T: updates applied before Halt")
     seed: int = Field(1, ge=0, lt=2**63, description="initial model and data partition; never the noise")
     snapshot_every: int = Field(200, gt=0, description="applies between two snapshots of the journal")
@@ -35,10 +35,12 @@ class Run(Section):
 class Data(Section):
     """Which data, and how the testbed deals it to the edges."""
 
-    dataset: str
+    dataset: str = Field(description="one of docs/data.md; digits is bundled")
     features: Features = Field("none", description="what a linear model sees: pixels, or wavelet scattering of them")
-    partition: Literal["iid", "dirichlet", "shards", "natural"] = "iid"
-    alpha: Positive = 0.5
+    partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
+        "iid", description="how rows are dealt: at random, by label (two ways), by the data's own groups"
+    )
+    alpha: Positive = Field(0.5, description="α of dirichlet: the smaller, the less alike the edges")
     spare: int = Field(0, ge=0, le=1000, description="parts kept for edges that may join later")
     spare_weight: float = Field(0.25, gt=0, le=1, description="size of a spare part, relative to a main one")
     vocabulary: int = Field(2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>")
@@ -69,15 +71,17 @@ class Data(Section):
 class ModelSection(Section):
     """The model and its layer sizes."""
 
-    name: Name
-    channels: tuple[Size, ...] = Field((10, 20), strict=False, min_length=1)  # TOML has no tuples
-    kernel: int = Field(5, ge=1, le=15)
+    name: Name = Field(description="the architecture; lstm is for text")
+    channels: tuple[Size, ...] = Field(  # strict=False: TOML has no tuples
+        (10, 20), strict=False, min_length=1, description="of each convolution, cnn"
+    )
+    kernel: int = Field(5, ge=1, le=15, description="side of a convolution's window, cnn")
     pool_every: int = Field(1, ge=1, le=16, description="convolutions of a cnn before each pooling")
     hidden: tuple[Size, ...] = Field((), strict=False, description="units of the dense, or LSTM, layers inside")
     embedding: int = Field(64, gt=0, le=4096, description="numbers for a word, lstm")
     width: int = Field(16, gt=0, le=1024, description="channels of the first stage, resnet and mobilenet")
     blocks: int = Field(1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet")
-    activation: Literal["relu", "tanh"] = "relu"
+    activation: Literal["relu", "tanh"] = Field("relu", description="cnn; tanh bounds gradients")
     regularization: float = Field(0.0, ge=0, le=1e6, description="λ of (λ/2)||x||², paper: 1e-4")
     normalization: Normalization = Field("none", description="group: the convolutions' outputs, per example")
 
@@ -92,16 +96,16 @@ class ModelSection(Section):
 class Privacy(Section):
     """Each edge's own privacy configuration."""
 
-    mechanism: Mechanism = "discrete_gaussian"
+    mechanism: Mechanism = Field("discrete_gaussian", description="the noise; paper… and none have no guarantee")
     noise_at: NoiseAt = Field("edge", description="server: a trusted aggregator; the unit is then an edge")
     epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
-    delta: float = Field(1e-5, gt=0, lt=1)
+    delta: float = Field(1e-5, gt=0, lt=1, description="δ at which ε is stated; well below 1/rows of an edge")
     pushes: int = Field(1000, gt=0, le=2**53, description="pushes of one edge that the budget must cover")
     batch: float = Field(256.0, ge=1, allow_inf_nan=False, description="b = L: expected batch size, fixed denominator")
     noise_multiplier: float | None = Field(None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes")
     clip: Clip | None = Field(None, description="first C; None: by eq. (12)")
-    clip_min: Clip = 0.1
-    clip_max: Clip = 100.0
+    clip_min: Clip = Field(0.1, description="C never falls below; an edge clips to no less")
+    clip_max: Clip = Field(100.0, description="an edge clips to no more, whatever the server asks for")
     paper_epsilon: Positive = Field(0.1, description="ε per push in the paper's own accounting (mechanism paper)")
 
     @property
@@ -133,8 +137,10 @@ class Edges(Section):
 class Delay(Section):
     """A random duration; `seconds` is its mean whatever the model."""
 
-    model: Literal["constant", "uniform", "exponential", "poisson", "lognormal"] = "constant"
-    seconds: float = Field(1.0, ge=0, le=1e9)
+    model: Literal["constant", "uniform", "exponential", "poisson", "lognormal"] = Field(
+        "constant", description="its distribution"
+    )
+    seconds: float = Field(1.0, ge=0, le=1e9, description="its mean")
     spread: float = Field(0.5, ge=0, le=5, description="uniform: largest distance, in means; lognormal: σ of the log")
 
     @model_validator(mode="after")
@@ -147,7 +153,7 @@ class Delay(Section):
 class Away(Section):
     """A part of the schedule: edge number `edge` neither sends nor receives from `leaves` to `returns`."""
 
-    edge: int = Field(ge=0)
+    edge: int = Field(ge=0, description="number of the edge")
     leaves: float = Field(ge=0, le=1e12, description="seconds")
     returns: float | None = Field(None, gt=0, le=1e12, description="seconds; None: never")
 
@@ -166,9 +172,9 @@ class Network(Section):
         description="cyclic: edge k begins k/K of a task later, so that constant times make edges take turns",
     )
     slow_tasks: float = Field(0.0, ge=0, le=1, description="probability that a task takes slow_factor times as long")
-    slow_factor: float = Field(2.0, ge=1, le=1e6)
+    slow_factor: float = Field(2.0, ge=1, le=1e6, description="see slow_tasks")
     stragglers: int = Field(0, ge=0, le=10_000, description="the last so many edges are always slow")
-    straggler_factor: float = Field(10.0, ge=1, le=1e6)
+    straggler_factor: float = Field(10.0, ge=1, le=1e6, description="how many times as slow those are")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that an edge is never heard of after a task")
     online_s: Positive | None = Field(None, description="mean seconds that an edge is there; None: always")
     offline_s: Positive = Field(1.0, description="mean seconds that it is then away")

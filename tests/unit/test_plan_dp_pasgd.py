@@ -102,6 +102,13 @@ def test_the_run_file_is_one_and_is_the_plan(tmp_path: Path, capsys: Captured) -
     assert left > 176 * 10  # the corrected σ does not count on sampling; the ledger does
 
 
+def test_a_run_file_of_another_size_than_the_plan_is_noted(tmp_path: Path, capsys: Captured) -> None:
+    for dim, noted in (("103", True), ("206", False)):
+        assert tacit(*arguments("--run-file", str(tmp_path / "plan.toml"), dim=dim)) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("note: logistic on adult has 206 parameters here; the plan is of --dim 103" in said) == noted
+
+
 def test_the_poisson_planner_uses_up_the_ledger_of_its_run_file(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "plan.toml"
     more = ("--planner", "poisson", "--run-file", str(file), "--dataset", "digits")

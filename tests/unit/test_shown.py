@@ -89,3 +89,41 @@ def test_a_delta_that_allows_to_give_a_record_away_is_named() -> None:
     assert "above 1/" not in " ".join(display.notes(config.parse(source, "digits")))
     given = source.replace("[privacy]", "[privacy]\ndelta = 0.01")
     assert "δ = 0.01 is above 1/" in " ".join(display.notes(config.parse(given, "digits")))
+
+
+def terminal() -> Console:
+    return Console(width=80, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+
+
+def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
+    found = edge()
+    found.id, found.state, found.pushes, found.refusals = "edge-12", "retired", 12345, 0
+    found.epsilon_pld, found.budget, found.sampling_rate, found.noise_multiplier = 1.936543, 2.0, 0.0341333, 1.123456
+    text = shown(tables.ledger(terminal(), [found]), terminal())
+    (row,) = [line for line in text.splitlines() if "edge-12" in line]
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for cell in ("retired", "12345", "0.03413", "1.123", "1.937", "0.06346"):
+        assert f" {cell} " in row
+    assert "…" not in text
+    assert text.rstrip().endswith("δ = 1e-05")
+    found.refusals, other = 2, edge()
+    other.delta = 1e-6
+    wide = shown(tables.ledger(tables.console(), [found, other]), tables.console())
+    assert all(f" {word} " in wide for word in ("ε (RDP)", "1e-05", "1e-06", "refused"))
+
+
+def test_the_facts_of_a_run_stand_under_its_bar() -> None:
+    console, run = terminal(), config.load(Path(__file__).parents[2] / "experiments" / "mapa-digits.toml")
+    schedule = SimpleNamespace(delta_s=0.5, clip=1.0, mixing=None, disagreement=None, asked=None)
+    edges = {"edge-3": SimpleNamespace(pushes=7)}
+    status: Any = SimpleNamespace(
+        applied=40, state="training", test_accuracy=0.915, stages=2, schedule=schedule,
+        staleness=SimpleNamespace(mean=3.5), privacy=SimpleNamespace(epsilon=1.25, edges=edges),
+    )  # fmt: skip
+    with display.Progress(console, run) as progress:
+        progress.show(status)
+    assert isinstance(console.file, io.StringIO)
+    last = console.file.getvalue().rpartition("40/")
+    bar, *facts = [line.strip() for line in "".join(last[1:]).splitlines()]
+    assert bar.startswith(f"40/{run.run.updates}")
+    assert "ε 1.250 · slowest edge-3 (7 releases)" in " ".join(facts)
