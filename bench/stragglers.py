@@ -25,7 +25,7 @@ def slowed(name: str, folder: Path) -> Path:
     text = (EXPERIMENTS / f"{name}.toml").read_text(encoding="utf-8")
     others = ", ".join(["1.0"] * 9)
     file = folder / f"{name}.toml"
-    file.write_text(text.replace("count = 10", f"count = 10\nslowdown = [{others}, {SLOW}]"), encoding="utf-8")
+    file.write_text(text.replace("\ncount = 10\n", f"\ncount = 10\nslowdown = [{others}, {SLOW}]\n"), encoding="utf-8")
     return file
 
 

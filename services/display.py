@@ -24,11 +24,6 @@ SHOWN = 40  # edges in the table
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
-def console(to_stderr: bool) -> Console:
-    """Where `tacit run` speaks; text is shown as it is, [brackets] and all."""
-    return Console(stderr=to_stderr, markup=False, emoji=False)
-
-
 def opening(run: RunFile, broker: str, store: str, http: str) -> str:
     """One line: what runs on what."""
     return (
@@ -76,7 +71,7 @@ class Progress:
         self._live.update(Group(self._bar, Text(line)))
         if not self._console.is_terminal and status.applied and time.monotonic() - self._said > PLAIN_SECONDS:
             self._said = time.monotonic()
-            self._console.print(f"{status.applied}/{self._target} {line}", highlight=False, markup=False)
+            self._console.print(f"{status.applied}/{self._target} {line}")
 
 
 def facts(status: Status) -> str:

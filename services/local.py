@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
-from services import display
+from services import display, tables
 from services.aggregator import report
 from services.children import Child, free_port, mend, start_broker, start_store, stopping
 from services.edge import turns
@@ -53,7 +53,7 @@ def run(
     `observe` gets every status that is polled (for benchmarks); `listening` the broker's address, and is open while
     the run lasts (for measurements).
     """
-    console = display.console(as_json)
+    console = tables.console(stderr=as_json)
     started = time.monotonic()
     run_file = config.load(file, edges=edges, seed=seed)
     run_file.build_model()
@@ -98,7 +98,7 @@ def _say_first(run_file: RunFile, edges: int | None, console: Console) -> None:
         name = run_file.algorithm.name
         console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
     for note in display.notes(run_file):
-        console.print(f"note: {note}", highlight=False)
+        console.print(f"note: {note}")
     console.print(display.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
 
 

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from services import display
+from services import display, tables
 from services.aggregator import report
 from services.aggregator.evaluator import Points
 from services.aggregator.observer import Observer
@@ -197,7 +197,7 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
     """Simulate with a bar, write the results to `out`, show them. Raises TacitError."""
     import json
 
-    console, started = display.console(as_json), time.monotonic()
+    console, started = tables.console(stderr=as_json), time.monotonic()
     prepare(out)
     with Bar(console, run_file) as bar:
         simulation = simulate(run_file, data, out, bar.show)

@@ -16,10 +16,12 @@ _FULL_WIDTH = 100  # columns of a terminal that all of `tacit ledger` fits
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
-def console() -> Console:
-    """Standard output, as wide as the terminal or as a row needs; text is shown as it is, [brackets] and all."""
-    found = Console(highlight=False, markup=False, emoji=False)
-    return found if found.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_PLAIN_WIDTH)
+def console(*, stderr: bool = False) -> Console:
+    """Standard output, or error: as wide as the terminal or a row needs; text is shown as it is, [brackets] and all."""
+    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = _PLAIN_WIDTH
+    return found
 
 
 def schedule(status: Status) -> list[str]:

@@ -39,7 +39,7 @@ def test_a_refusal_with_markup_is_shown_as_it_is() -> None:
     assert f"3 ({WORDS})" in shown(tables.ledger(console, [edge()]), console)
 
 
-@pytest.mark.parametrize("console", [tables.console(), display.console(to_stderr=False)])
+@pytest.mark.parametrize("console", [tables.console(), tables.console(stderr=True)])
 def test_lines_of_the_operators_commands_are_no_markup(console: Console) -> None:
     assert WORDS in shown(f"halt taken ({WORDS})", console)
 
