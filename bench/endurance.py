@@ -3,8 +3,9 @@
 (a) UPDATES small updates (digits, logistic: 2.8 KB) from 5 edges through broker, aggregator process and Redis: resident
     memory of the three, its slope over the second half, by least squares;
 (b) three edges that take 20 ms an update, and beside them, in the same run, one that is stopped (SIGSTOP) and one that
-    sends without waiting for receipts, at 200 and 1,000 a second and as fast as the broker takes: what the three
-    achieve over what they achieve alone, before and after. [guard] rate is on, so the flood is told to wait.
+    sends without waiting for receipts, at 200 and 1,000 a second and as fast as the broker takes, the last also with a
+    sender that leaves the processors to the others (nice 19), as if it had its own: what the three achieve over what
+    they achieve alone, before and after. [guard] rate is on, so the flood is told to wait.
 """
 
 from __future__ import annotations
@@ -163,7 +164,8 @@ def _rate(stack: Stack, names: list[str], seconds: float) -> float:
 def neighbours(folder: Path) -> dict[str, Any]:
     """(b)"""
     guard, pause = "[guard]\nrate = 60.0\nburst = 60", threading.Event()
-    with Stack(folder / "flood", RUN.format(updates=10**7, edges=7, guard=guard)) as stack:
+    floods = {"flood of 200": (200, 0), "flood of 1000": (1000, 0), "all it can": (0, 0), "all it can, nice": (0, 19)}
+    with Stack(folder / "flood", RUN.format(updates=10**7, edges=8, guard=guard)) as stack:
         names = [f"edge-{number}" for number in range(3)]
         *_, fourth = stack.begin("paced", range(4), pause=0.02)
         _wait(lambda: stack.updates(names) > 50)
@@ -171,11 +173,11 @@ def neighbours(folder: Path) -> dict[str, Any]:
         fourth._process.send_signal(signal.SIGSTOP)
         rates["stalled"] = _rate(stack, names, PHASE)
         fourth._process.kill()
-        for number, rate in enumerate((200, 1000, 0), 4):  # each another edge: one ledger, one history
+        for number, (name, (rate, nice)) in enumerate(floods.items(), 4):  # each another edge: one ledger, one history
             alone.append(_rate(stack, names, PHASE))
-            (flood,) = stack.begin("flood", range(number, number + 1), rate=rate, seconds=PHASE + 2.0)
+            (flood,) = stack.begin("flood", range(number, number + 1), rate=rate, nice=nice, seconds=PHASE + 2.0)
             pause.wait(1.0)
-            rates[name := f"flood of {rate or 'all it can'}"] = _rate(stack, names, PHASE)
+            rates[name] = _rate(stack, names, PHASE)
             sent[name] = flood.result()["sent"] / (PHASE + 2.0)
         alone.append(_rate(stack, names, PHASE))
     ratios = {name: rate / statistics.mean(alone) for name, rate in rates.items()}

@@ -175,7 +175,11 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def flood(options: dict[str, Any]) -> dict[str, Any]:
-    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker takes) for `seconds`."""
+    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker takes) for `seconds`.
+
+    `nice`: a sender that yields the processors to the others, as one with a machine of its own would.
+    """
+    os.nice(options["nice"])
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()

@@ -12,6 +12,7 @@ from rich.text import Text
 from tacit_client import Edge, ModelInfo, Status
 
 NO_GUARANTEE = "∞ (not private)"
+_COLUMNS = ("edge", "state", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left", "refused")
 _FULL_WIDTH = 100  # columns of a terminal that all of `tacit ledger` fits
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
@@ -88,22 +89,24 @@ def model(to: Console, info: ModelInfo) -> Table:
 
 
 def ledger(to: Console, edges: Iterable[Edge]) -> Table:
-    """What every edge's data has paid, and what its budget leaves; in a narrow terminal without RDP's looser bound.
+    """What every edge's data has paid, and what its budget leaves.
 
-    What is the same for all, δ as a rule, stands below the table once.
+    A narrow terminal does not show RDP's looser bound, nor a column without refusals, and a δ that is the same for all
+    stands below the table.
     """
     rows = [_paid(edge) for edge in edges]
-    deltas = sorted({row["δ"] for row in rows})
-    dropped = {"ε (RDP)"} if to.is_terminal and to.width < _FULL_WIDTH else set()
-    dropped |= {"refused"} if all(row["refused"] == "-" for row in rows) else set()
-    dropped |= {"δ"} if len(deltas) == 1 else set()
-    caption = Text(f"δ = {deltas[0]}") if len(deltas) == 1 else None
+    dropped, caption = set[str](), None
+    if to.is_terminal and to.width < _FULL_WIDTH:
+        dropped = {"ε (RDP)"} | {name for name in ("refused",) if all(row[name] == "-" for row in rows)}
+        deltas = {row["δ"] for row in rows}
+        if len(deltas) == 1:
+            dropped, caption = dropped | {"δ"}, Text(f"δ = {deltas.pop()}")
     table = Table(box=_box(to), header_style="bold", caption=caption, caption_justify="left")
-    for name in rows[0] if rows else ():
+    for name in _COLUMNS:
         if name not in dropped:
             table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=name != "refused")
     for row in rows:
-        table.add_row(*(Text(cell) for name, cell in row.items() if name not in dropped))
+        table.add_row(*(Text(row[name]) for name in _COLUMNS if name not in dropped))
     return table
 
 

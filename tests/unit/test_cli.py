@@ -89,7 +89,7 @@ class TestOperator:
         rig.hello("edge-1", multiplier=0.0, pushes=2)
         assert tacit("ledger", "--url", url) == 0
         head, first, second = capsys.readouterr().out.strip().splitlines()
-        assert head.split()[:5] == ["edge", "state", "pushes", "q", "z"]
+        assert head.split()[:5] == ["edge", "state", "releases", "q", "z"]
         assert first.split()[:5] == ["edge-0", "online", "3", "0.07", "1"]
         refused, left, budget = first.split()[-1], float(first.split()[-2]), float(first.split()[-3])
         assert 0 < left < budget == 8
