@@ -25,7 +25,7 @@ SERVICES = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 @pytest.fixture(scope="module")
 def accuracy(data_root: Path | None) -> float:
     """What the run reaches at least, on MNIST or, without data, on the bundled digits."""
-    # Noise has no seed, and killed and leaving edges cost more: 95.8 to 96.7 % were seen. 96 % is `tacit run`'s to reach.
+    # Noise has no seed, and kills and departures cost: 95.8 to 96.7 % were seen. 96 % is for `tacit run` to reach.
     return 0.95 if data_root else 0.7
 
 
