@@ -13,7 +13,10 @@ import json
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
+
+from services.commands.plan_measure import as_toml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RUNS = ("fedasync-cifar10-cnn", "fedasync-cifar10-cnn-hinge", "fedbuff-cifar10-cnn", "fedavg-cifar10-cnn")
@@ -22,10 +25,10 @@ SLOW = 10.0
 
 def slowed(name: str, folder: Path) -> Path:
     """The experiment with its last edge slowed down, as a file of its own."""
-    text = (EXPERIMENTS / f"{name}.toml").read_text(encoding="utf-8")
-    others = ", ".join(["1.0"] * 9)
+    content = tomllib.loads((EXPERIMENTS / f"{name}.toml").read_text(encoding="utf-8"))
+    content["edges"]["slowdown"] = [1.0] * (content["edges"]["count"] - 1) + [SLOW]
     file = folder / f"{name}.toml"
-    file.write_text(text.replace("\ncount = 10\n", f"\ncount = 10\nslowdown = [{others}, {SLOW}]\n"), encoding="utf-8")
+    file.write_text(as_toml(content), encoding="utf-8")
     return file
 
 

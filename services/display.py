@@ -50,10 +50,10 @@ class Progress:
         self._console, self._target, self._said = console, run.run.updates, 0.0
         self._bar = Bar(
             MofNCompleteColumn(), BarColumn(bar_width=24), TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False), console=console, auto_refresh=False,
+            TextColumn("{task.description}", markup=False), console=console,
         )  # fmt: skip
         self._task = self._bar.add_task("starting", total=self._target)
-        self._live = Live(self._bar.get_renderable(), console=console, refresh_per_second=4)
+        self._live = Live(self._bar, console=console)
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:

@@ -94,19 +94,19 @@ def ledger(to: Console, edges: Iterable[Edge]) -> Table:
     A narrow terminal does not show RDP's looser bound, nor a column without refusals, and a δ that is the same for all
     stands below the table.
     """
-    rows = [_paid(edge) for edge in edges]
-    dropped, caption = set[str](), None
+    rows, columns = [_paid(edge) for edge in edges], list(_COLUMNS)
+    table = Table(box=_box(to), header_style="bold", caption_justify="left")
     if to.is_terminal and to.width < _FULL_WIDTH:
-        dropped = {"ε (RDP)"} | {name for name in ("refused",) if all(row[name] == "-" for row in rows)}
-        deltas = {row["δ"] for row in rows}
-        if len(deltas) == 1:
-            dropped, caption = dropped | {"δ"}, Text(f"δ = {deltas.pop()}")
-    table = Table(box=_box(to), header_style="bold", caption=caption, caption_justify="left")
-    for name in _COLUMNS:
-        if name not in dropped:
-            table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=name != "refused")
+        columns.remove("ε (RDP)")
+        if all(row["refused"] == "-" for row in rows):
+            columns.remove("refused")
+        if len(deltas := {row["δ"] for row in rows}) == 1:
+            columns.remove("δ")
+            table.caption = Text(f"δ = {deltas.pop()}")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=name != "refused")
     for row in rows:
-        table.add_row(*(Text(row[name]) for name in _COLUMNS if name not in dropped))
+        table.add_row(*(Text(row[name]) for name in columns))
     return table
 
 

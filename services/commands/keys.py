@@ -12,7 +12,7 @@ from tacit.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tacit.sections import Section
+    from pydantic import BaseModel
 
 _BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
 _INTRODUCTION = """\
@@ -44,25 +44,20 @@ def keys(
     typer.echo("\n".join(tables if section else [_INTRODUCTION, *tables]), nl=False)
 
 
-def _parts() -> Iterator[tuple[str, tuple[str, ...], type[Section]]]:
+def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """(heading, names that it can be asked for by, class) of every section."""
-    from tacit.algorithm_sections import DpPasgd, FedAsync, Gossip, Mapa, Vafl
-    from tacit.config import RunFile
+    from tacit.config import RunFile, sections_of
     from tacit.sections import Away, Delay
 
-    for name, field in RunFile.model_fields.items():
-        if name != "algorithm":
-            kind: Any = field.annotation
-            yield f"[{name}]", (name,), kind
-            continue
-        for algorithm in (Mapa, FedAsync, DpPasgd, Gossip, Vafl):
-            names = get_args(algorithm.model_fields["name"].annotation)
-            yield f"[algorithm] {', '.join(names)}", ("algorithm", *names), algorithm
+    for name in RunFile.model_fields:
+        for kind in sections_of(RunFile, name):
+            chosen_by = get_args(kind.model_fields["name"].annotation) if name == "algorithm" else ()
+            yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
 
 
-def _table(kind: type[Section]) -> str:
+def _table(kind: type[BaseModel]) -> str:
     """Markdown: one row per key."""
     shape = kind.model_json_schema()
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]

@@ -149,8 +149,8 @@ def sweep(
         futures = {pool.submit(measure, run, root): name for name, run in ordered}
         for count, future in enumerate(as_completed(futures), 1):
             name = futures[future]
-            found[name] = future.result()
-            _write(folder / f"{name}.json", future.result())
+            found[name] = result = future.result()
+            _write(folder / f"{name}.json", result)
             done(count, len(todo))
     finally:  # interrupted, or one has failed: the others need not be waited for
         pool.shutdown(cancel_futures=True)

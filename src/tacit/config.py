@@ -220,17 +220,18 @@ def _meant(location: tuple[int | str, ...]) -> str:
     """For the key at `location`, which no section has: the one that was probably meant."""
     kinds: list[type[BaseModel]] = [RunFile]
     for name in location[:-1]:
-        kinds = [found for kind in kinds if name in kind.model_fields for found in _sections(kind, str(name))]
+        kinds = [found for kind in kinds if name in kind.model_fields for found in sections_of(kind, str(name))]
     known = {name for kind in kinds for name in kind.model_fields}
     close = get_close_matches(str(location[-1]), sorted(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _sections(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
+def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
+    """The section, or the sections one of which is chosen, that key `name` of `kind` holds; none for a plain value."""
     todo: list[Any] = [kind.model_fields[name].annotation]
     found = []
     while todo:
-        annotation = todo.pop()
+        annotation = todo.pop(0)
         todo.extend(get_args(annotation))
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             found.append(annotation)

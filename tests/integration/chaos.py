@@ -152,7 +152,7 @@ def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
         kind, seq, value = line.split()
         if kind == "put":
             put[int(seq)] = value  # a number whose message did not reach the disk is used for the next one
-        elif value in FINAL and int(seq):
+        elif value in FINAL:
             known.add(int(seq))
     return put, known
 
