@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from tacit import datasets
 from tacit.algorithms import dp_pasgd_plan as design
 from tacit.algorithms.dp_pasgd_plan import Problem
 
-ROUNDS = 30  # of each run that `cost` makes
+ROUNDS, TURNS = 30, 7  # of `cost`: rounds of a run, and how often each is repeated
 OUT = Path("out") / "planner.json"
 SEEDS, BATCH, DEVICES = 3, 256, 16
 RATE = BATCH / (32_561 / DEVICES)  # q: tacit divides by the public nominal size of a part
@@ -141,20 +143,37 @@ def _some(p: Problem, found: design.Plan) -> tuple[Any, Any]:
 
 
 def cost(root: Path) -> None:
-    """Measure c1 and c2 with two devices, plan with them, run the plan, and compare: in seconds, in bytes."""
+    """Measure c1 and c2 with two devices, plan with them, run the plan, and compare: in seconds, in bytes.
+
+    A shared machine drifts by tens of percent within minutes, so all three runs are repeated in turns and what a round
+    took is the median over the turns: the cost model is judged, not the minute in which each run happened to fall.
+    """
     p = replace(ADULT, devices=2)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.toml"
         file.write_text(as_run_file(p, design.plan(p), "adult", "logistic", "natural"), encoding="utf-8")
-        measured = [plan_measure.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
-        units = plan_measure.solve(measured, None)
-        seconds, _ = units
+        first = [plan_measure.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
+        seconds, _ = plan_measure.solve(first, None)
         found = design.plan(replace(p, c1=seconds.c1, c2=seconds.c2, resource=ROUNDS * (seconds.c1 + 8 * seconds.c2)))
-        run = plan_measure.one_run(file, found.tau, found.rounds, 2, root)
-    print(f"plan: {found.rounds} rounds of {found.tau}")
-    for unit, each in zip(units, (run.seconds, run.bytes), strict=True):
+        print(f"plan: {found.rounds} rounds of {found.tau}")
+        taus = (1, 20, found.tau)
+        turns = [[plan_measure.one_run(file, tau, found.rounds, 2, root) for tau in taus] for _ in range(TURNS)]
+    for turn in turns:
+        _compare(turn, found)
+    print(f"median of {TURNS} turns:")
+    _compare([_median(runs) for runs in zip(*turns, strict=True)], found)
+
+
+def _median(runs: Sequence[plan_measure.Round]) -> plan_measure.Round:
+    seconds, sizes = (statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "bytes"))
+    return replace(runs[0], seconds=seconds, bytes=sizes)
+
+
+def _compare(turn: list[plan_measure.Round], found: design.Plan) -> None:
+    """What `turn`'s first two runs predict of the plan, and what its third spent."""
+    for unit, each in zip(plan_measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True):
         predicted, spent = unit.c1 * found.rounds + unit.c2 * found.K, each * found.rounds
-        print(f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} ({spent / predicted - 1:+.1%})")
+        print(f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} ({spent / predicted - 1:+.1%})", flush=True)
 
 
 def main() -> None:
