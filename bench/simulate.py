@@ -16,7 +16,7 @@ import torch
 
 from services.simulation import Simulation
 from tacit import config
-from tacit.algorithms import mapa
+from tacit.algorithms import together as batched
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,13 +26,13 @@ def rate(updates: int, *, together: bool) -> tuple[float, torch.Tensor]:
     run = config.load(ROOT / "experiments" / "mapa-k1000.toml")
     run = run.model_copy(update={"run": run.run.model_copy(update={"updates": updates})})
     simulation = Simulation(run, Path(os.environ["TACIT_DATA"]))
-    usual, started = mapa.batchable, time.process_time()
+    usual, started = batched.batchable, time.process_time()
     if not together:
-        mapa.batchable = lambda edge, message: False
+        batched.batchable = lambda edge, message: False
     try:
         simulation.simulator.run()
     finally:
-        mapa.batchable = usual
+        batched.batchable = usual
     return updates / (time.process_time() - started), simulation.role.params
 
 

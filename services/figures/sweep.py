@@ -146,15 +146,30 @@ def sweep(
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
     try:
         ordered = sorted(todo.items(), key=lambda item: (item[1].data.dataset, -item[1].run.updates))
-        futures = {pool.submit(measure, run, root): name for name, run in ordered}
-        for count, future in enumerate(as_completed(futures), 1):
-            name = futures[future]
-            found[name] = result = future.result()
-            _write(folder / f"{name}.json", result)
+        futures = {pool.submit(_measure_all, list(same.values()), root): list(same) for same in _alike(ordered)}
+        count = 0
+        for future in as_completed(futures):
+            for name, result in zip(futures[future], future.result(), strict=True):
+                found[name] = result
+                _write(folder / f"{name}.json", result)
+                count += 1
             done(count, len(todo))
     finally:  # interrupted, or one has failed: the others need not be waited for
         pool.shutdown(cancel_futures=True)
     return {name: result for name, result in found.items() if result is not None}
+
+
+def _alike(runs: Iterable[tuple[str, RunFile]]) -> Iterable[dict[str, RunFile]]:
+    """Runs that differ in nothing but the seed: what one process works out of a budget then serves them all."""
+    groups: dict[str, dict[str, RunFile]] = {}
+    for name, run in runs:
+        unseeded = run.model_copy(update={"run": run.run.model_copy(update={"seed": 0})})
+        groups.setdefault(unseeded.model_dump_json(), {})[name] = run
+    return groups.values()
+
+
+def _measure_all(runs: list[RunFile], root: Path | None) -> list[Result]:
+    return [measure(run, root) for run in runs]
 
 
 def _known(path: Path) -> Result | None:

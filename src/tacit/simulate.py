@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from tacit import wire
-from tacit.algorithms import mapa
+from tacit.algorithms import together
 from tacit.algorithms.edge import EdgeRole
 from tacit.algorithms.server import ServerRole
 from tacit.algorithms.vafl_party import Party
@@ -142,19 +142,19 @@ class Simulator:
 
     def _compute(self, name: str, task: Task) -> None:
         """The task that is due together with those due next: a task's result is a function of model and edge alone."""
-        role = self.edges[name]
-        if isinstance(role, Party) or not isinstance(task, GlobalModel) or not mapa.batchable(role, task):
+        if self._batchable(name, task) is None:
             return
         due = heapq.nsmallest(TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel)))
-        known = [(sender, model) for _, _, sender, model in due if isinstance(model, GlobalModel)]
-        tasks = [
-            (edge, model)
-            for sender, model in [(name, task), *known]
-            if sender not in self._ahead
-            and isinstance(edge := self.edges[sender], mapa.Edge)
-            and mapa.batchable(edge, model)
-        ]
-        self._ahead |= {push.edge: push for push in mapa.work_together(tasks)}
+        known = [(name, task), *((sender, model) for _, _, sender, model in due)]
+        tasks = [found for sender, model in known if (found := self._batchable(sender, model)) is not None]
+        self._ahead |= {push.edge: push for push in together.work(tasks)}
+
+    def _batchable(self, name: str, task: Task | Timer | None) -> tuple[EdgeRole, GlobalModel] | None:
+        """The edge and its task, if that has not been computed yet and can be computed with others'."""
+        role = self.edges[name]
+        if name in self._ahead or isinstance(role, Party) or not isinstance(task, GlobalModel):
+            return None
+        return (role, task) if together.batchable(role, task) else None
 
     def _expire(self, timer: Timer) -> None:
         if timer != self._timer:

@@ -19,10 +19,13 @@ from torch import Tensor
 from tacit.algorithm_sections import Gossip as Section
 from tacit.algorithms.adp2sgd import Worker
 from tacit.algorithms.server import ServerRole
+from tacit.algorithms.together import gradients, possible
 from tacit.config import RunFile
 from tacit.errors import BudgetSpent
 from tacit.messages import Deadline, Gossip, Halt, Outgoing
 from tacit.network import Pace
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.plan import Released
 from tacit.simulate import received
 
 NOBODY = "nobody is left who could take a step"
@@ -40,7 +43,8 @@ class PeerSimulator:
         self._paces = {role.edge: Pace(run, number) for number, role in enumerate(peers)}
         self._events: list[_Event] = []
         self._scheduled = 0
-        self._busy: set[str] = set()  # who computes a step
+        self._busy: dict[str, Tensor] = {}  # who computes a step, at which model
+        self._ahead: dict[str, Clipped] = {}  # sums that were computed together with another's
         self._reported: dict[str, tuple[int, Tensor | None]] = dict.fromkeys(self.edges, (0, None))
 
     def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
@@ -77,14 +81,25 @@ class PeerSimulator:
         params, outgoing = role.begin()
         self._send(role, outgoing)
         if params is not None:
-            self._busy.add(name)
-            self._at(self._paces[name].step(self.now), partial(self._finish, name, params))
+            self._busy[name] = params
+            self._at(self._paces[name].step(self.now), partial(self._finish, name))
 
-    def _finish(self, name: str, params: Tensor) -> None:
+    def _gradient(self, name: str) -> Released:
+        """Its sum with those of all others who compute: it is a function of the model and its peer alone."""
+        if name not in self._ahead and self._possible(name):
+            due = [other for other in self._busy if other not in self._ahead and self._possible(other)]
+            found = gradients([self.edges[other] for other in due], [self._busy[other] for other in due])
+            self._ahead |= zip(due, found, strict=True)
+        role, params, total = self.edges[name], self._busy.pop(name), self._ahead.pop(name, None)
+        return role.gradient(params) if total is None else role.releaser.release(role.terms.clip, lambda: total)
+
+    def _possible(self, name: str) -> bool:
+        return possible(self.edges[name], self.edges[name].terms.clip)
+
+    def _finish(self, name: str) -> None:
         role = self.edges[name]
-        self._busy.discard(name)
         try:
-            released = role.gradient(params)
+            released = self._gradient(name)
         except BudgetSpent as spent:
             self._send(role, role.abandon())
             self._tell(role.retire(str(spent)))

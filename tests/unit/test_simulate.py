@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ import torch
 
 from services.simulation import Simulation
 from tacit import config
-from tacit.algorithms import mapa
-from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms import together
+from tacit.algorithms.edge import EdgeRole, LocalSteps
 from tacit.config import RunFile
 from tacit.errors import ConfigError, PrivacyError
-from tacit.messages import Deadline, GlobalModel, Hello, Retired, Update
+from tacit.messages import Deadline, GlobalModel, Hello, Push, Retired, Update
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.simulated import SimulatedLedger
@@ -156,22 +157,46 @@ def test_the_same_seed_gives_the_same_bits_and_another_gives_others(more: str) -
 
 
 @pytest.mark.parametrize("model", ["logistic", "svm"])
-def test_computing_edges_together_gives_the_bits_of_one_by_one(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = 'algorithm = {name = "mapa", smoothness = 1.0, deviation = 1.0}\nnetwork.compute.model = "exponential"'
-    run = parsed(more, edges=7, updates=150, mechanism="gaussian")
+@pytest.mark.parametrize("algorithm", ["mapa", "fedasync", "fedbuff", "fedavg", "dp-pasgd"])
+def test_computing_edges_together_gives_the_bits_of_one_by_one(
+    algorithm: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = {
+        "mapa": 'name = "mapa", smoothness = 1.0, deviation = 1.0', "dp-pasgd": 'name = "dp-pasgd", tau = 3',
+        "fedasync": 'name = "fedasync", steps_min = 1, steps_max = 4, proximal = 0.1',
+    }.get(algorithm, f'name = "{algorithm}", steps_min = 1, steps_max = 4')  # fmt: skip
+    more = f'algorithm = {{{section}}}\nnetwork.compute.model = "exponential"'
+    run = parsed(more, edges=7, updates=40, mechanism="gaussian", epsilon=4.0)
     run = run.model_copy(update={"model": run.model.model_copy(update={"name": model})})
-    together, asked = simulated(run), 0
+    most, work = 0, together.work
 
-    def never(edge: EdgeRole, task: GlobalModel) -> bool:
-        nonlocal asked
-        asked += 1
-        return False
+    def counting(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
+        nonlocal most
+        most = max(most, len(tasks))
+        return work(tasks)
 
-    monkeypatch.setattr(mapa, "batchable", never)
+    monkeypatch.setattr(together, "work", counting)
+    in_one_go = simulated(run)
+    assert most > 1
+
+    monkeypatch.setattr(together, "batchable", lambda edge, task: False)
     alone = simulated(run)
-    assert torch.equal(together.server.params, alone.server.params)
-    assert together.server.edges["edge-3"].spent == alone.server.edges["edge-3"].spent
-    assert asked == 150
+    assert torch.equal(in_one_go.server.params, alone.server.params)
+    assert in_one_go.server.edges["edge-3"].spent == alone.server.edges["edge-3"].spent
+    assert in_one_go.now == alone.now
+
+
+def test_tasks_that_the_budget_does_not_pay_for_are_not_computed_together() -> None:
+    more = 'algorithm = {name = "dp-pasgd", tau = 7, deadline_s = 9.0}'
+    simulator = simulated(parsed(more, edges=3, updates=10_000, mechanism="gaussian", epsilon=1.0))
+    assert simulator.server.halted == NOBODY
+    for name, record in simulator.server.edges.items():
+        assert epsilon_pld(record.spent, 1e-5) <= 1.0
+        role = simulator.edges[name]
+        assert isinstance(role, LocalSteps)
+        left = role.releaser.left
+        assert left is not None
+        assert 0 <= left < 7
 
 
 class TestLedger:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import pytest
 import torch
 
 from services.simulation import Simulation
-from tacit import config
+from tacit import config, simulate_peers
 from tacit.algorithms.adp2sgd import Peer, Worker
 from tacit.algorithms.observer import Observer
+from tacit.algorithms.together import gradients
+from tacit.privacy.clipping import Clipped
 from tacit.simulate_peers import NOBODY, PeerSimulator
 
 FILE = """
@@ -56,6 +59,28 @@ def simulated(**changes: object) -> PeerSimulator:
 @lru_cache
 def usual() -> PeerSimulator:
     return simulated()
+
+
+@pytest.mark.parametrize("name", ["adp2sgd", "sync"])
+def test_computing_peers_together_gives_the_bits_of_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"name": name, "network": 'compute = {model = "exponential"}', "epsilon": 0.5}
+    most = 0
+
+    def counting(peers: Sequence[Worker], models: Sequence[torch.Tensor]) -> list[Clipped]:
+        nonlocal most
+        most = max(most, len(peers))
+        return gradients(peers, models)
+
+    monkeypatch.setattr(simulate_peers, "gradients", counting)
+    together = simulated(**changes)
+    assert most > 1
+
+    monkeypatch.setattr(simulate_peers, "possible", lambda peer, clip: False)
+    alone = simulated(**changes)
+    assert together.now == alone.now
+    for peer, role in workers(together).items():
+        assert torch.equal(role.trained.params, alone.edges[peer].trained.params)
+        assert role.releaser.ledger.history() == alone.edges[peer].releaser.ledger.history()
 
 
 def workers(simulator: PeerSimulator) -> dict[str, Worker]:

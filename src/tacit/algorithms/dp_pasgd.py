@@ -25,13 +25,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from tacit.algorithm_sections import DpPasgd
-from tacit.algorithms.edge import LocalSteps
+from tacit.algorithms.edge import LocalSteps, descend
 from tacit.algorithms.rounds import RoundServer, mean
 from tacit.config import RunFile
 from tacit.datasets import Dataset
-from tacit.messages import SERVER, GlobalModel, Outgoing, Push
+from tacit.messages import GlobalModel
 from tacit.models import Model
-from tacit.privacy.plan import Releaser
+from tacit.privacy.plan import Releaser, Steps
 
 
 class Server(RoundServer):
@@ -62,11 +62,9 @@ class Edge(LocalSteps):
         super().__init__(edge, data, model, releaser, device)
         self.algorithm = section
 
-    def work(self, message: GlobalModel) -> list[Outgoing]:
+    def steps(self, message: GlobalModel) -> Steps:
         """θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I), τ times."""
-        a = self.algorithm
-        released = self.run_steps(message, self.task_steps(message.version), a.learning_rate, 0.0, delta=False)
-        return [Outgoing(SERVER, Push(self.edge, message.version, released))]
+        return descend(message, self.task_steps(message.version), self.algorithm.learning_rate)
 
     def task_steps(self, version: int) -> int:
         """τ."""

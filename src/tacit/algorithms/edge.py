@@ -11,11 +11,11 @@ from torch import Tensor
 
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent
-from tacit.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Retired
+from tacit.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired
 from tacit.models import Model
 from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.mechanisms import grid_step
-from tacit.privacy.plan import Released, Releaser
+from tacit.privacy.plan import Releaser, Steps
 from tacit.privacy.policy import refusal
 from tacit.privacy.sampling import Batch, padded_size, poisson
 from tacit.vectors import example_gradients, linear_factors, mean_gradient
@@ -32,6 +32,8 @@ class EdgeRole(ABC):
         self.size = padded_size(len(data), releaser.plan.sampling_rate)
         outer = model.linear and not model.regularization  # what the gradient of every example is
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
+        # The padded batch in parts of a public size, so that no batch needs much more memory than HELD.
+        self.rows = max(1, HELD // (4 * (model.size // model.classes if self.ghost else model.size)))
         self.halted = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
 
@@ -93,9 +95,7 @@ class EdgeRole(ABC):
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """The clipped sum over the rows `index` (B,) where `mask` (B,) is True."""
         index, mask = index.to(self.device), mask.to(self.device)
-        # The padded batch in parts of a public size, so that no batch needs much more memory than HELD.
-        rows = max(1, HELD // (4 * (self.model.size // self.model.classes if self.ghost else self.model.size)))
-        parts = zip(torch.split(index, rows), torch.split(mask, rows), strict=True)
+        parts = zip(torch.split(index, self.rows), torch.split(mask, self.rows), strict=True)
         sums = [self._clipped_part(params, clip, *part) for part in parts]
         return replace(sums[0], total=torch.stack([part.total for part in sums]).sum(0)) if sums[1:] else sums[0]
 
@@ -117,17 +117,26 @@ class EdgeRole(ABC):
 class LocalSteps(EdgeRole):
     """An edge whose task is a number of local steps: every one is paid for, what they lead to is post-processing."""
 
-    def run_steps(self, message: GlobalModel, steps: int, rate: float, proximal: float, *, delta: bool) -> Released:
-        """`steps` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model in `message`; x, or x - x_τ with `delta`.
+    @abstractmethod
+    def steps(self, message: GlobalModel) -> Steps:
+        """The task on the model in `message`."""
 
-        The proximal part is a function of what is public already, so it is outside the clipped gradient.
-        """
-        anchor = message.params
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """All steps of the task, then one push."""
+        steps = self.steps(message)
+        released = self.releaser.release_steps(steps, lambda params: self.query(params, steps.clip))
+        return [Outgoing(SERVER, Push(self.edge, message.version, released))]
 
-        def advance(params: Tensor, gradient: Tensor) -> Tensor:
-            pull = gradient + proximal * (params - anchor) if proximal else gradient
-            return torch.add(params, pull, alpha=-rate)
 
-        return self.releaser.release_steps(
-            message.clip, steps, anchor, lambda params: self.query(params, message.clip), advance, delta=delta
-        )
+def descend(message: GlobalModel, count: int, rate: float, proximal: float = 0.0, *, delta: bool = False) -> Steps:
+    """`count` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model x_τ in `message`.
+
+    The proximal part is a function of what is public already, so it is outside the clipped gradient.
+    """
+    anchor = message.params
+
+    def advance(params: Tensor, gradient: Tensor) -> Tensor:
+        pull = gradient + proximal * (params - anchor) if proximal else gradient
+        return torch.add(params, pull, alpha=-rate)
+
+    return Steps(message.clip, count, anchor, advance, delta)

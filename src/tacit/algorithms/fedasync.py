@@ -28,14 +28,14 @@ import torch
 from torch import Tensor
 
 from tacit.algorithm_sections import FedAsync
-from tacit.algorithms.edge import LocalSteps
+from tacit.algorithms.edge import LocalSteps, descend
 from tacit.algorithms.rounds import RoundServer, mean
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.datasets import Dataset
-from tacit.messages import SERVER, GlobalModel, Outgoing, Push, Timer, Update
+from tacit.messages import GlobalModel, Outgoing, Timer, Update
 from tacit.models import Model
-from tacit.privacy.plan import Releaser
+from tacit.privacy.plan import Releaser, Steps
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:
@@ -197,13 +197,10 @@ class Edge(LocalSteps):
         self.algorithm = section
         self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
 
-    def work(self, message: GlobalModel) -> list[Outgoing]:
+    def steps(self, message: GlobalModel) -> Steps:
         """H local iterations on g_{x_τ}(x; z) = f(x; z) + ρ/2·||x - x_τ||², then push (x_new, τ)."""
         a = self.algorithm
-        released = self.run_steps(
-            message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta
-        )
-        return [Outgoing(SERVER, Push(self.edge, message.version, released))]
+        return descend(message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta)
 
     def task_steps(self, version: int) -> int:
         """H in [H_min, H_max], by the edge's name and τ: public, and the same when it is asked again.

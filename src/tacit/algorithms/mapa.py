@@ -24,7 +24,6 @@ paper's own clipping and noise, which is not private.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,10 +35,8 @@ from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.messages import SERVER, GlobalModel, Outgoing, Push, Update
 from tacit.models import Model
-from tacit.privacy.clipping import Clipped, clipped_sum, outer_sums
-from tacit.privacy.plan import release_together
-from tacit.privacy.policy import refusal
-from tacit.vectors import linear_factors_together, mean_gradient
+from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.vectors import mean_gradient
 
 
 def first_clip(deviation: float, failure: float) -> float:
@@ -180,30 +177,3 @@ class Edge(EdgeRole):
         if plan.mechanism in ("paper", "paper:mean_clip"):
             mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)  # line 5, as printed
         return Clipped(mean, math.inf)
-
-
-def work_together(tasks: Sequence[tuple[Edge, GlobalModel]]) -> list[Push]:
-    """`Edge.work` of several edges in one process, to the same bits, with one call for all linear models' gradients.
-
-    Only for edges that `batchable` names, each on a model that it would work on.
-    """
-    batches = [edge.draw() for edge, _ in tasks]
-    sizes, clips = [len(batch.mask) for batch in batches], [message.clip for _, message in tasks]
-
-    def query() -> list[Clipped]:
-        rows = [(edge.x[batch.index], edge.y[batch.index]) for (edge, _), batch in zip(tasks, batches, strict=True)]
-        x, y = torch.cat([x for x, _ in rows]), torch.cat([y for _, y in rows])
-        models = [message.params for _, message in tasks]
-        factors = linear_factors_together(tasks[0][0].model, models, x, y, sizes)
-        return outer_sums(*factors, clips, torch.cat([batch.mask for batch in batches]), sizes)
-
-    done = release_together([edge.releaser for edge, _ in tasks], clips, query)
-    return [Push(edge.edge, m.version, released) for (edge, m), released in zip(tasks, done, strict=True)]
-
-
-def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
-    """Whether `work_together` may take this task: rigorous noise, a linear model, nothing to refuse, on the CPU."""
-    plain = isinstance(edge, Edge) and edge.ghost and edge.releaser.plan.private and edge.device == "cpu"
-    return (
-        plain and not edge.halted and edge.releaser.can_pay(message.clip) and not refusal(edge.releaser.plan, message)
-    )

@@ -114,6 +114,20 @@ class Plan:
         return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """`count` local steps from the public `start` (d,): params ← advance(params, noisy gradient).
+
+    delta: what is released is how far they led, not where.
+    """
+
+    clip: float
+    count: int
+    start: Tensor
+    advance: Callable[[Tensor, Tensor], Tensor]
+    delta: bool = False
+
+
 class Releaser:
     """An edge's plan, ledger and randomness together, with the certified number of pushes left."""
 
@@ -148,33 +162,39 @@ class Releaser:
         vector, scale = self._noisy(query(), clip, paper_dims)
         return self._sealed(vector, scale, clip)
 
-    def release_steps(
-        self, clip: float, steps: int, start: Tensor, query: Callable[[Tensor], Clipped],
-        advance: Callable[[Tensor, Tensor], Tensor], *, delta: bool = False,
-    ) -> Released:  # fmt: skip
-        """Local DP-SGD: `steps` times x ← advance(x, (query(x) + noise) / L) from the public `start` (d,).
+    def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
+        """Local DP-SGD: `steps.count` times x ← advance(x, (query(x) + noise) / L) from the public `steps.start` (d,).
 
-        Sealed: the last x (d,), or x - start with `delta`. Guarantee: `steps` releases as `release` makes them, each on
-        a fresh Poisson batch, adaptively composed; x is post-processing of them and of `start`, as long as `advance`
-        sees nothing private. All are charged, durably, before the first is computed: a crash may overstate, never
-        understate. With noise_at = "server" the steps are not noised and x - start is cut to norm `clip`.
-        Raises BudgetSpent, before any work, unless the budget pays for all `steps`; PrivacyError as `release`.
+        Sealed: the last x (d,), or x - start with `steps.delta`. Guarantee: so many releases as `release` makes them,
+        each on a fresh Poisson batch, adaptively composed; x is post-processing of them and of the start, as long as
+        `advance` sees nothing private. All are charged, durably, before the first is computed: a crash may overstate,
+        never understate. With noise_at = "server" the steps are not noised and x - start is cut to norm `clip`.
+        Raises BudgetSpent, before any work, unless the budget pays for all steps; PrivacyError as `release`.
         """
-        if self.plan.noise_at == "server" and not delta:
-            raise PrivacyError("noise_at=server: only a model's distance to its base is bounded; send that")
-        self._pay(clip, steps)
-        params = start
-        for _ in range(steps):
-            vector, scale = self._noisy(query(params), clip, None)
-            params = advance(params, vector.to(torch.float32) * scale if scale != 1.0 else vector)
-        vector = params - start if delta else params
-        if self.plan.noise_at == "server":
-            vector = clipped_sum(vector[None], clip, torch.ones(1, dtype=torch.bool)).total
-        return self._sealed(vector, 1.0, clip)
+        params = self._first(steps)
+        for _ in range(steps.count):
+            params = self._next(params, query(params), steps)
+        return self._last(params, steps)
 
-    def can_pay(self, clip: float) -> bool:
-        """Whether `release` with this clip would be refused neither for the budget nor for the clip."""
-        return (self.left is None or self.left > 0) and (self._allows(clip) or not self.plan.bounded)
+    def _first(self, steps: Steps) -> Tensor:
+        if self.plan.noise_at == "server" and not steps.delta:
+            raise PrivacyError("noise_at=server: only a model's distance to its base is bounded; send that")
+        self._pay(steps.clip, steps.count)
+        return steps.start
+
+    def _next(self, params: Tensor, clipped: Clipped, steps: Steps) -> Tensor:
+        vector, scale = self._noisy(clipped, steps.clip, None)
+        return steps.advance(params, vector.to(torch.float32) * scale if scale != 1.0 else vector)
+
+    def _last(self, params: Tensor, steps: Steps) -> Released:
+        vector = params - steps.start if steps.delta else params
+        if self.plan.noise_at == "server":
+            vector = clipped_sum(vector[None], steps.clip, torch.ones(1, dtype=torch.bool)).total
+        return self._sealed(vector, 1.0, steps.clip)
+
+    def can_pay(self, clip: float, count: int = 1) -> bool:
+        """Whether `count` releases with this clip would be refused neither for the budget nor for the clip."""
+        return (self.left is None or self.left >= count) and (self._allows(clip) or not self.plan.bounded)
 
     def _pay(self, clip: float, count: int) -> None:
         plan = self.plan
@@ -243,3 +263,18 @@ def release_together(
         vector, scale = releaser._noisy(clipped, clip, None)
         done.append(releaser._sealed(vector, scale, clip))
     return done
+
+
+def release_steps_together(
+    releasers: Sequence[Releaser], tasks: Sequence[Steps], query: Callable[[list[int], list[Tensor]], list[Clipped]]
+) -> list[Released]:
+    """`release_steps` of several edges in one process: `query(which, params)` is the next sum of each task in `which`.
+
+    Guarantee: that of `release_steps`, for each. All is charged before `query` first runs. Raises as `release_steps`.
+    """
+    params = [releaser._first(steps) for releaser, steps in zip(releasers, tasks, strict=True)]
+    for step in range(max(steps.count for steps in tasks)):
+        which = [number for number, steps in enumerate(tasks) if step < steps.count]
+        for number, clipped in zip(which, query(which, [params[number] for number in which]), strict=True):
+            params[number] = releasers[number]._next(params[number], clipped, tasks[number])
+    return [releaser._last(end, steps) for releaser, end, steps in zip(releasers, params, tasks, strict=True)]
