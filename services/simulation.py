@@ -199,8 +199,11 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
 
     console, started = tables.console(stderr=as_json), time.monotonic()
     prepare(out)
-    with Bar(console, run_file) as bar:
-        simulation = simulate(run_file, data, out, bar.show)
+    try:
+        with Bar(console, run_file) as bar:
+            simulation = simulate(run_file, data, out, bar.show)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if simulation.state != "finished":
         console.print(f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates}")

@@ -42,6 +42,9 @@ def figures(
     files = sorted(folder.glob("*.toml")) if not names else [folder / f"{name}.toml" for name in names]
     if not files:
         raise ConfigError(f"--folder {folder}: no figure files")
+    stems = [file.stem for file in files]
+    if twice := [stem for stem in stems if stems.count(stem) > 1]:
+        raise ConfigError(f"figures {twice[0]}: more than once")
     _ready(out, results)
     shown = _measured(files, quick, out, jobs or os.cpu_count() or 1, root)
     written = page.page(shown, quick=quick, made_by=f"tacit {version('tacit')}")
@@ -63,6 +66,8 @@ def _ready(out: Path, results: Path | None) -> None:
         (out / "points").mkdir(parents=True, exist_ok=True)
         _try(out / "index.html")
     if results is not None:
+        if results.resolve() == (out / "index.html").resolve():
+            raise ConfigError(f"--results {results}: is where the page goes")
         with _writing("results", results):
             _try(results)
 

@@ -13,6 +13,7 @@ from services import simulation
 from tacit.algorithms import dp_pasgd_plan
 from tacit.algorithms.dp_pasgd_plan import Planner
 from tacit.config import RunFile
+from tacit.errors import ConfigError
 from tacit.messages import GlobalModel, Push, Update
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.inversion import cosine, invert
@@ -58,7 +59,8 @@ class Asked(RunFile):
 def _planned(run: RunFile, design: Design) -> Result:
     """τ of the optimal design; ε is what its z and K cost by their own accountant, whatever was asked for."""
     p, a = run.privacy, run.algorithm
-    assert a.name == "dp-pasgd"
+    if a.name != "dp-pasgd":
+        raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
     problem = dp_pasgd_plan.Problem(
         epsilon=p.epsilon, delta=p.delta, devices=run.edges.count, batch=(p.batch,), lipschitz=p.clip or 1.0,
         dim=run.build_model().size, smoothness=design.smoothness, strong_convexity=design.strong_convexity,
@@ -81,7 +83,8 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
         total = torch.zeros(model.size, dtype=torch.float64)
         for _ in range(attack.pushes):
             (out,) = role.on_message(asked)
-            assert isinstance(out.message, Push)  # the budget pays for them all
+            if not isinstance(out.message, Push):
+                raise ConfigError(f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays for less")
             update = received(out.message)
             assert isinstance(update, Update)
             total += update.vector

@@ -22,6 +22,7 @@ def png(figure: Figure, curves: list[Curve]) -> bytes:
     import matplotlib as mpl
 
     mpl.use("Agg")
+    mpl.rcParams["text.parse_math"] = False  # a $ in a title is a $
     from matplotlib import pyplot as plt
 
     panels = sorted({curve.panel for curve in curves})

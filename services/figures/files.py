@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from services.figures.asked import Asked
-from tacit.config import RunFile
+from tacit.config import RunFile, one_line
 from tacit.errors import ConfigError
 from tacit.sections import Section
 
@@ -22,7 +22,7 @@ Table = dict[str, Any]
 class Point(Section):
     """A place on the x axis of a figure that is not over a run's time."""
 
-    x: float
+    x: float = Field(allow_inf_nan=False)
     set: Table = Field({}, description="what differs from the figure's base, as in a run file")
 
 
@@ -93,7 +93,35 @@ class Figure(Section):
     quick: Table = Field({})
     panel: tuple[Panel, ...] = Field(strict=False, min_length=1)
     line: tuple[Line, ...] = Field(strict=False, min_length=1)
-    claim: tuple[Claim, ...] = Field(strict=False)
+    claim: tuple[Claim, ...] = Field((), strict=False)
+
+    @model_validator(mode="after")
+    def _nothing_is_meant_twice(self) -> Self:
+        """Of two with one name, one would be drawn, and judged, as the other."""
+        kinds: dict[str, list[object]] = {
+            "line.name": [line.name for line in self.line],
+            "panel.title": [(panel.title, panel.noise) for panel in self.panel],
+            "figure.seeds": list(self.figure.seeds),
+            **{f"points of panel {panel.title!r}: x": [point.x for point in panel.points] for panel in self.panel},
+        }
+        for field, named in kinds.items():
+            if twice := [name for name in named if named.count(name) > 1]:
+                raise ValueError(f"{field}={twice[0]!r}: more than once")
+        return self
+
+    @model_validator(mode="after")
+    def _axes_agree(self) -> Self:
+        """What only shows when everything has been simulated."""
+        head, base = self.figure, self.base
+        if head.over != "points" and any(panel.points for panel in self.panel):
+            raise ValueError(f"figure.over={head.over!r}: its panels have no points")
+        if head.y in (asked := {"tau": "design", "likeness": "attack"}) and asked[head.y] not in base:
+            raise ValueError(f"figure.y={head.y!r}: needs base.{asked[head.y]}")
+        if head.y == "reached" and head.below is None:
+            raise ValueError("figure.y='reached': needs figure.below")
+        if head.logarithmic and any(point.x <= 0 for panel in self.panel for point in panel.points):
+            raise ValueError("figure.logarithmic=true: needs every x above 0")
+        return self
 
     @model_validator(mode="after")
     def _claims_agree(self) -> Self:
@@ -122,12 +150,14 @@ def read(path: Path) -> Figure:
     try:
         return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:  # the last: thousands of brackets
-        said = _first(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
+        said = one_line(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
         raise ConfigError(f"figure file {path}: {said}") from error
 
 
 def cells(figure: Figure, *, quick: bool) -> Iterator[Cell]:
-    """Every run that the figure is made of. Raises ConfigError for a run file that is wrong."""
+    """Every run that the figure is made of. Raises ConfigError for a run file that is wrong, or where there is none."""
+    if quick and all(panel.full for panel in figure.panel):
+        raise ConfigError(f"{figure.figure.paper} {figure.figure.name}: all its panels are full: none for --quick")
     base = merged(figure.base, figure.quick if quick else {})
     for p, panel in enumerate(figure.panel):
         if quick and panel.full:
@@ -168,9 +198,4 @@ def _run(table: Table, figure: Figure, line: Line) -> RunFile:
         return (Asked if table.keys() & {"design", "attack"} else RunFile).model_validate(table)
     except ValidationError as error:
         what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
-        raise ConfigError(f"{what}: {_first(error)}") from error
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+        raise ConfigError(f"{what}: {one_line(error)}") from error

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import multiprocessing
-from collections.abc import Callable, Iterable
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,11 +23,13 @@ from torch import Tensor
 from services import simulation
 from services.aggregator.evaluator import Points
 from services.figures.asked import Asked
+from services.forked import die_with_parent
 from tacit import datasets
 from tacit.algorithm_sections import Vafl
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.datasets import Dataset
+from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld
@@ -98,7 +104,10 @@ def _auc(model: Model, params: Tensor, data: Dataset) -> float:
 
 
 def measure(run: RunFile, root: Path | None) -> Result:
-    """Simulate one point: its series, and ε of the edge that spent most (null: no guarantee)."""
+    """Simulate one point: its series, and ε of the edge that spent most (null: no guarantee).
+
+    Raises ConfigError where nothing was trained.
+    """
     torch.set_num_threads(1)
     if isinstance(run, Asked):
         return run.answer(root)
@@ -106,6 +115,9 @@ def measure(run: RunFile, root: Path | None) -> Result:
     series = _Series(run, simulated, _test(run.data, root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
+    if simulated.role.version == 0:  # an untrained model's accuracy is nobody's result
+        why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
+        raise ConfigError(f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})")
     epsilon = _spent(run, {record.spent for record in simulated.role.edges.values()})
     known = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
@@ -134,8 +146,9 @@ def sweep(
 ) -> dict[str, Result]:
     """Results by `key`, from `folder` or measured now on `jobs` processes. `done(points done, points to do)`.
 
-    Each result is a file of its own, written whole: a sweep that is ended goes on from there. What is damaged all the
-    same, by a full disk or a hand, is measured again.
+    Each result is a file of its own, written whole by the process that found it: a sweep that was ended, in whatever
+    way, goes on from there. What is damaged all the same, by a full disk or a hand, is measured again. Raises
+    ConfigError where `folder` cannot be written, ServiceError when a process was killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {key(run): run for run in runs}
@@ -143,20 +156,29 @@ def sweep(
     todo = {name: run for name, run in wanted.items() if found[name] is None}
     done(0, len(todo))
     # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
     try:
         ordered = sorted(todo.items(), key=lambda item: (item[1].data.dataset, -item[1].run.updates))
-        futures = {pool.submit(_measure_all, list(same.values()), root): list(same) for same in _alike(ordered)}
+        futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
         count = 0
         for future in as_completed(futures):
-            for name, result in zip(futures[future], future.result(), strict=True):
-                found[name] = result
-                _write(folder / f"{name}.json", result)
-                count += 1
-            done(count, len(todo))
+            found |= (results := future.result())
+            done(count := count + len(results), len(todo))
+    except BrokenProcessPool as error:
+        raise ServiceError("figures: one of its processes was killed; what was done is kept, run it again") from error
     finally:  # interrupted, or one has failed: the others need not be waited for
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            if child not in others:
+                child.terminate()
     return {name: result for name, result in found.items() if result is not None}
+
+
+def _obey() -> None:
+    """In a process of the sweep: Ctrl-C ends it without a word, and so does its parent's death."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
 
 
 def _alike(runs: Iterable[tuple[str, RunFile]]) -> Iterable[dict[str, RunFile]]:
@@ -168,21 +190,39 @@ def _alike(runs: Iterable[tuple[str, RunFile]]) -> Iterable[dict[str, RunFile]]:
     return groups.values()
 
 
-def _measure_all(runs: list[RunFile], root: Path | None) -> list[Result]:
-    return [measure(run, root) for run in runs]
+def _measure_all(runs: Mapping[str, RunFile], folder: Path, root: Path | None) -> dict[str, Result]:
+    found = {}
+    for name, run in runs.items():
+        found[name] = measure(run, root)
+        _write(folder / f"{name}.json", found[name])
+    return found
 
 
 def _known(path: Path) -> Result | None:
     """The result that is kept at `path`; None: none, or not a whole one."""
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
         return None
-    whole = isinstance(result, dict) and isinstance(result.get("series"), list) and "epsilon" in result
-    return result if whole else None
+    return result if _whole(result) else None
+
+
+def _whole(result: object) -> bool:
+    """Whether it is what `measure` gives: points of numbers, and an ε or none."""
+    if not isinstance(result, dict) or not isinstance(series := result.get("series"), list) or not series:
+        return False
+    numbers = [result.get("epsilon", math.nan)]
+    for point in series:
+        numbers.extend(point.values() if isinstance(point, dict) and "version" in point else [math.nan])
+    return all(number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers)
 
 
 def _write(path: Path, result: Result) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(result), encoding="utf-8")
-    temporary.replace(path)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")  # another sweep may be at the same point
+    try:
+        temporary.write_text(json.dumps(result), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise ConfigError(f"{path}: {error.strerror or error}") from error

@@ -177,7 +177,7 @@ def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None 
     try:
         return RunFile.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_one_line(error)}") from error
+        raise ConfigError(f"{origin}: {one_line(error)}") from error
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from error
 
@@ -196,8 +196,8 @@ def _name(content: dict[str, Any]) -> Any:
     return algorithm.get("name") if isinstance(algorithm, dict) else None
 
 
-def _one_line(error: ValidationError) -> str:
-    # All problems, in one line, each with its field and value; pydantic's own text is a page.
+def one_line(error: ValidationError) -> str:
+    """All problems in one line, each with its field and value; pydantic's own text is a page."""
     problems = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in _location(item["loc"])) or "run file"

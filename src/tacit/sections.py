@@ -157,6 +157,12 @@ class Away(Section):
     leaves: float = Field(ge=0, le=1e12, description="seconds")
     returns: float | None = Field(None, gt=0, le=1e12, description="seconds; None: never")
 
+    @model_validator(mode="after")
+    def _leaves_before_it_returns(self) -> Self:
+        if self.returns is not None and self.returns <= self.leaves:
+            raise ValueError(f"returns={self.returns:g} is not after leaves={self.leaves:g}")
+        return self
+
 
 _NO_TIME = Delay(model="constant", seconds=0.0)
 
@@ -176,8 +182,10 @@ class Network(Section):
     stragglers: int = Field(0, ge=0, le=10_000, description="the last so many edges are always slow")
     straggler_factor: float = Field(10.0, ge=1, le=1e6, description="how many times as slow those are")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that an edge is never heard of after a task")
-    online_s: Positive | None = Field(None, description="mean seconds that an edge is there; None: always")
-    offline_s: Positive = Field(1.0, description="mean seconds that it is then away")
+    online_s: float | None = Field(
+        None, ge=1e-3, le=1e12, description="mean seconds that an edge is there; None: always"
+    )
+    offline_s: float = Field(1.0, ge=1e-3, le=1e12, description="mean seconds that it is then away")
     away: tuple[Away, ...] = Field((), strict=False, description="absences by schedule")
     staleness: int | None = Field(
         None,

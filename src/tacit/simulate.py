@@ -59,7 +59,7 @@ def received(message: object) -> Hello | Update | Retired:
 
 
 class Simulator:
-    """One server role and its edges, in virtual time. What is under way at the end is never computed, nor charged."""
+    """One server role and its edges, in virtual time. What is under way at the end is in no ε that is reported."""
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
         self.run_file, self.server = run, server

@@ -63,6 +63,8 @@ text = "A is above B"
 kind = "order"
 lines = ["A", "B"]
 """
+OVER_TIME = "".join(line for line in FIGURE.splitlines(True) if not line.startswith("points"))
+OVER_TIME = OVER_TIME.replace("{", "{{").replace("}", "}}").replace('x = "x"', 'x = "x"\nover = "{}"', 1)
 
 
 def figure(tmp_path: Path, text: str = FIGURE) -> Figure:
@@ -89,11 +91,18 @@ class TestFiles:
             ('kind = "order"', 'kind = "best"', "claim.0.kind"),
             ("[figure]", "[figure", "f.toml"),
             ("steps_min = 1}\n", "steps_minn = 1}\n", "steps_minn"),
-            ("[base]\n", "[base]\nx = 1\n", "x: Extra inputs"),
+            ("[base]\n", "[base]\nx = 1\n", "x=1: unknown key"),
             ("[base]\n", f"[base]\nx = {5000 * '['}{5000 * ']'}\n", "f.toml"),
             ("seeds = [1, 2]", "seeds = []", "figure.seeds"),
             ('lines = ["A", "B"]', 'lines = ["A", "C"]', "claim 'A is above B': there is no line 'C'"),
             ('lines = ["A", "B"]', 'lines = ["A"]\npanels = ["p"]', "there is no panel 'p'"),
+            ("x = 3,", "x = 1,", "points of panel 'plain': x=1.0: more than once"),
+            ("x = 3,", "x = nan,", "panel.0.points.1.x=nan"),
+            ('name = "B"', 'name = "A"', "line.name='A': more than once"),
+            ("seeds = [1, 2]", "seeds = [1, 1]", "figure.seeds=1: more than once"),
+            ("seeds = [1, 2]", 'seeds = [1, 2]\ny = "tau"', "figure.y='tau': needs base.design"),
+            ("seeds = [1, 2]", 'seeds = [1, 2]\ny = "reached"', "figure.y='reached': needs figure.below"),
+            ("seeds = [1, 2]", 'seeds = [1, 2]\nover = "version"', "figure.over='version': its panels have no points"),
         ],
     )
     def test_a_wrong_one_is_one_line(self, tmp_path: Path, before: str, after: str, complaint: str) -> None:
@@ -181,7 +190,7 @@ class TestVerdicts:
 
 def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
     """B gets further, but later: at any time A is ahead."""
-    text = FIGURE.replace('x = "x"', 'x = "x"\nover = "virtual_time_s"', 1)
+    text = OVER_TIME.format("virtual_time_s")
     curves = [
         verdicts.Curve(0, "A", np.array([0.0, 10.0]), np.array([[0.0, 0.5]]), (None,)),
         verdicts.Curve(0, "B", np.array([0.0, 100.0]), np.array([[0.0, 0.9]]), (None,)),
@@ -192,7 +201,7 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
 
 
 def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
-    found = figure(tmp_path, FIGURE.replace('x = "x"', 'x = "x"\nover = "version"', 1))
+    found = figure(tmp_path, OVER_TIME.format("version"))
     cells = [cell for cell in files.cells(found, quick=True) if cell.line == 1]
     series = [{"version": 0, "accuracy": 0.1}, {"version": 4, "accuracy": 0.3}]
     result = {sweep.key(cell.run): {"series": series, "epsilon": None} for cell in cells}
@@ -205,7 +214,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
 
 
 class TestSweep:
-    def test_what_is_known_is_not_run_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_known_is_not_run_again(self, tmp_path: Path) -> None:
         runs = [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]
         todo: list[int] = []
         first = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
@@ -215,12 +224,49 @@ class TestSweep:
         (tmp_path / "points" / f"{sweep.key(runs[0])}.json").unlink()
         assert sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)) == first
         assert todo[-1] == 1
-        for damaged in ('{"series": [{"ver', "[]", "{}", "[" * 100_000):
-            (tmp_path / "points" / f"{sweep.key(runs[0])}.json").write_text(damaged)
-            assert sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)) == first
-            assert todo[-1] == 1
-        monkeypatch.setattr(sweep, "code_version", lambda: "another")
-        assert not (tmp_path / "points" / f"{sweep.key(runs[0])}.json").exists()
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [
+            '{"series": [{"ver',
+            "[]",
+            "{}",
+            "[" * 100_000,
+            '{"series": [], "epsilon": 1}',
+            '{"series": [{"version": 1}]}',
+            '{"series": [1], "epsilon": 1}',
+            '{"series": [{}], "epsilon": 1}',
+            '{"series": [{"version": 1}], "epsilon": "x"}',
+            '{"series": [{"version": 1, "accuracy": NaN}], "epsilon": 1}',
+            '{"series": [{"version": "x"}], "epsilon": null}',
+        ],
+        ids=range(11),
+    )
+    def test_what_is_damaged_is_not_known(self, tmp_path: Path, damaged: str) -> None:
+        whole = {"series": [{"version": 1, "accuracy": 0.5, "clip": None}], "epsilon": None}
+        (tmp_path / "whole.json").write_text(json.dumps(whole))
+        (tmp_path / "damaged.json").write_text(damaged)
+        (tmp_path / "folder.json").mkdir()
+        assert sweep._known(tmp_path / "whole.json") == whole
+        assert all(sweep._known(tmp_path / f"{name}.json") is None for name in ("damaged", "folder", "missing"))
+
+    def test_a_result_that_cannot_be_kept_is_one_line_and_leaves_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "k.json").mkdir()
+        with pytest.raises(ConfigError, match=r"k\.json: Is a directory"):
+            sweep._write(tmp_path / "k.json", {})
+        assert [path.name for path in tmp_path.iterdir()] == ["k.json"]
+
+    def test_an_untrained_model_is_no_result(self) -> None:
+        run = RunFile.model_validate(
+            {
+                "run": {"updates": 3}, "data": {"dataset": "digits"}, "model": {"name": "logistic"},
+                "algorithm": {"name": "dp-pasgd", "tau": 2, "deadline_s": 5.0}, "edges": {"count": 2},
+                "privacy": {"epsilon": 0.5, "noise_multiplier": 1.0, "batch": 8, "clip": 1.0},
+                "network": {"downlink": {"seconds": 100.0}},
+            }
+        )  # fmt: skip
+        with pytest.raises(ConfigError, match=r"'dp-pasgd' on digits: not one update .* too late"):
+            sweep.measure(run, None)
 
     def test_a_result_has_its_true_epsilon(self, tmp_path: Path) -> None:
         private = next(c.run for c in files.cells(figure(tmp_path), quick=False) if c.panel == 1)
@@ -328,7 +374,7 @@ def test_a_place_that_cannot_be_written_is_said_before_the_sweep(
 
 
 def test_a_picture_of_lines_over_time(tmp_path: Path) -> None:
-    found = figure(tmp_path, FIGURE.replace('x = "x"', 'x = "x"\nover = "version"', 1))
+    found = figure(tmp_path, OVER_TIME.format("version"))
     x = np.array([0.0, 2.0, 4.0])
     curves = [verdicts.Curve(0, "A", x, np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]]), (None,))]
     assert draw.png(found, curves).startswith(b"\x89PNG")

@@ -105,6 +105,9 @@ def test_who_drops_out_is_never_there_again() -> None:
         ('network.compute = {model = "uniform", spread = 1.5}', "spread=1.5: a uniform delay would be negative"),
         ("network.staleness = 101", "network.staleness=101 is above algorithm.max_staleness=100"),
         ("network.compute.seconds = -1.0", "network.compute.seconds=-1.0"),
+        ("network.away = [{edge = 0, leaves = 5, returns = 5}]", "returns=5 is not after leaves=5"),
+        ("network.online_s = 1e-9", "network.online_s=1e-09"),
+        ("network.offline_s = inf", "network.offline_s=inf"),
         ("network.bandwidth = 3", "network.bandwidth=3: unknown key"),
     ],
 )
