@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,9 @@ from services.commands.simulate import SHARED_DATA
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from services.figures.files import Cell, Figure
     from services.figures.page import Shown
+    from services.figures.sweep import Result
 
 FOLDER = Path("experiments") / "figures"
 
@@ -28,6 +30,10 @@ def figures(
     ),
     jobs: Annotated[int | None, typer.Option(min=1, help="processes [default: cores]")] = None,
     folder: Annotated[Path, typer.Option(help="folder of the figure files")] = FOLDER,
+    testbed: Annotated[
+        bool, typer.Option("--testbed", help="train over MQTT as tacit run does, one run after another, not simulated")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="only this many [default: the file's]")] = None,
     results: Annotated[Path | None, typer.Option(help="write the table of claims here, too")] = None,
     data: Annotated[
         Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
@@ -39,25 +45,35 @@ def figures(
     from services.figures import page
 
     root = data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
-    files = sorted(folder.glob("*.toml")) if not names else [folder / f"{name}.toml" for name in names]
-    if not files:
-        raise ConfigError(f"--folder {folder}: no figure files")
-    stems = [file.stem for file in files]
-    if twice := [stem for stem in stems if stems.count(stem) > 1]:
-        raise ConfigError(f"figures {twice[0]}: more than once")
+    read = _read(folder, names, seeds)
     _ready(out, results)
-    shown = _measured(files, quick, out, jobs or os.cpu_count() or 1, root)
-    written = page.page(shown, quick=quick, made_by=f"tacit {version('tacit')}")
+    measured = _on_testbed if testbed else _simulated
+    shown = measured(read, quick, out, jobs or os.cpu_count() or 1, root)
+    how = page.How(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
-        (out / "index.html").write_text(written, encoding="utf-8")
+        (out / "index.html").write_text(page.page(shown, how), encoding="utf-8")
         (out / "verdicts.json").write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
     if results is not None:
         with _writing("results", results):
-            results.write_text(page.results(shown, quick=quick), encoding="utf-8")
+            results.write_text(page.results(shown, how), encoding="utf-8")
     for one in shown:
         for judged in one.judged:
             typer.echo(f"{one.name}: {judged.claim.text}: {judged.verdict}")
     typer.echo(f"{out / 'index.html'}")
+
+
+def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str, Figure]:
+    from services.figures import files
+
+    there = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    if not there:
+        raise ConfigError(f"--folder {folder}: no figure files")
+    stems = names or list(there)
+    if unknown := [name for name in stems if name not in there]:
+        raise ConfigError(f"figures {unknown[0]}: there is none; there are {', '.join(there)}")
+    if twice := [stem for stem in stems if stems.count(stem) > 1]:
+        raise ConfigError(f"figures {twice[0]}: more than once")
+    return {stem: files.seeded(files.read(there[stem]), seeds) for stem in stems}
 
 
 def _ready(out: Path, results: Path | None) -> None:
@@ -87,21 +103,32 @@ def _writing(option: str, path: Path) -> Iterator[None]:
         raise ConfigError(f"--{option} {path}: {error.strerror or error}") from error
 
 
-def _measured(files: list[Path], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:
-    from services.figures import draw, sweep, verdicts
-    from services.figures import files as figure_files
+def _simulated(read: dict[str, Figure], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:
+    from services.figures import files, sweep
+
+    cells = {name: list(files.cells(figure, quick=quick)) for name, figure in read.items()}
+    with _bar() as done:
+        found = sweep.sweep((cell.run for mine in cells.values() for cell in mine), out / "points", root, jobs, done)
+    return _shown(read, cells, found)
+
+
+def _on_testbed(read: dict[str, Figure], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:
+    from services.figures import testbed
+
+    cells = {name: testbed.cells(figure, quick=quick) for name, figure in read.items()}
+    with _bar() as done:
+        found = testbed.sweep((cell.run for mine in cells.values() for cell in mine), out / "testbed", root, done)
+    return _shown(read, cells, found)
+
+
+def _shown(read: dict[str, Figure], cells: dict[str, list[Cell]], found: Mapping[str, Result]) -> list[Shown]:
+    from services.figures import draw, verdicts
     from services.figures.page import Shown
 
-    read = {path.stem: figure_files.read(path) for path in files}
-    cells = {name: list(figure_files.cells(figure, quick=quick)) for name, figure in read.items()}
-    everything = [cell.run for mine in cells.values() for cell in mine]
-    with _bar() as done:
-        found = sweep.sweep(everything, out / "points", root, jobs, done)
     shown = []
     for name, figure in read.items():
         curves = verdicts.curves(figure, cells[name], found)
-        judged = verdicts.judge(figure, curves)
-        shown.append(Shown(name, figure, curves, judged, draw.png(figure, curves)))
+        shown.append(Shown(name, figure, curves, verdicts.judge(figure, curves), draw.png(figure, curves)))
     return shown
 
 
@@ -125,8 +152,14 @@ class _bar:  # noqa: N801  (a context manager that gives a function)
         self._task = self._progress.add_task("figures")
 
     def __enter__(self) -> Callable[[int, int], None]:
-        self._progress.start()
-        return lambda done, total: self._progress.update(self._task, completed=done, total=total)
+        return self._done
 
-    def __exit__(self, *_: object) -> None:
+    def _done(self, done: int, total: int) -> None:
+        if total:  # else everything was kept
+            self._progress.start()
+            self._progress.update(self._task, completed=done, total=total)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._progress.stop()
+        if kind is KeyboardInterrupt:
+            typer.echo("tacit figures: what was done is kept: the same command goes on from there", err=True)

@@ -154,6 +154,12 @@ def read(path: Path) -> Figure:
         raise ConfigError(f"figure file {path}: {said}") from error
 
 
+def seeded(figure: Figure, most: int | None) -> Figure:
+    """The figure with its first `most` seeds."""
+    head = figure.figure.model_copy(update={"seeds": figure.figure.seeds[:most]})
+    return figure.model_copy(update={"figure": head})
+
+
 def cells(figure: Figure, *, quick: bool) -> Iterator[Cell]:
     """Every run that the figure is made of. Raises ConfigError for a run file that is wrong, or where there is none."""
     if quick and all(panel.full for panel in figure.panel):

@@ -152,7 +152,7 @@ def sweep(
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {key(run): run for run in runs}
-    found = {name: _known(folder / f"{name}.json") for name in wanted}
+    found = {name: known(folder / f"{name}.json") for name in wanted}
     todo = {name: run for name, run in wanted.items() if found[name] is None}
     done(0, len(todo))
     # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
@@ -194,11 +194,11 @@ def _measure_all(runs: Mapping[str, RunFile], folder: Path, root: Path | None) -
     found = {}
     for name, run in runs.items():
         found[name] = measure(run, root)
-        _write(folder / f"{name}.json", found[name])
+        keep(folder / f"{name}.json", found[name])
     return found
 
 
-def _known(path: Path) -> Result | None:
+def known(path: Path) -> Result | None:
     """The result that is kept at `path`; None: none, or not a whole one."""
     try:
         result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -217,7 +217,7 @@ def _whole(result: object) -> bool:
     return all(number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers)
 
 
-def _write(path: Path, result: Result) -> None:
+def keep(path: Path, result: Result) -> None:
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")  # another sweep may be at the same point
     try:
         temporary.write_text(json.dumps(result), encoding="utf-8")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ from scipy.stats import t as student
 from services.figures.files import Cell, Claim, Figure, Noise
 from services.figures.sweep import Result, key
 
-HOLDS, PAPER_ONLY, PLAIN_ONLY, FAILS = (
-    "holds", "holds only with the paper's non-private noise", "holds only without privacy", "does not hold",
+HOLDS, PAPER_ONLY, PLAIN_ONLY, UNCLEAR, FAILS = (
+    "holds", "holds only with the paper's non-private noise", "holds only without privacy", "cannot tell",
+    "does not hold",
 )  # fmt: skip
+UNTRIED = " (with privacy: not tried)"
+Found = bool | None  # None: the interval has both answers in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +40,30 @@ class Curve:
     @property
     def half_width(self) -> NDArray[np.float64]:
         """(P,) half of the 95 % confidence interval of the mean, by Student's t; zeros for one seed."""
-        seeds = len(self.y)
-        if seeds < 2:
-            return np.zeros(self.y.shape[1])
-        return np.asarray(student.ppf(0.975, seeds - 1) * self.y.std(0, ddof=1) / math.sqrt(seeds))
+        return half_width(self.y)
 
-    def at(self, places: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and half width at `places` on the x axis, or (None) where the points are."""
-        if places is None:
-            return self.mean, self.half_width
-        if math.isnan(self.x[0]):
-            return np.repeat(self.mean, len(places)), np.repeat(self.half_width, len(places))
-        return np.interp(places, self.x, self.mean), np.interp(places, self.x, self.half_width)
+    def scores(self, places: NDArray[np.float64] | None, *, end: bool) -> NDArray[np.float64]:
+        """(seeds,) mean, or end, at `places` on the x axis, or (None) where the points are."""
+        y = self.y
+        if places is not None and not math.isnan(self.x[0]):
+            y = np.stack([np.interp(places, self.x, one) for one in y])
+        return np.asarray(y[:, -1] if end else y.mean(1))
+
+
+def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Half of the 95 % confidence interval of the mean over the first axis, by Student's t; zeros for one value."""
+    count = len(values)
+    if count < 2:
+        return np.zeros(values.shape[1:])
+    return np.asarray(student.ppf(0.975, count - 1) * values.std(0, ddof=1) / math.sqrt(count))
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A claim, what was found for each kind of noise (None: not measured), and the verdict."""
+    """A claim, what was found for each kind of noise that was tried, and the verdict."""
 
     claim: Claim
-    found: dict[Noise, bool]
+    found: dict[Noise, Found]
     said: dict[Noise, str]
     verdict: str
 
@@ -101,7 +108,7 @@ def judge(figure: Figure, found: list[Curve]) -> list[Judged]:
 
 
 def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> Judged:
-    holds: dict[Noise, bool] = {}
+    holds: dict[Noise, Found] = {}
     said: dict[Noise, str] = {}
     for noise in ("paper", "rigorous", "none"):
         panels = {
@@ -115,53 +122,76 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> Judged:
             if len(mine := {c.name: c for c in found if c.panel == panel and c.name in claim.lines}) == len(claim.lines)
         ]
         if checked:
-            holds[noise] = all(good for good, _ in checked)
+            holds[noise] = _all(good for good, _ in checked)
             said[noise] = "; ".join(text for _, text in checked)
-    return Judged(claim, holds, said, _verdict(holds))
+    return Judged(claim, holds, said, verdict(holds))
 
 
-def _verdict(holds: dict[Noise, bool]) -> str:
-    if holds.get("rigorous"):
-        return HOLDS
-    if holds.get("paper"):
-        return PAPER_ONLY
-    return PLAIN_ONLY if holds.get("none") else FAILS
+def verdict(found: Mapping[Noise, Found]) -> str:
+    """What rigorous noise has shown; where it was not tried, what the paper's noise has, or none."""
+    if "rigorous" in found:
+        private = found["rigorous"]
+        if private is not False:
+            return HOLDS if private else UNCLEAR
+        return PAPER_ONLY if found.get("paper") else PLAIN_ONLY if found.get("none") else FAILS
+    tried = found.get("paper", found.get("none", False))
+    if not tried:
+        return UNCLEAR if tried is None else FAILS
+    return (PAPER_ONLY if "paper" in found else PLAIN_ONLY).replace("only ", "") + UNTRIED
 
 
-def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[bool, str]:
+def _all(parts: Iterable[Found]) -> Found:
+    """False where one is, None where one cannot be told."""
+    known = list(parts)
+    return False if False in known else None if None in known else True
+
+
+def _least(values: NDArray[np.float64], bound: float) -> Found:
+    """Whether the mean of `values` (seeds,) is at least `bound`; None: the bound is inside its interval."""
+    mean, half = float(values.mean()), float(half_width(values))
+    return mean >= bound if abs(mean - bound) >= half else None
+
+
+def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found, str]:
     if claim.kind in ("order", "near"):
         return _compare(figure, claim, mine)
-    parts, good = [], True
+    parts, good = [], []
     for name in claim.lines:
-        mean = mine[name].mean
+        mean, y = mine[name].mean, mine[name].y
         if claim.kind == "below":
-            good = good and bool(mean[0] <= claim.tolerance)
-            parts.append(f"{name} {mean[0]:.3g}")
+            good.append(_least(-y[:, 0], -claim.tolerance))
+            parts.append(f"{name} {_shown(y[:, 0])}")
         elif claim.kind != "flat":
-            good = good and bool(mean[-1] > mean[0] if claim.kind == "rising" else mean[-1] < mean[0])
+            risen = y[:, -1] - y[:, 0]
+            good.append(_above(risen if claim.kind == "rising" else -risen, 0.0))
             parts.append(f"{name} {mean[0]:.4g} → {mean[-1]:.4g}")
         else:
-            spread = float(mean.max() - mean.min())
-            good = good and spread <= claim.tolerance
-            parts.append(f"{name} spread {spread:.3g}")
-    return good, ", ".join(parts)
+            spread = y[:, mean.argmax()] - y[:, mean.argmin()]
+            good.append(_least(-spread, -claim.tolerance))
+            parts.append(f"{name} spread {_shown(spread)}")
+    return _all(good), ", ".join(parts)
 
 
-def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[bool, str]:
+def _above(values: NDArray[np.float64], bound: float) -> Found:
+    """As `_least`, but nothing that has not moved is above where it was."""
+    return False if not (values - bound).any() else _least(values, bound)
+
+
+def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found, str]:
     sign = -1.0 if figure.figure.less_is_more else 1.0
     places = None if figure.figure.over == "points" else _common([mine[name] for name in claim.lines])
-    part = slice(-1, None) if claim.at == "end" else slice(None)
-    scores, wide = [], []
-    for name in claim.lines:
-        mean, half = mine[name].at(places)
-        scores.append(float(mean[part].mean()))
-        wide.append(float(half[part].mean()))
+    scores = {name: mine[name].scores(places, end=claim.at == "end") for name in claim.lines}
     if claim.kind == "near":
-        good = max(scores) - min(scores) <= claim.tolerance
-    else:
-        good = all(sign * (a - b) >= -claim.tolerance for a, b in pairwise(scores))
-    shown = (f"{name} {score:.4g} ± {half:.2g}" for name, score, half in zip(claim.lines, scores, wide, strict=True))
-    return good, ", ".join(shown)
+        good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))
+    else:  # seeds are paired: they share data, parts and first model
+        good = _all(_least(sign * (a - b), -claim.tolerance) for a, b in pairwise(scores.values()))
+    shown = ", ".join(f"{name} {_shown(score)}" for name, score in scores.items())
+    apart = ", ".join(_shown(a - b) for a, b in pairwise(scores.values()))
+    return good, f"{shown} (apart {apart})"
+
+
+def _shown(values: NDArray[np.float64]) -> str:
+    return f"{values.mean():.4g} ± {float(half_width(values)):.2g}"
 
 
 def _common(curves: list[Curve]) -> NDArray[np.float64]:

@@ -209,7 +209,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
     (judged,) = verdicts.judge(found, [risen, flat])
     assert judged.found == {"none": True}
-    assert judged.said["none"] == "A 0.4 ± 0, B 0.3 ± 0"
+    assert judged.said["none"] == "A 0.4 ± 0, B 0.3 ± 0 (apart 0.1 ± 0)"
     assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
 
 
@@ -247,13 +247,13 @@ class TestSweep:
         (tmp_path / "whole.json").write_text(json.dumps(whole))
         (tmp_path / "damaged.json").write_text(damaged)
         (tmp_path / "folder.json").mkdir()
-        assert sweep._known(tmp_path / "whole.json") == whole
-        assert all(sweep._known(tmp_path / f"{name}.json") is None for name in ("damaged", "folder", "missing"))
+        assert sweep.known(tmp_path / "whole.json") == whole
+        assert all(sweep.known(tmp_path / f"{name}.json") is None for name in ("damaged", "folder", "missing"))
 
     def test_a_result_that_cannot_be_kept_is_one_line_and_leaves_nothing(self, tmp_path: Path) -> None:
         (tmp_path / "k.json").mkdir()
         with pytest.raises(ConfigError, match=r"k\.json: Is a directory"):
-            sweep._write(tmp_path / "k.json", {})
+            sweep.keep(tmp_path / "k.json", {})
         assert [path.name for path in tmp_path.iterdir()] == ["k.json"]
 
     def test_an_untrained_model_is_no_result(self) -> None:

@@ -1,0 +1,70 @@
+"""A figure's runs on the real testbed: processes and MQTT, as `tacit run` starts them, instead of the virtual clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from services.commands.plan_measure import as_toml
+from services.figures import files
+from services.figures.asked import Asked
+from services.figures.files import Cell, Figure
+from services.figures.sweep import Result, keep, key, known
+from tacit.config import RunFile
+from tacit.errors import ConfigError, ServiceError
+from tacit.sections import Network
+
+MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figure may show
+
+
+def cells(figure: Figure, *, quick: bool) -> list[Cell]:
+    """The figure's cells without [network]: how long things take is what it is. Raises ConfigError: not of this one."""
+    head = figure.figure
+    if head.y not in MEASURED or head.over not in ("version", "points"):
+        raise ConfigError(f"--testbed: {head.paper} {head.name} shows {head.y} over {head.over}: simulations only")
+    found = [replace(c, run=c.run.model_copy(update={"network": Network()})) for c in files.cells(figure, quick=quick)]
+    if any(isinstance(cell.run, Asked) for cell in found):
+        raise ConfigError(f"--testbed: {head.paper} {head.name} does not train")
+    return found
+
+
+def sweep(
+    runs: Iterable[RunFile], folder: Path, root: Path | None, done: Callable[[int, int], None]
+) -> dict[str, Result]:
+    """Results by `key`, from `folder` or trained now, one run after another. `done(points done, points to do)`.
+
+    Two runs of one seed differ by whose update came first: what is kept is what was seen once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {key(run): run for run in runs}
+    found = {name: known(folder / f"{name}.json") for name in wanted}
+    todo = [name for name, result in found.items() if result is None]
+    done(0, len(todo))
+    for count, name in enumerate(todo, 1):
+        result = found[name] = _trained(wanted[name], root)
+        keep(folder / f"{name}.json", result)
+        done(count, len(todo))
+    return {name: result for name, result in found.items() if result is not None}
+
+
+def _trained(run: RunFile, root: Path | None) -> Result:
+    content = run.model_dump(mode="json", exclude_unset=True, exclude={"network"})
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = Path(folder) / "run.toml", Path(folder) / "out"
+        file.write_text(as_toml(content), encoding="utf-8")
+        command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out), "--json"]
+        data = () if root is None else ("--data", str(root))
+        ended = subprocess.run(
+            [*command, *data], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        if ended.returncode:
+            said = ended.stderr.strip().splitlines() or ["nothing"]
+            raise ServiceError(f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}")
+        summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return {"series": [json.loads(line) for line in lines], "epsilon": summary["privacy"]["epsilon"]}
