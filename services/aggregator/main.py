@@ -21,6 +21,7 @@ from services.aggregator.evaluator import Evaluator, Points
 from services.aggregator.inference import Inference
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
+from services.runtime import hearing
 from services.runtime.address import bind
 from services.runtime.door import Door
 from services.runtime.driver import ServerDriver
@@ -30,7 +31,7 @@ from services.runtime.mqtt import Connection
 from services.runtime.settings import AggregatorSettings
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
-from tacit import datasets, topics
+from tacit import datasets
 from tacit.algorithm_sections import Vafl
 from tacit.algorithms import roles, vafl
 from tacit.config import RunFile
@@ -170,7 +171,7 @@ def _connect(
     """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
-        [topics.up_all(settings.run_id), topics.presence_all(settings.run_id)], driver.hear,
+        hearing.subscriptions(driver), driver.hear,
         on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)

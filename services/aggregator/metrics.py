@@ -68,6 +68,8 @@ class _Run(Collector):
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
         quarantined = len(driver.uplink.guard.quarantined) if driver.uplink.guard is not None else 0
         yield GaugeMetricFamily("tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined)
+        flooding = len(driver.door.shut()) if driver.door is not None else 0
+        yield GaugeMetricFamily("tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding)
         store, broker = driver.epoch > 0 and driver.store_up, self._observer.broker_up()
         yield GaugeMetricFamily("tacit_store_up", "1 when the store is there and the run read back.", float(store))
         yield GaugeMetricFamily("tacit_broker_up", "1 while connected to the broker.", float(broker))

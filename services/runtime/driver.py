@@ -20,6 +20,7 @@ from services.runtime import state as state_file
 from services.runtime.door import Door
 from services.runtime.downlink import Downlink
 from services.runtime.entries import OPERATOR, Candidate
+from services.runtime.hearing import Hearing
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import Appended, Entry, Record, Snapshot, Store, Verdict
 from services.runtime.timing import Histogram
@@ -136,12 +137,14 @@ class ServerDriver:
     ) -> None:
         self.down.connection = connection
         self.announce()
+        heard = Hearing(self, connection)
         while not stop.is_set() and not over():
             batch = self._gather()
             try:
                 self.accept(batch)
                 self._keep_time()
                 self._snapshot_if_due()
+                heard.tick()
                 idle()
             except Fenced:
                 raise

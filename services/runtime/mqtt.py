@@ -30,6 +30,7 @@ from tacit.errors import ConfigError, ServiceError
 log = logging.getLogger("tacit.mqtt")
 KEEPALIVE = 30
 OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and headers
+TOPICS = 500  # in one packet
 WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
 UNANSWERED = 3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
@@ -82,7 +83,7 @@ class Connection:
         self._host, self._port = split_host_port(broker)
         self._chunk = chunk
         self._tls = None if tls is None else tls.context()
-        self._id, self._subscriptions, self._will = client_id, list(subscriptions), will
+        self._id, self.listening, self._will = client_id, frozenset(subscriptions), will
         self._on_message, self._on_up = on_message, on_up
         self._up = threading.Event()
         self._failure = NO_ANSWER
@@ -132,6 +133,16 @@ class Connection:
             raise ConfigError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
         # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
+
+    def listen(self, subscriptions: Sequence[str]) -> None:
+        """Hear these topics and no others from now on. What is new comes first: nothing is missed in between."""
+        fresh = [topic for topic in subscriptions if topic not in self.listening]
+        gone = list(self.listening.difference(subscriptions))
+        self.listening = frozenset(subscriptions)
+        if self._up.is_set():
+            self._subscribe(fresh)
+            for first in range(0, len(gone), TOPICS):
+                self._client.unsubscribe(gone[first : first + TOPICS])
 
     def stop(self, last: Will | None = None) -> None:
         """Say `last` (retained), wait shortly until everything said is out, disconnect. Idempotent."""
@@ -189,10 +200,13 @@ class Connection:
             return
         self.max_packet = getattr(properties, "MaximumPacketSize", None)
         self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
-        for topic in self._subscriptions:
-            client.subscribe(topic, qos=1)
+        self._subscribe(sorted(self.listening))
         self._up.set()
         self._on_up()
+
+    def _subscribe(self, wanted: list[str]) -> None:
+        for first in range(0, len(wanted), TOPICS):
+            self._client.subscribe([(topic, 1) for topic in wanted[first : first + TOPICS]])
 
     def _step_down(self) -> None:
         self._client.disconnect()

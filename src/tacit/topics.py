@@ -36,6 +36,11 @@ def up_all(run: str) -> str:
     return f"tacit/v1/{run}/up/+/+/+"
 
 
+def up_of(run: str, edge: str) -> str:
+    """What it subscribes to of one edge, where it does not want all."""
+    return f"tacit/v1/{run}/up/{edge}/+/+"
+
+
 def down(run: str, edge: str, kind: str, part: int = 0) -> str:
     """Server to edge: kind is `model`, `receipt` or `control`."""
     return f"tacit/v1/{run}/down/{edge}/{kind}/{part}"

@@ -14,6 +14,7 @@ from torch import Tensor
 from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
 from services.runtime.driver import ServerDriver
+from services.runtime.hearing import subscriptions
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.outbox import Outbox
 from services.runtime.store import Store
@@ -85,7 +86,7 @@ class Rig:
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
-        names = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
+        names = subscriptions(self.driver)
         connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.hear)
         connection.start(10.0)
         self.driver.down.connection = connection
@@ -94,7 +95,7 @@ class Rig:
     def serve(self) -> None:
         """Run the driver in a thread until the role halts or `close`."""
         self.driver.recover()
-        connection = self.connect()
+        connection = self.connection = self.connect()
 
         def work() -> None:
             self.driver.run(connection, self.stop, lambda: None)

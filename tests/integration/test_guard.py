@@ -12,7 +12,8 @@ from services.aggregator.api import Operator, create_app
 from services.aggregator.observer import Observer
 from services.runtime.door import Door
 from services.runtime.guard import Guard
-from tacit import sections, wire
+from services.runtime.hearing import subscriptions
+from tacit import sections, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server
 from tacit.messages import Update
@@ -55,6 +56,12 @@ def known(rig: Rig, name: str) -> Hostile:
     caller = Hostile(rig, name)
     assert caller.hello() == STATUS.ACCEPTED
     return caller
+
+
+def delivered(caller: Hostile) -> None:
+    """Wait until the broker has all that it has published."""
+    assert caller.connection._newest is not None
+    caller.connection._newest.wait_for_publish(30.0)
 
 
 def reason(caller: Hostile, value: float) -> str:
@@ -196,10 +203,43 @@ def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) 
     payload = flooding.parts(flooding.update())[0]
     for _ in range(1000):
         flooding.publish(flooding.seq, payload)
-    # then another is served, and most of the flood is neither answered nor read.
+    # then another is served, and most of the flood is neither answered nor read, and soon not even delivered.
     assert honest.said(honest.update()) == STATUS.ACCEPTED
-    wait_for(lambda: rig.driver.door is not None and rig.driver.door.dropped > 900)
+    wait_for(lambda: rig.driver.door is not None and rig.driver.door.shut() == {"edge-0"})
+    assert rig.driver.door.dropped > 200
     assert rig.driver.role.edges["edge-0"].updates == 1
     assert rig.driver.counts["throttled"] < 100
     flooding.connection.stop()
     honest.connection.stop()
+
+
+def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(guarded: Guarded) -> None:
+    # Given an edge that goes on long after its messages are dropped, until the broker is told to keep them,
+    rig = guarded(rate=5.0, burst=5)
+    now = [0.0]
+    door = rig.driver.door = Door(5.0, 5, 4 * rig.model.size, clock=lambda: now[0])
+    flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
+    payload = flooding.parts(flooding.update())[0]
+    for _ in range(500):
+        flooding.publish(flooding.seq, payload)
+    wait_for(lambda: door.shut() == {"edge-0"})
+    wait_for(lambda: rig.connection.listening == frozenset(subscriptions(rig.driver)))
+    delivered(flooding)
+    assert honest.said(honest.update()) == STATUS.ACCEPTED  # which came after all that the broker had for us
+    dropped = door.dropped
+    for _ in range(500):
+        flooding.publish(flooding.seq, payload)
+    delivered(flooding)
+    # then nothing of it comes any more, while whoever is present is heard, known or not;
+    late = Hostile(rig, "edge-2")
+    late.connection.publish(topics.presence(rig.run_id, "edge-2"), b"online", retain=True)
+    wait_for(lambda: topics.up_of(rig.run_id, "edge-2") in rig.connection.listening)
+    assert late.hello() == STATUS.ACCEPTED
+    assert honest.said(honest.update()) == STATUS.ACCEPTED
+    assert door.dropped == dropped
+    # and when its time is over, everybody is heard again, itself included.
+    now[0] += 11.0
+    wait_for(lambda: topics.up_all(rig.run_id) in rig.connection.listening)
+    assert flooding.said(flooding.update()) == STATUS.ACCEPTED
+    for caller in (flooding, honest, late):
+        caller.connection.stop()

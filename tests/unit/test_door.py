@@ -49,6 +49,33 @@ def test_a_flood_is_acknowledged_and_dropped_and_others_are_not() -> None:
     assert edge.sends(bytes(2_800))
 
 
+def test_who_goes_on_flooding_is_shut_out_twice_as_long_each_time() -> None:
+    edge = Edge(5.0, 5, 2_800)
+
+    def flood() -> float:
+        """Seconds until it is heard again."""
+        while not edge.door.shut():
+            edge.now += 0.001
+            edge.sends(bytes(2_800))
+        assert edge.door.shut() == {"edge-0"}
+        began = edge.now
+        while edge.door.shut():
+            edge.now += 0.5
+            edge.sends(bytes(2_800))
+        return edge.now - began
+
+    assert [flood() for _ in range(8)] == pytest.approx([10, 20, 40, 80, 160, 320, 600, 600], abs=0.5)
+
+
+def test_who_is_dropped_now_and_then_is_not_shut_out() -> None:
+    edge = Edge(1.0, 1, 2_800)
+    for _ in range(1000):
+        edge.now += 0.1  # ten a second, of which some three are heard
+        edge.sends(bytes(2_800))
+    assert edge.door.dropped > 500
+    assert edge.door.shut() == frozenset()
+
+
 def test_presence_and_odd_topics_are_not_the_doors_business() -> None:
     edge = Edge(0.001, 1, 10)
     for topic in ("tacit/v1/r/presence/edge-0", "tacit/v1/r/up", "x", "tacit/v1/r/up/edge-0"):

@@ -1,0 +1,39 @@
+"""Whom the aggregator hears: everybody, by one wildcard, until an edge floods; then everybody else, each by name.
+
+What nobody has subscribed to costs the broker a read and an acknowledgement, and the aggregator nothing. Names are
+those that have said Hello or are present (presence stays a wildcard), so a newcomer is heard as soon as it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from services.runtime.mqtt import Connection
+from tacit import topics
+
+if TYPE_CHECKING:
+    from services.runtime.driver import ServerDriver
+
+
+def subscriptions(driver: ServerDriver) -> list[str]:
+    """What to listen to now; for the driver's thread."""
+    run, shut = driver.run_id, frozenset[str]() if driver.door is None else driver.door.shut()
+    if not shut:
+        return [topics.up_all(run), topics.presence_all(run)]
+    names = (driver.role.edges.keys() | driver.presence.keys()) - shut
+    return [topics.presence_all(run), *(topics.up_of(run, name) for name in sorted(names))]
+
+
+class Hearing:
+    """Keeps a connection's subscriptions to `subscriptions`."""
+
+    def __init__(self, driver: ServerDriver, connection: Connection) -> None:
+        self._driver, self._connection = driver, connection
+        self._shut: frozenset[str] = frozenset()
+
+    def tick(self) -> None:
+        """To be called often, in the driver's thread."""
+        shut = frozenset[str]() if self._driver.door is None else self._driver.door.shut()
+        if shut or self._shut:
+            self._connection.listen(subscriptions(self._driver))
+        self._shut = shut
