@@ -39,27 +39,32 @@ def figures(
         Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
     ] = None,
 ) -> None:
-    """Run or reuse the sweeps of every figure, draw them, and write index.html with claims, verdicts and true ε."""
+    """Run or reuse the sweeps of every figure, draw them, and write a page with claims, verdicts and true ε.
+
+    The page is index.html, of --testbed testbed.html; beside it are the verdicts as JSON.
+    """
     from importlib.metadata import version
 
     from services.figures import page
 
     root = data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
     read = _read(folder, names, seeds)
-    _ready(out, results)
+    place = out / ("testbed.html" if testbed else "index.html")
+    _ready(place, results)
     measured = _on_testbed if testbed else _simulated
     shown = measured(read, quick, out, jobs or os.cpu_count() or 1, root)
     how = page.How(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
-        (out / "index.html").write_text(page.page(shown, how), encoding="utf-8")
-        (out / "verdicts.json").write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        place.write_text(page.page(shown, how), encoding="utf-8")
+        kept = out / ("testbed.json" if testbed else "verdicts.json")
+        kept.write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
     if results is not None:
         with _writing("results", results):
             results.write_text(page.results(shown, how), encoding="utf-8")
     for one in shown:
         for judged in one.judged:
             typer.echo(f"{one.name}: {judged.claim.text}: {judged.verdict}")
-    typer.echo(f"{out / 'index.html'}")
+    typer.echo(f"{place}")
 
 
 def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str, Figure]:
@@ -76,13 +81,13 @@ def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str,
     return {stem: files.seeded(files.read(there[stem]), seeds) for stem in stems}
 
 
-def _ready(out: Path, results: Path | None) -> None:
+def _ready(place: Path, results: Path | None) -> None:
     """What can be written now can be written after hours of simulations, too. Raises ConfigError."""
-    with _writing("out", out):
-        (out / "points").mkdir(parents=True, exist_ok=True)
-        _try(out / "index.html")
+    with _writing("out", place.parent):
+        (place.parent / "points").mkdir(parents=True, exist_ok=True)
+        _try(place)
     if results is not None:
-        if results.resolve() == (out / "index.html").resolve():
+        if results.resolve() == place.resolve():
             raise ConfigError(f"--results {results}: is where the page goes")
         with _writing("results", results):
             _try(results)

@@ -134,10 +134,9 @@ def verdict(found: Mapping[Noise, Found]) -> str:
         if private is not False:
             return HOLDS if private else UNCLEAR
         return PAPER_ONLY if found.get("paper") else PLAIN_ONLY if found.get("none") else FAILS
-    tried = found.get("paper", found.get("none", False))
-    if not tried:
-        return UNCLEAR if tried is None else FAILS
-    return (PAPER_ONLY if "paper" in found else PLAIN_ONLY).replace("only ", "") + UNTRIED
+    if found.get("paper") or found.get("none"):
+        return (PAPER_ONLY if found.get("paper") else PLAIN_ONLY).replace("only ", "") + UNTRIED
+    return UNCLEAR if None in found.values() or not found else FAILS
 
 
 def _all(parts: Iterable[Found]) -> Found:

@@ -162,6 +162,38 @@ class TestVerdicts:
         text = FIGURE.replace('noise = "none"', 'noise = "paper"')
         assert verdict(tmp_path, 0.6, 0.4, text).verdict == verdicts.PAPER_ONLY
 
+    def test_between_the_seeds_nothing_can_be_told(self, tmp_path: Path) -> None:
+        """The means are apart, but so are the seeds: the interval of the differences has 0 in it."""
+        found = figure(tmp_path)
+        low = verdicts.Curve(0, "B", np.array([1.0]), np.array([[0.50], [0.52], [0.54]]), (None,))
+        apart = verdicts.Curve(0, "A", np.array([1.0]), np.array([[0.52], [0.52], [0.60]]), (None,))
+        (judged,) = verdicts.judge(found, [apart, low])
+        assert judged.found == {"none": None}
+        assert judged.verdict == verdicts.UNCLEAR
+        # As wide a band, but the difference is the same for every seed: that is no chance.
+        always = verdicts.Curve(0, "A", np.array([1.0]), low.y + 0.01, (None,))
+        (judged,) = verdicts.judge(found, [always, low])
+        assert judged.found == {"none": True}
+
+    @pytest.mark.parametrize(
+        ("found", "expected"),
+        [
+            ({"rigorous": True, "paper": False}, "holds"),
+            ({"rigorous": None, "paper": True}, "cannot tell"),
+            ({"rigorous": False, "paper": True, "none": True}, "holds only with the paper's non-private noise"),
+            ({"rigorous": False, "paper": None, "none": True}, "holds only without privacy"),
+            ({"rigorous": False, "paper": None}, "does not hold"),
+            ({"paper": True}, "holds with the paper's non-private noise (with privacy: not tried)"),
+            ({"none": True}, "holds without privacy (with privacy: not tried)"),
+            ({"none": None}, "cannot tell"),
+            ({"none": False}, "does not hold"),
+            ({"paper": False, "none": True}, "holds without privacy (with privacy: not tried)"),
+            ({}, "cannot tell"),
+        ],
+    )
+    def test_a_verdict_is_of_rigorous_noise(self, found: dict[files.Noise, verdicts.Found], expected: str) -> None:
+        assert verdicts.verdict(found) == expected
+
     def test_within_the_tolerance_is_as_good(self, tmp_path: Path) -> None:
         assert verdict(tmp_path, 0.49, 0.49).verdict == verdicts.FAILS
         assert verdict(tmp_path, 0.49, 0.49, FIGURE + "tolerance = 0.02\n").verdict == verdicts.HOLDS
