@@ -5,7 +5,8 @@
 (b) three edges that take 20 ms an update, and beside them, in the same run, one that is stopped (SIGSTOP) and one that
     sends without waiting for receipts, at 200 and 1,000 a second and as fast as the broker takes, the last also with a
     sender that leaves the processors to the others (nice 19), as if it had its own: what the three achieve over what
-    they achieve alone, before and after. [guard] rate is on, so the flood is told to wait.
+    they achieve alone, before and after. [guard] rate is on, so the flood is told to wait, dropped,
+    and in the end not delivered.
 """
 
 from __future__ import annotations

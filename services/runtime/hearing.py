@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from services.runtime.driver import ServerDriver
 
 
+def everybody(run: str) -> list[str]:
+    """What to listen to where nobody floods."""
+    return [topics.up_all(run), topics.presence_all(run)]
+
+
 def subscriptions(driver: ServerDriver) -> list[str]:
     """What to listen to now; for the driver's thread."""
     run, shut = driver.run_id, frozenset[str]() if driver.door is None else driver.door.shut()
     if not shut:
-        return [topics.up_all(run), topics.presence_all(run)]
+        return everybody(run)
     names = (driver.role.edges.keys() | driver.presence.keys()) - shut
     return [topics.presence_all(run), *(topics.up_of(run, name) for name in sorted(names))]
 

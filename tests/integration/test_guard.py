@@ -213,6 +213,31 @@ def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) 
     honest.connection.stop()
 
 
+def test_at_the_end_the_last_account_of_one_that_was_shut_out_is_heard(guarded: Guarded) -> None:
+    # Given an edge that has flooded and is not heard, and has spent more than the aggregator knows,
+    rig = guarded(updates=1, rate=5.0, burst=5)
+    door = rig.driver.door = Door(5.0, 5, 4 * rig.model.size)
+    flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
+    for edge in ("edge-0", "edge-1"):
+        flooding.connection.publish(topics.presence(rig.run_id, edge), b"online", retain=True)
+    payload = flooding.parts(flooding.update())[0]
+    for _ in range(500):
+        flooding.publish(7, payload)
+    wait_for(lambda: door.shut() == {"edge-0"})
+    delivered(flooding)
+    spent = rig.driver.role.edges["edge-0"].spent
+    assert honest.said(honest.update()) == STATUS.ACCEPTED  # the last update of the run
+    # then its farewell is taken all the same.
+    wait_for(lambda: topics.up_all(rig.run_id) in rig.connection.listening)
+    wait_for(lambda: bool(rig.driver.role.halted))
+    account = pb.Retired(reason="the end")
+    account.spent.append(pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=9))
+    assert flooding.said(flooding.message(pb.Meta(retired=account))) == STATUS.ACCEPTED
+    assert rig.driver.role.edges["edge-0"].spent != spent
+    flooding.connection.stop()
+    honest.connection.stop()
+
+
 def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(guarded: Guarded) -> None:
     # Given an edge that goes on long after its messages are dropped, until the broker is told to keep them,
     rig = guarded(rate=5.0, burst=5)
