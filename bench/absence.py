@@ -5,9 +5,10 @@
     journal folded again, because no evaluation is answered meanwhile. Expected: at least 0.9, and the loss still falls.
 (b) `gossip`: four peers without gradients and noise, their models apart; one is cut off the broker for --seconds. The
     same ratio; whether it averages again afterwards; and how far the sum of all models has moved (expected: 1e-6).
-(c) `accuracy`: eight peers as processes over MQTT, A(DP)²SGD and SYNC at the same noise: test accuracy and ε of each.
+(c) `accuracy`: eight peers as processes over MQTT, A(DP)²SGD and SYNC at the same noise: test accuracy and ε of each,
+    and the mean of the seeds' differences with its 95 % interval.
 
-Every party and peer of (a) and (b) takes --slowdown times as long as it computes, so that no processor is the limit: on
+Every party and peer takes --slowdown times as long as it computes, so that no processor is the limit: on
 a machine whose processors are, whoever is away leaves the others more of them, and the ratio says nothing. About ten
 minutes at the defaults, on an otherwise idle machine.
 """
@@ -26,11 +27,13 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import torch
 from tacit_client import ApiError, Client, Unreachable
 
 from services.children import free_port
 from services.edge.main import schema_hash
+from services.figures.verdicts import half_width
 from services.runtime import entries, journal
 from tacit import datasets
 from tacit.algorithms import roles
@@ -189,24 +192,33 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
 # -- (c) ---------------------------------------------------------------------------------------------------------------
 
 
-def accuracy(updates: int | None) -> dict[str, Any]:
-    """A(DP)²SGD and SYNC, eight peers each, with the noise of experiments/adp2sgd-digits.toml."""
+def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]:
+    """A(DP)²SGD and SYNC, eight peers each, with the noise of experiments/adp2sgd-digits.toml: seed by seed."""
     text = (ROOT / "experiments" / "adp2sgd-digits.toml").read_text(encoding="utf-8")
+    text = text.replace("count = 8", f"count = 8\nslowdown = {[slowdown] * 8}")
     if updates is not None:
         text = text.replace("updates = 2400", f"updates = {updates}")
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"adp2sgd": [], "sync": []}
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("adp2sgd", "sync"):
-            file = Path(folder) / f"{name}.toml"
-            file.write_text(text.replace('name = "adp2sgd"\n', f'name = "{name}"\n'), encoding="utf-8")
-            out = Path(folder) / name
-            command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out), "--json"]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-            found[name] = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}
-            found[name] |= {"epsilon": summary["privacy"]["epsilon"], "noise_multiplier": _noise(summary)}
-    found["difference"] = round(found["adp2sgd"]["test_accuracy"] - found["sync"]["test_accuracy"], 4)
-    return found
+        for seed in range(1, seeds + 1):
+            for name, rows in found.items():
+                rows.append(
+                    _trained(text.replace('name = "adp2sgd"\n', f'name = "{name}"\n'), Path(folder), name, seed)
+                )
+                print(f"    seed {seed}, {name}: {rows[-1]['test_accuracy']:.4f}", flush=True)
+    pairs = zip(found["adp2sgd"], found["sync"], strict=True)
+    apart = np.array([one["test_accuracy"] - other["test_accuracy"] for one, other in pairs])
+    return found | {"difference": round(float(apart.mean()), 4), "half_width": round(float(half_width(apart)), 4)}
+
+
+def _trained(text: str, folder: Path, name: str, seed: int) -> dict[str, Any]:
+    file, out = folder / f"{name}.toml", folder / f"{name}-{seed}"
+    file.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out), "--seed", str(seed), "--json"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    kept = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}
+    return kept | {"epsilon": summary["privacy"]["epsilon"], "noise_multiplier": _noise(summary)}
 
 
 def _noise(summary: dict[str, Any]) -> float:
@@ -221,13 +233,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long somebody is away")
     parser.add_argument("--slowdown", type=float, default=20.0, help="a step takes so many times as long as computing")
     parser.add_argument("--updates", type=int, default=None, help="of (c) [default: the experiment's]")
+    parser.add_argument("--seeds", type=int, default=5, help="of (c)")
     parser.add_argument("--out", type=Path, default=Path("out/absence.json"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "vertical": lambda: vertical(given.seconds, given.slowdown),
         "gossip": lambda: gossip(given.seconds, given.slowdown),
-        "accuracy": lambda: accuracy(given.updates),
+        "accuracy": lambda: accuracy(given.updates, given.seeds, given.slowdown),
     }
     found: dict[str, Any] = {"seconds": given.seconds, "slowdown": given.slowdown}
     for what in given.what or measures:
