@@ -41,6 +41,7 @@ class PeerLoop(EdgeLoop):
         )
         self._reported: tuple[int, Tensor | None] = (role.steps, None)
         self._relayed_at = 0.0
+        self._finished_at: float | None = None
         self._idle = True
 
     def subscriptions(self) -> list[str]:
@@ -135,6 +136,10 @@ class PeerLoop(EdgeLoop):
     def _report_when_due(self) -> None:
         """Every so many steps; and once the run is over, whenever the model is another than was said."""
         with self.exchange.lock:
+            if self.worker.finished and self._finished_at is None:
+                self._finished_at = time.monotonic()
+            # A neighbour that is there and never answers must not keep the run from ending.
+            self.worker.patient = self._finished_at is None or time.monotonic() - self._finished_at < LINGER
             steps, params = self.worker.steps, self.worker.trained.params
             last = self.worker.finished and self.worker.settled and params is not self._reported[1]
             if not last and steps - self._reported[0] < self._every:

@@ -36,7 +36,7 @@ def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
     """Where each name of the `roster` is among `mine` (n,): row r of the run is row align(...)[r] of this party.
 
     Records that only this party has are left out, and nothing is said of them. Raises DataError, naming `whose`, how
-    many are missing and the first of them, unless every record of the roster is here.
+    many are missing and the first of them, unless every record of the roster is here, and in it once.
     """
     order = np.argsort(mine, kind="stable")
     place = np.searchsorted(mine, roster, sorter=order)
@@ -48,4 +48,6 @@ def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
             f"{whose}: {len(missing)} of the run's {len(roster)} records are not among its {len(mine)} (by salted "
             f"hash: {first}); every party needs the features of every record, under the same id and salt"
         )
+    if len(np.unique(found)) != len(found):  # else one record is released again and again, at the price of one
+        raise DataError(f"{whose}: the run's roster of {len(roster)} names a record more than once")
     return found.astype(np.int64)

@@ -222,6 +222,8 @@ def _meant(location: tuple[int | str, ...]) -> str:
     for name in location[:-1]:
         kinds = [found for kind in kinds if name in kind.model_fields for found in sections_of(kind, str(name))]
     known = {name for kind in kinds for name in kind.model_fields}
+    if location[-1] in known:  # of another algorithm, then
+        return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
     close = get_close_matches(str(location[-1]), sorted(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
 

@@ -17,7 +17,7 @@ from tacit.algorithms.adp2sgd import LARGEST, Peer
 from tacit.algorithms.allreduce import SyncPeer
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.messages import Answer, Missing, Outgoing, Proposal, Share
+from tacit.messages import Answer, Missing, Outgoing, Proposal, Report, Share
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
@@ -433,3 +433,48 @@ def test_sync_shares_of_other_rounds_and_strangers_change_nothing() -> None:
     for message in (Share("peer-1", 7, torch.ones(SIZE)), Share("peer-9", 0, torch.ones(SIZE)), Missing("peer-1", 0)):
         assert sync.hear(message) == []
     assert sync.begin()[0] is not None
+
+
+# -- what a lying neighbour can do ------------------------------------------------------------------------------------
+
+
+def test_no_counter_is_believed_beyond_t_and_none_of_a_refused_message() -> None:
+    receiver = peer(horizon=50)
+    receiver.hear(replace(proposal(torch.full((SIZE,), math.inf)), counts={"peer-1": 7}))
+    assert receiver.version == 0
+    receiver.hear(replace(proposal(torch.zeros(SIZE)), counts={"peer-1": 2**64 - 1, "peer-0": 40}))
+    assert receiver.counts["peer-1"] == 50
+    assert receiver.steps == 0  # nobody tells it its own
+    (report,) = receiver.report()
+    assert isinstance(report.message, Report)
+    assert report.message.version <= 50
+
+
+def test_answers_in_bounds_that_lead_out_of_them_are_refused() -> None:
+    proposer = peer()
+    for seq in range(1, 5):
+        proposer.links["peer-1"].open = False
+        proposer.propose()
+        proposer.hear(Answer("peer-1", 1, seq, torch.full((SIZE,), -0.9 * LARGEST), {}))
+    assert float(proposer.trained.params.abs().max()) <= LARGEST
+    assert proposer.refusals > 0
+
+
+def test_a_neighbour_that_is_gone_or_never_answers_does_not_keep_the_end_from_coming() -> None:
+    proposer = peer(horizon=1)
+    proposer.propose()
+    proposer.counts["peer-1"] = 1
+    assert proposer.finished
+    assert not proposer.settled
+    proposer.here.discard("peer-1")
+    assert proposer.settled
+    proposer.here.add("peer-1")
+    assert not proposer.settled
+    proposer.patient = False
+    assert proposer.settled
+    (report,) = proposer.report()
+    assert isinstance(report.message, Report)
+    assert report.message.version == 1
+    before = proposer.trained.params
+    proposer.hear(Answer("peer-1", 1, 1, torch.ones(SIZE), {}))  # late, and still once
+    assert torch.equal(proposer.trained.params, before - 1)

@@ -57,3 +57,10 @@ def test_an_id_that_occurs_twice_is_refused() -> None:
 
 def test_names_are_64_bits() -> None:
     assert names(["a"], b"salt", "server").dtype == np.dtype("<u8")
+
+
+def test_a_roster_that_names_a_record_twice_is_refused() -> None:
+    """Else a server could have one record released as often as it likes, at the price of once."""
+    mine = names(["a", "b", "c"], b"salt", "party-1")
+    with pytest.raises(DataError, match="party-1: the run's roster of 3 names a record more than once"):
+        align(mine[[0, 1, 0]], mine, "party-1")

@@ -62,6 +62,7 @@ def test_an_unknown_key_is_refused_in_every_section(section: str) -> None:
 def test_an_unknown_key_names_the_one_that_was_meant() -> None:
     assert "privacy.pushs=1: unknown key; did you mean pushes?" in refusal(text({"privacy.pushs": "1"}))
     assert "privcy: unknown key; did you mean privacy?" in refusal(text() + "\n[privcy]\n")
+    assert "algorithm.tau=1: unknown key: it belongs to another algorithm" in refusal(text({"algorithm.tau": "1"}))
     assert "algorithm.deviatoin=1: unknown key; did you mean deviation?" in refusal(text({"algorithm.deviatoin": "1"}))
 
 

@@ -150,9 +150,9 @@ def test_the_concat_head_is_dense_layers_on_all_embeddings() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("linear", (9,), 0), "model.width = 0"),
-        (("mlp", (9,), 3), "model.hidden = ()"),
-        (("lstm", (9,), 3), "model.hidden = ()"),
+        (("linear", (9,), 0), "algorithm.width = 0"),
+        (("mlp", (9,), 3), "algorithm.hidden = ()"),
+        (("lstm", (9,), 3), "algorithm.hidden = ()"),
         (("cnn", (1, 4, 28), 3), "square images"),
     ],
 )
@@ -168,7 +168,7 @@ def test_an_impossible_smoothing_is_refused(smoothing: float) -> None:
 
 
 def test_a_sum_needs_as_many_numbers_as_classes() -> None:
-    with pytest.raises(ConfigError, match=r"model\.width = 3 must be the 10 classes"):
+    with pytest.raises(ConfigError, match=r"algorithm\.width = 3 must be the 10 classes"):
         head("sum", 2, 3, 10)
 
 

@@ -138,11 +138,12 @@ def test_a_report_says_the_end_only_when_nothing_can_follow() -> None:
         assert isinstance(out.message, Report)
         return out.message.version
 
+    peer.here = {"edge-2"}
     peer.links["edge-2"].open = True
     peer.counts["edge-0"] = 120
     assert said() == 99
     peer.links["edge-2"].open = False
-    assert said() == 120
+    assert said() == 100
 
 
 @pytest.mark.parametrize(
@@ -167,3 +168,11 @@ def test_a_torus_of_seven_is_refused_with_the_run_file() -> None:
     )
     with pytest.raises(ConfigError, match="no torus"):
         config.parse(text, "test")
+
+
+def test_a_report_of_what_cannot_be_is_refused() -> None:
+    made = observer("peer-0")
+    size = made.params.numel()
+    assert made.screen(Update("peer-0", 101, torch.zeros(size), 1.0, ())) == "version"
+    assert made.screen(Update("peer-0", 100, torch.full((size,), 3e38), 1.0, ())) == "norm"
+    assert made.screen(Update("peer-0", 100, torch.zeros(size), 1.0, ())) is None

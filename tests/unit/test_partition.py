@@ -229,9 +229,9 @@ def test_quadrants_are_in_reading_order() -> None:
     ("shape", "arguments", "message"),
     [
         ((5,), {"party": 2, "parties": 2}, r"party = 2 must be in \[0, 2\)"),
-        ((5,), {"party": 0, "parties": 6}, r"parties = 6 must be in \[1, 5\]"),
-        ((1, 4, 4), {"party": 0, "parties": 2, "quadrants": True}, r"parties = 2 of \(1, 4, 4\)"),
-        ((1, 5, 5), {"party": 0, "parties": 4, "quadrants": True}, r"parties = 4 of \(1, 5, 5\)"),
+        ((5,), {"party": 0, "parties": 6}, r"edges.count = 6 must be in \[1, 5\]"),
+        ((1, 4, 4), {"party": 0, "parties": 2, "quadrants": True}, r"edges.count = 2 of \(1, 4, 4\)"),
+        ((1, 5, 5), {"party": 0, "parties": 4, "quadrants": True}, r"edges.count = 4 of \(1, 5, 5\)"),
     ],
 )
 def test_bad_parties_are_named(shape: tuple[int, ...], arguments: dict[str, Any], message: str) -> None:

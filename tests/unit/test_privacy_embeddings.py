@@ -258,3 +258,11 @@ def test_a_record_that_is_not_there_is_refused(rows: list[int]) -> None:
 def test_embeddings_that_are_not_those_of_the_records_are_refused() -> None:
     with pytest.raises(PrivacyError, match="for 5 records"):
         releaser("fresh").release(ROWS, lambda: torch.ones(6, 3))
+
+
+def test_a_ledger_of_the_other_adjacency_is_refused() -> None:
+    """One row more or less, z times its sensitivity, is up to twice as much for one row replaced."""
+    ledger = Ledger(":memory:", "people")
+    ledger.charge(0.1, 5.0, "gaussian", secret=True)
+    with pytest.raises(PrivacyError, match="sampled batches"):
+        releaser("fresh", ledger)

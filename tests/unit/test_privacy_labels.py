@@ -87,3 +87,16 @@ def test_a_model_trained_on_answers_finds_the_true_probabilities() -> None:
     assert torch.allclose(scores.softmax(0), torch.tensor([0.7, 0.2, 0.1]), atol=0.02)
     wrong = torch.bincount(answers) / len(answers)  # what cross-entropy would have learned
     assert not torch.allclose(wrong, torch.tensor([0.7, 0.2, 0.1]), atol=0.1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-3, 1.0, 40.0, 800.0, 1e300])
+def test_the_loss_is_a_number_at_any_epsilon(epsilon: float) -> None:
+    scores = torch.tensor([[3.0, -3.0, 0.0], [80.0, -80.0, 0.0]])
+    loss = corrected_loss(scores, torch.tensor([0, 1]), epsilon)
+    assert bool(torch.isfinite(loss).all())
+    if epsilon == 1.0:
+        keep = keep_probability(1.0, 3)
+        honest = torch.softmax(scores, 1)[[0, 1], [0, 1]]
+        assert torch.allclose(loss, -torch.log(keep * honest + (1 - honest) * (1 - keep) / 2), rtol=1e-5)
+    if epsilon <= 1e-17:  # the answer says nothing
+        assert torch.allclose(loss, torch.full((2,), math.log(3)))

@@ -64,6 +64,7 @@ class Worker(EdgeRole):
         self.trained = Trained(model, seed)
         self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
         self.here: set[str] = set()  # the neighbours that are there
+        self.patient = True  # whether those that are still owe an answer are waited for
 
     @abstractmethod
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
@@ -141,23 +142,30 @@ class Worker(EdgeRole):
 
         The counter says T only when no step and no proposal of this peer will follow; a neighbour's may.
         """
-        version = self.version if self.finished and self.settled else min(self.version, self.terms.horizon - 1)
+        version = min(self.version, self.terms.horizon - (not (self.finished and self.settled)))
         ledger = self.releaser.ledger
         charged = (ledger.history(), ledger.charged())
         return [Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))]
 
     def _count(self, counts: Mapping[str, int]) -> None:
-        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no loss, no server."""
+        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no loss, no server.
+
+        No more than T are believed of anybody: that ends the run as well, and no lie is too large for a counter.
+        """
         for peer, steps in counts.items():
             if peer in self.counts and peer != self.edge:
-                self.counts[peer] = max(self.counts[peer], steps)
+                self.counts[peer] = max(self.counts[peer], min(steps, self.terms.horizon))
 
     def _sane(self, vector: Shared | Tensor) -> Tensor | None:
-        tensor = vector.vector if isinstance(vector, Shared) else vector
+        tensor = _vector(vector)
         if tensor.shape == (self.model.size,) and bool((tensor.abs() <= LARGEST).all()):  # nan fails too
             return tensor
         self.refusals, self.refusal = self.refusals + 1, "a peer's model or difference is out of all bounds"
         return None
+
+
+def _vector(vector: Shared | Tensor) -> Tensor:
+    return vector.vector if isinstance(vector, Shared) else vector
 
 
 @dataclass(slots=True)
@@ -250,6 +258,8 @@ class Peer(Worker):
         """What a neighbour says. Anything else, and whatever was seen before, changes nothing."""
         if not isinstance(message, Proposal | Answer) or message.peer not in self.links:
             return []
+        if self._sane(message.model if isinstance(message, Proposal) else message.delta) is None:
+            return []
         self._count(message.counts)
         if self._age is not None and self._age >= self.terms.max_staleness:  # Assumption 2.3: τ is a bound
             self._waiting[message.peer, isinstance(message, Answer)] = message
@@ -265,10 +275,7 @@ class Peer(Worker):
         if (message.life, message.seq) < (link.life, link.answered):  # it would not have gone on without the answer
             return []
         if message.seq > link.answered:
-            theirs = self._sane(message.model)
-            if theirs is None:
-                return []
-            link.answered, link.delta = message.seq, self.trained.meet(theirs)
+            link.answered, link.delta = message.seq, self.trained.meet(_vector(message.model))
             self._older()
         return [self._answer(message.peer, link)]
 
@@ -276,11 +283,12 @@ class Peer(Worker):
         link = self.links[message.peer]
         if not link.open or (message.life, message.seq) != (self.life, link.proposed):
             return []  # a second answer
-        delta = self._sane(message.delta)
-        if delta is not None:
-            self.trained.shift(delta)
-            link.open = False
-            self._older()
+        delta = _vector(message.delta)
+        if self._sane(self.trained.params - delta) is None:  # many differences in bounds may lead out of them
+            return []
+        self.trained.shift(delta)
+        link.open = False
+        self._older()
         return []
 
     def _older(self) -> None:
@@ -299,8 +307,12 @@ class Peer(Worker):
 
     @property
     def settled(self) -> bool:
-        """No exchange of ours is open, and no step is under way."""
-        return self._age is None and not any(link.open for link in self.links.values())
+        """No exchange of ours is open with a neighbour that is here, and no step is under way. One that is away, or
+        that is waited for no more, keeps its exchange open: that is done when both are back.
+        """
+        return self._age is None and not any(
+            link.open and self.patient and name in self.here for name, link in self.links.items()
+        )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, JSON values) from which `restore` continues. A tensor never changes: a new one takes its place."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithm_sections import Gossip
+from tacit.algorithms.adp2sgd import LARGEST
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.messages import Outgoing, Timer, Update
@@ -33,7 +34,11 @@ class Observer(ServerRole):
         self.reports = 0
 
     def screen(self, update: Update) -> str | None:
-        """As the servers' do, but a peer may know more of the counter than was reported here."""
+        """As the servers' do, but a peer may know more of the counter than was reported here (T at most)."""
+        if update.base_version > self.horizon:
+            return "version"
+        if not float(update.vector.abs().max()) <= LARGEST:
+            return "norm"
         why = super().screen(update)
         return None if why == "version" else why
 

@@ -41,6 +41,7 @@ from tacit.privacy.embeddings import FROZEN
 from tacit.privacy.labels import corrected_loss
 from tacit.vertical import Feedback, Request, Roster
 
+LARGEST = 1e6  # a number of an embedding beyond it was not learnt, and one step on it would end θ_0
 LAST_SECONDS = 60.0  # how long a run that is trained waits for the embeddings of its last evaluation
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
@@ -95,7 +96,7 @@ class Server(ServerRole):
         return {"clip": self.clip, "learning_rate": rate, "tables": len(self.complete)}
 
     def place(self, edge: str) -> int:
-        """The party's place in the table: the order in which they came."""
+        """In the table: parties are in the order in which they came."""
         return list(self.edges).index(edge)
 
     def refuses(self, hello: Hello) -> str:
@@ -113,14 +114,18 @@ class Server(ServerRole):
         return super().on_message(message)
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: halted, unknown, version, kind, rows, shape. Pure."""
+        """Why `update` must not enter the journal, if so: halted, unknown, version, kind, rows, norm, shape. Pure."""
         reason = super().screen(update)
         if reason is not None and not (self.halted and self._awaits(update)):
             return reason
         assert update.part is not None  # in_parts
         rows, given = update.part.rows, update.vector.numel()
-        if len(rows) == 0 or int(rows.max()) >= len(self.table) or len(torch.unique(rows)) < len(rows):
+        # A step is answered with gradients, which show labels: only of rows whose labels are protected.
+        most = self.people.records if update.part.step and not update.part.request else len(self.table)
+        if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
             return "rows"
+        if given and not float(update.vector.abs().max()) <= LARGEST:
+            return "norm"
         repeated = given == 0 and update.edge in self.complete  # of a frozen θ_m, released before
         return None if repeated or given == self.table.shape[2] * len(rows) else "shape"
 
@@ -178,6 +183,8 @@ class Server(ServerRole):
         """Line 8: an upload goes into the table; then whatever it makes possible."""
         edge, part = update.edge, update.part
         assert part is not None  # screen()
+        if part.step and not part.request and not self._turn(edge):
+            return self.answer(edge)
         self._enter(update)
         if part.request:
             self._forget(edge, part.request)
@@ -193,6 +200,10 @@ class Server(ServerRole):
             outgoing = [out for out in outgoing if out.to != edge]
         told = any(out.to == edge for out in outgoing)
         return outgoing if told or edge not in self.answers else [*outgoing, *self.answer(edge)]
+
+    def _turn(self, edge: str) -> bool:
+        """Whether a step of `edge` is due: else one party alone could fill an iteration that is meant for t of them."""
+        return len(self.complete) == self.protocol.parties and all(edge != party for party, _, _ in self.gathered)
 
     def _enter(self, update: Update) -> None:
         part, place = update.part, self.place(update.edge)
@@ -281,9 +292,8 @@ class Server(ServerRole):
         """`outgoing`, and whom an evaluation that is due must ask; one that has been answered is taken."""
         if not self.examining and self.exam_rows is not None:
             rows, self.exam_rows = self.exam_rows, None
-            seen = Dataset(
-                self.table[rows] * self.scales(), self.people.labels[rows], self.head.classes, f"{self.dataset}/test"
-            )
+            h, y = self.table[rows] * self.scales(), self.people.labels[rows]
+            seen = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
             self.taken = (self.version, self.params, seen)
             self.examined = self.final
         if self.examining or self.examined or not (self._trained or self.version >= self.due):
@@ -310,8 +320,7 @@ class Server(ServerRole):
 
     def _infer(self, rows: Tensor) -> list[Outgoing]:
         """Ask for embeddings of `rows` made with the final θ_m; takes the place of all that is still open."""
-        for edge in list(self.asked):
-            self._forget(edge)
+        self.asked, self.examining = {}, set()
         return [self._ask(edge, rows) for edge in self._learning(list(self.edges))]
 
     def _awaits(self, update: Update) -> bool:
@@ -332,9 +341,8 @@ class Server(ServerRole):
     # -- persistence --------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """As Fold.state, with the table, its ages, and what is under way."""
-        tensors, values = super().state()
-        return vafl_state.dump(self, tensors, values)
+        """As Fold.state, with the table and its ages."""
+        return vafl_state.dump(self, *super().state())
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """As Fold.restore."""

@@ -55,6 +55,9 @@ class Party:
             self.halted = message.reason or "halted"
         if self.halted and not isinstance(message, Request):
             return []
+        if not self._sensible(message):
+            self.refusals, self.refusal = self.refusals + 1, f"the server's {type(message).__name__} fits no record"
+            return []
         try:
             match message:
                 case Roster():
@@ -92,6 +95,16 @@ class Party:
         self.theta, self.place = tensors["theta"], tensors.get("place")
         for name in ("step", "request", "iteration", "records"):
             setattr(self, name, values[name])
+
+    def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
+        """Before anything is paid for: whether rows exist, and a gradient has the shape of what it answers."""
+        if isinstance(message, Request) and self.place is not None:
+            rows = message.rows
+            return len(rows) > 0 and int(rows.min()) >= 0 and int(rows.max()) < len(self.place)
+        if isinstance(message, Feedback) and message.step == self.step and message.gradient is not None:
+            shape = (len(self._batch(self.step)), self.embedding.classes)
+            return self.step > 0 and message.gradient.shape == shape and bool(message.gradient.isfinite().all())
+        return True
 
     # -- Algorithm 1, client side -------------------------------------------------------------------------------
 

@@ -14,7 +14,9 @@ def feature_blocks(columns: int, parties: int, sizes: tuple[int, ...] = ()) -> l
     columns, or for sizes that do not add up.
     """
     if not 1 <= parties <= columns:
-        raise ConfigError(f"parties = {parties} must be in [1, {columns}], the columns there are")
+        raise ConfigError(
+            f"edges.count = {parties} must be in [1, {columns}]: so many columns there are for parties to hold"
+        )
     if len(sizes) != parties:
         size, longer = divmod(columns, parties)
         sizes = (size + 1,) * longer + (size,) * (parties - longer)
@@ -38,7 +40,7 @@ def party_view(
     if quadrants:
         if parties != 4 or x.dim() != 4 or x.shape[2] % 2 or x.shape[3] % 2:
             raise ConfigError(
-                f"parties = {parties} of {tuple(x.shape[1:])}: quadrants are four, of images of even sides"
+                f"edges.count = {parties} of {tuple(x.shape[1:])}: quadrants are four, of images of even sides"
             )
         down, across = (feature_blocks(side, 2) for side in x.shape[2:])
         return x[:, :, down[party // 2], across[party % 2]]

@@ -133,7 +133,15 @@ class EmbeddingReleaser:
     def __init__(
         self, plan: EmbeddingPlan, ledger: Ledger, random: Random, records: int, kept: Kept | None = None
     ) -> None:
-        """For `records` aligned records, numbered from 0. kept: for `once`; None: nothing outlives this process."""
+        """For `records` aligned records, numbered from 0. kept: for `once`; None: nothing outlives this process.
+
+        Raises PrivacyError for a ledger with releases of sampled batches: their adjacency is another one.
+        """
+        if any(row.sampling_rate < 1 for row in ledger.history() if row.count):
+            raise PrivacyError(
+                "ledger: this data has been released in sampled batches, whose cost is of one row more or less; a "
+                "vertical party's is of one row replaced, and the two do not add up"
+            )
         self._kept = kept
         self.plan, self.ledger, self.random = plan, ledger, random
         self._released = torch.zeros(records, dtype=torch.int64)

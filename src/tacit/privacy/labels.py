@@ -49,8 +49,9 @@ def corrected_loss(scores: Tensor, answers: Tensor, epsilon: float) -> Tensor:
     """
     if math.isinf(epsilon):
         return functional.cross_entropy(scores, answers, reduction="none")
-    classes = scores.shape[-1]
-    keep = keep_probability(epsilon, classes)
-    lie = (1 - keep) / (classes - 1)
+    # With s = 1 + (C - 1)e^-ε: a given lie has probability e^-ε/s, the truth (1 - e^-ε)/s more. Logarithms, so that
+    # no ε makes one of them 0.
+    scale = math.log1p((scores.shape[-1] - 1) * math.exp(-epsilon))
     honest = functional.log_softmax(scores, -1).gather(-1, answers[:, None])[:, 0]
-    return -torch.logaddexp(honest + math.log(keep - lie), honest.new_tensor(math.log(lie)))
+    more, lie = math.log(-math.expm1(-epsilon)) - scale, -epsilon - scale
+    return -torch.logaddexp(honest + more, honest.new_tensor(lie))
