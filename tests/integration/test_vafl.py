@@ -80,7 +80,7 @@ def everybody(run: Deployment) -> dict[str, Any]:
     labels = str(run.folder / "labels.safetensors")
     aggregator = run.aggregator(TACIT_LABELS=labels)
     parties = [run.edge(number, "party") for number in range(PARTIES)]
-    for at, victim in ((25, parties[0]), (60, aggregator), (100, parties[1]), (140, parties[0])):
+    for at, victim in ((25, parties[0]), (60, aggregator), (90, parties[1]), (110, parties[0])):
         wait_for(lambda at=at: run.accepted() >= at, LONG)  # type: ignore[misc]
         victim.kill()
         victim.start()
