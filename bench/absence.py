@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,6 +31,7 @@ from tacit_client import ApiError, Client, Unreachable
 
 from services.children import free_port
 from services.edge.main import schema_hash
+from services.figures.testbed import train
 from services.figures.verdicts import half_width
 from services.runtime import entries, journal
 from tacit import datasets
@@ -214,9 +213,7 @@ def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]
 def _trained(text: str, folder: Path, name: str, seed: int) -> dict[str, Any]:
     file, out = folder / f"{name}.toml", folder / f"{name}-{seed}"
     file.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out), "--seed", str(seed), "--json"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    summary = train(file, out, "--seed", str(seed))
     kept = {key: summary[key] for key in ("test_accuracy", "test_loss", "applied", "duration_s")}
     return kept | {"epsilon": summary["privacy"]["epsilon"], "noise_multiplier": _noise(summary)}
 

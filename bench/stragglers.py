@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import tomllib
 from pathlib import Path
 
 from services.commands.plan_measure import as_toml
+from services.figures.testbed import train
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RUNS = ("fedasync-cifar10-cnn", "fedasync-cifar10-cnn-hinge", "fedbuff-cifar10-cnn", "fedavg-cifar10-cnn")
@@ -41,10 +40,7 @@ def seconds(out: Path, accuracy: float) -> float | None:
 def measure(name: str, out: Path, accuracy: float) -> dict[str, float | None]:
     """Run one experiment to its end."""
     with tempfile.TemporaryDirectory() as folder:
-        file = slowed(name, Path(folder))
-        command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out / name), "--json"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    summary = json.loads((out / name / "summary.json").read_text(encoding="utf-8"))
+        summary = train(slowed(name, Path(folder)), out / name)
     return {
         "seconds_to_accuracy": seconds(out / name, accuracy), "duration_s": summary["duration_s"],
         "test_accuracy": summary["test_accuracy"], "applied": summary["applied"],

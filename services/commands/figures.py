@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +15,8 @@ from services.commands.simulate import SHARED_DATA
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from services.figures.files import Cell, Figure
+    from services.figures.files import Figure
     from services.figures.page import Shown
-    from services.figures.sweep import Result
 
 FOLDER = Path("experiments") / "figures"
 
@@ -51,8 +50,7 @@ def figures(
     read = _read(folder, names, seeds)
     place = out / ("testbed.html" if testbed else "index.html")
     _ready(place, results)
-    measured = _on_testbed if testbed else _simulated
-    shown = measured(read, quick, out, jobs or os.cpu_count() or 1, root)
+    shown = _measured(read, out, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1)
     how = page.How(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
         place.write_text(page.page(shown, how), encoding="utf-8")
@@ -108,28 +106,21 @@ def _writing(option: str, path: Path) -> Iterator[None]:
         raise ConfigError(f"--{option} {path}: {error.strerror or error}") from error
 
 
-def _simulated(read: dict[str, Figure], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:
-    from services.figures import files, sweep
-
-    cells = {name: list(files.cells(figure, quick=quick)) for name, figure in read.items()}
-    with _bar() as done:
-        found = sweep.sweep((cell.run for mine in cells.values() for cell in mine), out / "points", root, jobs, done)
-    return _shown(read, cells, found)
-
-
-def _on_testbed(read: dict[str, Figure], quick: bool, out: Path, jobs: int, root: Path | None) -> list[Shown]:
-    from services.figures import testbed
-
-    cells = {name: testbed.cells(figure, quick=quick) for name, figure in read.items()}
-    with _bar() as done:
-        found = testbed.sweep((cell.run for mine in cells.values() for cell in mine), out / "testbed", root, done)
-    return _shown(read, cells, found)
-
-
-def _shown(read: dict[str, Figure], cells: dict[str, list[Cell]], found: Mapping[str, Result]) -> list[Shown]:
-    from services.figures import draw, verdicts
+def _measured(
+    read: dict[str, Figure], out: Path, root: Path | None, *, quick: bool, testbed: bool, jobs: int
+) -> list[Shown]:
+    from services.figures import draw, files, sweep, verdicts
+    from services.figures import testbed as mqtt
     from services.figures.page import Shown
 
+    cells_of = mqtt.cells if testbed else files.cells
+    cells = {name: list(cells_of(figure, quick=quick)) for name, figure in read.items()}
+    runs = [cell.run for mine in cells.values() for cell in mine]
+    with _bar() as done:
+        if testbed:
+            found = mqtt.sweep(runs, out / "testbed", root, done)
+        else:
+            found = sweep.sweep(runs, out / "points", root, jobs, done)
     shown = []
     for name, figure in read.items():
         curves = verdicts.curves(figure, cells[name], found)

@@ -150,10 +150,7 @@ def sweep(
     way, goes on from there. What is damaged all the same, by a full disk or a hand, is measured again. Raises
     ConfigError where `folder` cannot be written, ServiceError when a process was killed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {key(run): run for run in runs}
-    found = {name: known(folder / f"{name}.json") for name in wanted}
-    todo = {name: run for name, run in wanted.items() if found[name] is None}
+    found, todo = look_up(runs, folder)
     done(0, len(todo))
     # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
     others = multiprocessing.active_children()
@@ -172,7 +169,15 @@ def sweep(
         for child in multiprocessing.active_children():
             if child not in others:
                 child.terminate()
-    return {name: result for name, result in found.items() if result is not None}
+    return found
+
+
+def look_up(runs: Iterable[RunFile], folder: Path) -> tuple[dict[str, Result], dict[str, RunFile]]:
+    """What `folder` has of `runs`, and the runs that it has nothing of; both by `key`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {key(run): run for run in runs}
+    found = {name: result for name in wanted if (result := known(folder / f"{name}.json")) is not None}
+    return found, {name: run for name, run in wanted.items() if name not in found}
 
 
 def _obey() -> None:
@@ -218,6 +223,7 @@ def _whole(result: object) -> bool:
 
 
 def keep(path: Path, result: Result) -> None:
+    """Write it whole, or raise ConfigError and leave nothing."""
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")  # another sweep may be at the same point
     try:
         temporary.write_text(json.dumps(result), encoding="utf-8")

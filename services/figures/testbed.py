@@ -9,12 +9,13 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from services.commands.plan_measure import as_toml
 from services.figures import files
 from services.figures.asked import Asked
 from services.figures.files import Cell, Figure
-from services.figures.sweep import Result, keep, key, known
+from services.figures.sweep import Result, keep, look_up
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 from tacit.sections import Network
@@ -40,16 +41,13 @@ def sweep(
 
     Two runs of one seed differ by whose update came first: what is kept is what was seen once.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {key(run): run for run in runs}
-    found = {name: known(folder / f"{name}.json") for name in wanted}
-    todo = [name for name, result in found.items() if result is None]
+    found, todo = look_up(runs, folder)
     done(0, len(todo))
-    for count, name in enumerate(todo, 1):
-        result = found[name] = _trained(wanted[name], root)
-        keep(folder / f"{name}.json", result)
+    for count, (name, run) in enumerate(todo.items(), 1):
+        found[name] = _trained(run, root)
+        keep(folder / f"{name}.json", found[name])
         done(count, len(todo))
-    return {name: result for name, result in found.items() if result is not None}
+    return found
 
 
 def _trained(run: RunFile, root: Path | None) -> Result:
@@ -57,14 +55,17 @@ def _trained(run: RunFile, root: Path | None) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "run.toml", Path(folder) / "out"
         file.write_text(as_toml(content), encoding="utf-8")
-        command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out), "--json"]
-        data = () if root is None else ("--data", str(root))
-        ended = subprocess.run(
-            [*command, *data], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        if ended.returncode:
-            said = ended.stderr.strip().splitlines() or ["nothing"]
-            raise ServiceError(f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}")
-        summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        summary = train(file, out, *(() if root is None else ("--data", str(root))))
         lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return {"series": [json.loads(line) for line in lines], "epsilon": summary["privacy"]["epsilon"]}
+
+
+def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
+    """`tacit run FILE --out OUT` and more options, to its end; its summary. Raises ServiceError with its last word."""
+    command = [sys.executable, "-m", "services.cli", "run", str(file), "--out", str(out), "--json", *options]
+    ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or ["nothing"]
+        raise ServiceError(f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}")
+    found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return found

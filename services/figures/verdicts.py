@@ -162,7 +162,7 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found,
             parts.append(f"{name} {_shown(y[:, 0])}")
         elif claim.kind != "flat":
             risen = y[:, -1] - y[:, 0]
-            good.append(_above(risen if claim.kind == "rising" else -risen, 0.0))
+            good.append(_rises(risen if claim.kind == "rising" else -risen))
             parts.append(f"{name} {mean[0]:.4g} → {mean[-1]:.4g}")
         else:
             spread = y[:, mean.argmax()] - y[:, mean.argmin()]
@@ -171,9 +171,9 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found,
     return _all(good), ", ".join(parts)
 
 
-def _above(values: NDArray[np.float64], bound: float) -> Found:
-    """As `_least`, but nothing that has not moved is above where it was."""
-    return False if not (values - bound).any() else _least(values, bound)
+def _rises(values: NDArray[np.float64]) -> Found:
+    """As `_least` of 0, but what has not moved is not above where it was."""
+    return _least(values, 0.0) if values.any() else False
 
 
 def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found, str]:

@@ -28,11 +28,10 @@ log = logging.getLogger("tacit.guard")
 
 @dataclass(slots=True)
 class _Account:
-    """Of one edge: bytes that it may send, messages that may be dropped, and how long it is shut out, now and next."""
+    """Of one edge: bytes that it may send, messages that may be dropped, and how long it is shut out the next time."""
 
     bytes: Bucket
     drops: Bucket
-    until: float = 0.0
     next: float = SHUT_SECONDS
 
 
@@ -66,9 +65,8 @@ class Door:
             return True
         self.dropped += 1
         inbound.done()
-        if account.drops.take(now) and now >= account.until:
-            account.until = now + account.next
-            self._shut = {**self._still(now), edge: account.until}
+        if account.drops.take(now) and now >= self._shut.get(edge, 0.0):
+            self._shut = {**self._still(now), edge: now + account.next}
             log.warning("%s floods: not heard for %g s", edge, account.next)
             account.next = min(MOST_SHUT_SECONDS, 2 * account.next)
         return False

@@ -20,7 +20,7 @@ from services.runtime import state as state_file
 from services.runtime.door import Door
 from services.runtime.downlink import Downlink
 from services.runtime.entries import OPERATOR, Candidate
-from services.runtime.hearing import Hearing, everybody
+from services.runtime.hearing import everybody, subscriptions
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import Appended, Entry, Record, Snapshot, Store, Verdict
 from services.runtime.timing import Histogram
@@ -137,14 +137,13 @@ class ServerDriver:
     ) -> None:
         self.down.connection = connection
         self.announce()
-        heard = Hearing(self, connection)
         while not stop.is_set() and not over():
             batch = self._gather()
             try:
                 self.accept(batch)
                 self._keep_time()
                 self._snapshot_if_due()
-                heard.tick()
+                connection.listen(subscriptions(self))
                 idle()
             except Fenced:
                 raise
@@ -255,8 +254,8 @@ class ServerDriver:
         a push that was under way when the run ended is not in the model, but it was released and it counts.
         """
         self._heard.clear()
-        if self.down.connection is not None:  # last accounts are taken from whoever was shut out, too
-            self.down.connection.listen(everybody(self.run_id))
+        assert self.down.connection is not None  # as run() was before
+        self.down.connection.listen(everybody(self.run_id))  # last accounts are taken from whoever was shut out, too
         self.reply(Outgoing(EVERYONE, Halt(self.role.version, self.role.halted)))
         deadline = time.monotonic() + FAREWELL_SECONDS
         while time.monotonic() < deadline and not stop.is_set():

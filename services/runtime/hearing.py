@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.runtime.mqtt import Connection
 from tacit import topics
 
 if TYPE_CHECKING:
@@ -27,18 +26,3 @@ def subscriptions(driver: ServerDriver) -> list[str]:
         return everybody(run)
     names = (driver.role.edges.keys() | driver.presence.keys()) - shut
     return [topics.presence_all(run), *(topics.up_of(run, name) for name in sorted(names))]
-
-
-class Hearing:
-    """Keeps a connection's subscriptions to `subscriptions`."""
-
-    def __init__(self, driver: ServerDriver, connection: Connection) -> None:
-        self._driver, self._connection = driver, connection
-        self._shut: frozenset[str] = frozenset()
-
-    def tick(self) -> None:
-        """To be called often, in the driver's thread."""
-        shut = frozenset[str]() if self._driver.door is None else self._driver.door.shut()
-        if shut or self._shut:
-            self._connection.listen(subscriptions(self._driver))
-        self._shut = shut

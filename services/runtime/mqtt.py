@@ -135,7 +135,9 @@ class Connection:
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
 
     def listen(self, subscriptions: Sequence[str]) -> None:
-        """Hear these topics and no others from now on. What is new comes first: nothing is missed in between."""
+        """Hear these topics and no others from now on; nothing is said where they are the same as before. What is new
+        comes first: nothing is missed in between.
+        """
         fresh = [topic for topic in subscriptions if topic not in self.listening]
         gone = list(self.listening.difference(subscriptions))
         self.listening = frozenset(subscriptions)

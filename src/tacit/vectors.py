@@ -17,7 +17,13 @@ from torch.nn import functional
 
 from tacit.models.base import Layer, Model, Window
 
+LARGEST = 1e6  # a parameter, difference or embedding beyond it was not learnt: whoever sends it is not listened to
 _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def learnable(vector: torch.Tensor) -> bool:
+    """Whether every number is finite and at most LARGEST in size."""
+    return bool((vector.abs() <= LARGEST).all())  # nan fails too
 
 
 def example_gradients(

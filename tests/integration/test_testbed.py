@@ -6,19 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from services.figures import files, sweep, testbed
+from services.figures import sweep, testbed
 from tacit.errors import ConfigError, ServiceError
+from tests.figure_files import HEAD, written
 
-FIGURE = """
-[figure]
-paper = "P"
-name = "Fig. 1"
-title = "t"
-setting = "s"
-scaled = "r"
+FIGURE = (
+    HEAD
+    + """
 over = "version"
-x = "updates"
-label = "accuracy"
 seeds = [1]
 [base]
 run = {updates = 12}
@@ -35,16 +30,12 @@ noise = "rigorous"
 [[line]]
 name = "MAPA"
 """
-
-
-def figure(folder: Path, text: str = FIGURE) -> files.Figure:
-    (folder / "f.toml").write_text(text)
-    return files.read(folder / "f.toml")
+)
 
 
 @pytest.mark.slow
 def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
-    (cell,) = testbed.cells(figure(tmp_path), quick=False)
+    (cell,) = testbed.cells(written(tmp_path, FIGURE), quick=False)
     counted: list[tuple[int, int]] = []
     found = testbed.sweep([cell.run], tmp_path / "kept", None, lambda *done: counted.append(done))
     result = found[sweep.key(cell.run)]
@@ -58,7 +49,7 @@ def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     text = FIGURE.replace('"digits"', '"mnist"')
-    (cell,) = testbed.cells(figure(tmp_path, text), quick=False)
+    (cell,) = testbed.cells(written(tmp_path, text), quick=False)
     with pytest.raises(ServiceError, match=r"tacit run ended with exit code 3 and said: .*mnist"):
         testbed.sweep([cell.run], tmp_path / "kept", tmp_path, lambda *_: None)
     assert list((tmp_path / "kept").iterdir()) == []
@@ -74,4 +65,4 @@ def test_a_run_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
 )
 def test_what_only_a_simulation_shows_is_refused(tmp_path: Path, before: str, after: str) -> None:
     with pytest.raises(ConfigError, match=r"--testbed: P Fig. 1"):
-        testbed.cells(figure(tmp_path, FIGURE.replace(before, after)), quick=False)
+        testbed.cells(written(tmp_path, FIGURE.replace(before, after)), quick=False)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.adp2sgd import LARGEST, Peer
+from tacit.algorithms.adp2sgd import Peer
 from tacit.algorithms.allreduce import SyncPeer
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, PrivacyError
@@ -25,7 +25,7 @@ from tacit.privacy.plan import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.trained import Shared, Trained
 from tacit.topology import build, pairwise
-from tacit.vectors import mean_gradient
+from tacit.vectors import LARGEST, mean_gradient
 from tests.papers.gossip import BATCH, MODEL, SIZE, Net, make, names
 
 PAIR = build("complete", names(2))

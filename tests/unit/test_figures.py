@@ -20,17 +20,12 @@ from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import build
 from tests.conftest import ROOT
+from tests.figure_files import HEAD, written
 from tests.unit.test_cli import Captured, one_line, tacit
 
-FIGURE = """
-[figure]
-paper = "P"
-name = "Fig. 1"
-title = "t"
-setting = "s"
-scaled = "d"
-x = "x"
-label = "y"
+FIGURE = (
+    HEAD
+    + """
 seeds = [1, 2]
 [base]
 run = {updates = 4}
@@ -63,13 +58,13 @@ text = "A is above B"
 kind = "order"
 lines = ["A", "B"]
 """
+)
 OVER_TIME = "".join(line for line in FIGURE.splitlines(True) if not line.startswith("points"))
 OVER_TIME = OVER_TIME.replace("{", "{{").replace("}", "}}").replace('x = "x"', 'x = "x"\nover = "{}"', 1)
 
 
 def figure(tmp_path: Path, text: str = FIGURE) -> Figure:
-    (tmp_path / "f.toml").write_text(text)
-    return files.read(tmp_path / "f.toml")
+    return written(tmp_path, text)
 
 
 class TestFiles:

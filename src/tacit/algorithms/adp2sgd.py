@@ -37,8 +37,7 @@ from tacit.models import Model
 from tacit.privacy.plan import Released, Releaser
 from tacit.privacy.trained import Shared, Trained
 from tacit.topology import Topology
-
-LARGEST = 1e6  # a parameter or a difference beyond it was not learnt: whoever sends it is not listened to
+from tacit.vectors import learnable
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ class Worker(EdgeRole):
 
     def _sane(self, vector: Shared | Tensor) -> Tensor | None:
         tensor = _vector(vector)
-        if tensor.shape == (self.model.size,) and bool((tensor.abs() <= LARGEST).all()):  # nan fails too
+        if tensor.shape == (self.model.size,) and learnable(tensor):
             return tensor
         self.refusals, self.refusal = self.refusals + 1, "a peer's model or difference is out of all bounds"
         return None

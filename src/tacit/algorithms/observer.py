@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from tacit.algorithm_sections import Gossip
-from tacit.algorithms.adp2sgd import LARGEST
 from tacit.algorithms.server import ServerRole
 from tacit.config import RunFile
 from tacit.messages import Outgoing, Timer, Update
 from tacit.models import Model
+from tacit.vectors import learnable
 
 GRACE = 10.0  # seconds that peers which have not said their last model are waited for, once one has
 QUIET = 2.0  # the same when all have: a neighbour's last exchange may still change what one has said
@@ -37,7 +37,7 @@ class Observer(ServerRole):
         """As the servers' do, but a peer may know more of the counter than was reported here (T at most)."""
         if update.base_version > self.horizon:
             return "version"
-        if not float(update.vector.abs().max()) <= LARGEST:
+        if not learnable(update.vector):
             return "norm"
         why = super().screen(update)
         return None if why == "version" else why

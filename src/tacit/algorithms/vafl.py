@@ -39,9 +39,9 @@ from tacit.messages import Entry, Hello, Outgoing, Timer, Update
 from tacit.models import Model
 from tacit.privacy.embeddings import FROZEN
 from tacit.privacy.labels import corrected_loss
+from tacit.vectors import learnable
 from tacit.vertical import Feedback, Request, Roster
 
-LARGEST = 1e6  # a number of an embedding beyond it was not learnt, and one step on it would end θ_0
 LAST_SECONDS = 60.0  # how long a run that is trained waits for the embeddings of its last evaluation
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
@@ -124,7 +124,7 @@ class Server(ServerRole):
         most = self.people.records if update.part.step and not update.part.request else len(self.table)
         if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
             return "rows"
-        if given and not float(update.vector.abs().max()) <= LARGEST:
+        if not learnable(update.vector):  # one step on it would end θ_0
             return "norm"
         repeated = given == 0 and update.edge in self.complete  # of a frozen θ_m, released before
         return None if repeated or given == self.table.shape[2] * len(rows) else "shape"
@@ -341,7 +341,7 @@ class Server(ServerRole):
     # -- persistence --------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """As Fold.state, with the table and its ages."""
+        """As Fold.state, with the table, its ages, and what is under way."""
         return vafl_state.dump(self, *super().state())
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:

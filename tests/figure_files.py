@@ -1,0 +1,24 @@
+"""Figure files for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.figures import files
+
+HEAD = """
+[figure]
+paper = "P"
+name = "Fig. 1"
+title = "t"
+setting = "s"
+scaled = "d"
+x = "x"
+label = "y"
+"""
+
+
+def written(folder: Path, text: str) -> files.Figure:
+    """The figure of a file `f.toml` with this text."""
+    (folder / "f.toml").write_text(text)
+    return files.read(folder / "f.toml")
