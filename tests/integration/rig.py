@@ -190,9 +190,12 @@ class Hostile(Caller):
         super().__init__(rig.broker, rig.run_id, edge)
         self.rig, self.seq = rig, 0
 
-    def hello(self) -> int:
+    def greeting(self) -> Message:
         hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
-        return self.said(self.message(pb.Meta(hello=hello)))
+        return self.message(pb.Meta(hello=hello))
+
+    def hello(self) -> int:
+        return self.said(self.greeting())
 
     def message(self, meta: pb.Meta, tensor: Tensor | None = None) -> Message:
         self.seq += 1
@@ -217,8 +220,8 @@ class Hostile(Caller):
         self.publish(message.seq, payload)
         return int(self.receipt(message.seq).status)
 
-    def receipt(self, seq: int) -> pb.Receipt:
-        while (meta := self.receive("receipt").meta).seq != seq:
+    def receipt(self, seq: int, seconds: float = 30.0) -> pb.Receipt:
+        while (meta := self.receive("receipt", seconds).meta).seq != seq:
             pass
         return meta.receipt
 
