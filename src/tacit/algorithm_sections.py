@@ -251,6 +251,8 @@ class Vafl(Section):
             raise ValueError("privacy.noise_multiplier: the paper's noise has no calibration; set c/(2·clip)")
         if self.t > parties:
             raise ValueError(f"algorithm.t={self.t} is above edges.count={parties}")
+        if self.synchronous and self.t not in (1, parties):
+            raise ValueError(f"algorithm.t={self.t}: synchronous waits for all {parties} parties; leave t alone")
         if len(self.regularization) not in (1, parties):
             raise ValueError(f"algorithm.regularization: {len(self.regularization)} numbers for {parties} parties")
         if self.quadrants and parties != 4:

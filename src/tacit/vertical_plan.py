@@ -62,14 +62,16 @@ def regularization(run: RunFile, party: int) -> float:
 def privacy_plan(run: RunFile, party: int) -> EmbeddingPlan:
     """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly (gdp.py).
 
-    `cached`, `fresh`, `trained`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps.
+    `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps. `trained`: pushes
+    are uploads, of `batch` vectors each, all of which depend on every record: pushes·batch/z² = μ².
     """
     a, p = section(run), run.privacy
     epsilon = run.edges.epsilon[party] if party < len(run.edges.epsilon) else p.epsilon
     mode: Mode = a.mode if p.mechanism == "gaussian" else "paper" if p.mechanism == "paper" else "none"
     z = p.noise_multiplier or 0.0
     if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:
-        z = math.sqrt(p.pushes * (2 if mode == "dp_sgd" else 1)) / gdp.mu_within(epsilon, p.delta)
+        times = {"dp_sgd": 2, "trained": round(p.batch)}.get(mode, 1)
+        z = math.sqrt(p.pushes * times) / gdp.mu_within(epsilon, p.delta)
     return EmbeddingPlan(mode, p.clip or 1.0, z, epsilon, p.delta, a.step_clip, z)
 
 
