@@ -270,7 +270,7 @@ def _client(url: str, token: str | None = None) -> Iterator[Client]:
         with connect.client(url, token) as client:
             yield client
     except Unreachable as error:
-        raise ServiceError(str(error)) from error
+        raise ServiceError(f"{error}; is a run going on there? `tacit run` says its address (--url)") from error
     except ApiError as error:
         raise TacitError(f"{url}: {error}") from error
 

@@ -55,6 +55,7 @@ def predict(
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     from services import forked
 
+    typer.echo(f"starting the aggregator and the parties of {folder} again", err=True)
     forked.prepare()  # its imports take as long as ours
     from services import predict as again
 

@@ -257,8 +257,11 @@ class Vafl(Section):
             raise ValueError(f"algorithm.regularization: {len(self.regularization)} numbers for {parties} parties")
         if self.quadrants and parties != 4:
             raise ValueError(f"edges.count={parties}: quadrants are four")
-        if run.data.partition != "iid" or run.data.spare or run.guard.norm_factor is not None:
-            raise ValueError("data.partition, data.spare, guard.norm_factor: vafl divides columns; leave them alone")
+        if run.data.partition != "iid" or run.data.spare:
+            key, given = ("spare", run.data.spare) if run.data.spare else ("partition", run.data.partition)
+            raise ValueError(f"data.{key}={given}: vafl divides columns; leave it alone")
+        if run.guard.norm_factor is not None:
+            raise ValueError(f"guard.norm_factor={run.guard.norm_factor:g}: vafl's uploads are no gradients")
         if run.model.name != "logistic" and self.combine == "sum":
             raise ValueError(f"model.name={run.model.name}: a sum of embeddings needs logistic; or combine = concat")
 

@@ -104,7 +104,7 @@ class RunFile(Section):
     def capacity(self) -> int | None:
         """Versions that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
         p, a = self.privacy, self.algorithm
-        if isinstance(a, Vafl) or not p.private or p.noise_multiplier is not None:
+        if not p.private or p.noise_multiplier is not None or (isinstance(a, Vafl) and a.mode != "trained"):
             return None
         steps = a.steps if p.noise_at == "edge" else 1
         return p.pushes // steps * self.edges.count // a.uploads(self.edges.count)

@@ -59,6 +59,7 @@ def test_a_party_that_learns_unprotected_can_pay_for_so_many_uploads_and_no_more
         upload(number)
     with pytest.raises(BudgetSpent):
         upload(9)
+    assert run.capacity() == 36  # four parties; every upload is an iteration
 
 
 def test_dp_sgd_gives_half_of_mu_squared_to_each() -> None:
@@ -100,7 +101,8 @@ def test_every_client_may_have_its_own_regularizer() -> None:
         ("algorithm", {"t": 5}, "algorithm.t=5"),
         ("algorithm", {"t": 2, "synchronous": True}, "algorithm.t=2: synchronous waits for all 4 parties"),
         ("algorithm", {"regularization": [0.1, 0.2]}, "2 numbers for 4 parties"),
-        ("data", {"partition": "shards"}, "divides columns"),
+        ("data", {"partition": "shards"}, "data.partition=shards: vafl divides columns"),
+        ("data", {"spare": 2}, "data.spare=2: vafl divides columns"),
         ("model", {"name": "mlp", "hidden": [8]}, "a sum of embeddings needs logistic"),
         ("privacy", {"mechanism": "gaussian", "batch": 1e6}, "above the 1437 rows"),
     ],
@@ -109,6 +111,12 @@ def test_contradictions_are_refused(section: str, values: dict[str, Any], named:
     made = run_file().model_dump()
     made[section] |= values
     with pytest.raises(ValueError, match=named.replace(".", r"\.")):
+        RunFile.model_validate(made)
+
+
+def test_uploads_are_no_gradients_whose_norm_a_guard_could_bound() -> None:
+    made = private("fresh").model_dump() | {"guard": {"norm_factor": 1.0}}
+    with pytest.raises(ValueError, match=r"guard.norm_factor=1: vafl's uploads are no gradients"):
         RunFile.model_validate(made)
 
 
