@@ -39,6 +39,8 @@ _CLOCK = ""  # the sender of a timer
 TOGETHER = 32  # tasks of linear models that are computed in one call
 FRUITLESS = 4  # deadlines in a row, with nothing under way, after which nothing will ever come
 NOBODY = "nobody is left who could answer"
+IN_VAIN = 50  # answers, of which none made an update, for each that one takes, after which none ever will
+ALL_LATE = "no answer makes an update any more: each comes after its deadline, or too stale"
 
 
 def received(message: object) -> Hello | Update | Retired:
@@ -70,7 +72,8 @@ class Simulator:
         self._events: list[_Event] = []
         self._scheduled = self._messages = 0
         self._timer: Timer | None = None
-        self._fruitless = 0
+        self._fruitless = self._vain = 0  # answers since the last update
+        self._vain_at_most = IN_VAIN * max(len(edges), run.algorithm.uploads(len(edges)))
         self._ahead: dict[str, Push] = {}  # what has been computed together with another's task, and not come yet
 
     def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
@@ -135,10 +138,17 @@ class Simulator:
             if content is not None:
                 if sender not in self._ahead:
                     self._compute(sender, content)
+                before = self.server.version
                 self.answer(sender)
+                self._count(self.server.version > before)
             elif sender not in self.tasks:  # else it has been given something meanwhile
                 self.greet(sender)
         self._keep_time()
+
+    def _count(self, useful: bool) -> None:
+        self._vain = 0 if useful else self._vain + 1
+        if self._vain > self._vain_at_most and not self.server.over():
+            self._deliver(Halt(self.server.version, ALL_LATE))
 
     def _compute(self, name: str, task: Task) -> None:
         """The task that is due together with those due next: a task's result is a function of model and edge alone."""

@@ -19,7 +19,7 @@ from tacit.messages import Deadline, GlobalModel, Hello, Push, Retired, Update
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.simulated import SimulatedLedger
-from tacit.simulate import NOBODY, Simulator
+from tacit.simulate import ALL_LATE, NOBODY, Simulator
 from tests.unit.test_cli import tacit
 
 RUN = """
@@ -111,6 +111,12 @@ class TestEnds:
         simulator = simulated(parsed(more + "network.drop_out = 0.3", edges=3, updates=10_000))
         assert simulator.server.halted == NOBODY
         assert simulator.server.version < 10_000
+
+    def test_answers_that_all_come_after_their_deadline_end_the_run(self) -> None:
+        algorithm = 'algorithm = {name = "fedavg", deadline_s = 1.0, steps_min = 2}\n'
+        simulator = simulated(parsed(algorithm, edges=3, updates=6))
+        assert simulator.server.halted == ALL_LATE
+        assert simulator.server.version == 0
 
     def test_spent_budgets_end_the_run(self) -> None:
         run = parsed(FEDASYNC, mechanism="gaussian", epsilon=1.0, updates=10_000)
