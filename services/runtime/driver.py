@@ -33,7 +33,7 @@ from tacit.messages import Entry as Message
 from tacit.vertical import Request
 
 log = logging.getLogger("tacit.driver")
-READ_AHEAD = 1 << 24  # bytes of payload that a replay reads at once
+READ_AHEAD = 1 << 21  # bytes of payload that a replay reads at once: what stays in a cache
 BATCH = 64  # messages that share one append; more arrive while it is being written
 SNAPSHOT_SECONDS = 30.0
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
@@ -108,7 +108,7 @@ class ServerDriver:
                     self._refold(record)
 
     def _refold(self, record: Record) -> None:
-        self._fold(entries.read(record.payload, self.schema, self.size))
+        self._fold(entries.read(record.payload, self.schema, self.size, checked=record.checked))
         self.cursor = record.position
         self.journal_bytes += len(record.payload)
         self.counts["replayed"] += 1

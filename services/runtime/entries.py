@@ -44,9 +44,9 @@ def request(run: str, message: Request) -> bytes:
     return wire.encode(meta)
 
 
-def read(payload: bytes, schema: bytes, size: int) -> Message:
-    """What an entry means to the server role. Raises WireError."""
-    return understood(wire.decode(payload), schema, size)
+def read(payload: bytes, schema: bytes, size: int, *, checked: bool = False) -> Message:
+    """What an entry means to the server role; `checked`: as wire.decode takes it. Raises WireError."""
+    return understood(wire.decode(payload, checked=checked), schema, size)
 
 
 def understood(received: wire.Received, schema: bytes, size: int) -> Message:

@@ -75,6 +75,23 @@ def test_a_redis_that_may_forget_is_named(own_server: RedisServer, caplog: pytes
         assert len(caplog.messages) == seen
 
 
+def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url, decode_responses=False) as operator:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        store.append(entries("a", 1, 2))
+        key = "tacit:{run}:journal"
+        (_, row), (last, _) = operator.xrange(key)
+        assert [record.checked for record in store.read(0, 2)] == [True, True]
+        operator.xdel(key, last)
+        # As a version of tacit wrote it that kept no checksum: taken, and told from one that was checked.
+        operator.xadd(key, {name: value for name, value in row.items() if name != b"check"}, id="3-0")
+        assert [record.checked for record in store.read(0, 3)] == [True, False]
+        operator.xadd(key, row | {b"payload": row[b"payload"][:-1] + b"\x00"}, id="4-0")
+        with pytest.raises(errors.WireError, match=r"entry 4 of run 'run' was altered"):
+            store.read(0, 3)
+
+
 def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer) -> None:
     accepted: list[int] = []
 

@@ -7,7 +7,7 @@ Three backends keep the same promises and pass the same test class (tests/integr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -54,12 +54,13 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One journal entry read back."""
+    """One journal entry read back; `checked`: found equal to what was appended, by a checksum that the store keeps."""
 
     position: int
     edge: str
     seq: int
     payload: bytes
+    checked: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
