@@ -10,6 +10,8 @@ JOBS ?= 2
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
+# Python compiles what it imports, once; all of torch and SciPy beforehand takes as long as installing them.
+PIP := $(BIN)/pip install -q --no-compile
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 LINTED := src services clients tests bench
 
@@ -34,9 +36,9 @@ setup: .venv/ready ## make .venv with everything (as root on Debian also the pac
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -m venv .venv
 	@echo "installing $(TORCH)"
-	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(BIN)/pip install -q "$(TORCH)"
-	$(BIN)/pip install -q --require-hashes --no-deps -r requirements-dev.lock
-	$(BIN)/pip install -q --no-deps -e .
+	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP) "$(TORCH)"
+	$(PIP) --require-hashes --no-deps -r requirements-dev.lock
+	$(PIP) --no-deps -e .
 	@touch $@
 
 define SYSTEM_PACKAGES

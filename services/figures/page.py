@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,10 +71,21 @@ def page(shown: Sequence[Shown], how: How) -> str:
         f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
         f"<p>{html.escape(kind)}; {html.escape(how.made_by)}. Bands are 95 % confidence intervals of the mean over",
         f"seeds. {html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
+        "<table><tr><th>figure<th>the paper's claims</tr>",
+        *(_contents(one) for one in shown),
+        "</table>",
         *(_section(one) for one in shown),
         "</html>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _contents(one: Shown) -> str:
+    """A line of the overview: how many of the figure's claims got which verdict."""
+    counts = Counter(judged.verdict for judged in one.judged)
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    link = f"<a href='#{html.escape(one.name)}'>{html.escape(f'{_name(one)}: {one.figure.figure.title}')}</a>"
+    return f"<tr><td>{link}<td>{html.escape(found)}</tr>"
 
 
 def _section(one: Shown) -> str:

@@ -370,7 +370,8 @@ def test_the_command_makes_one_page_that_needs_nothing_else(tmp_path: Path, caps
     assert shown.count("<img") == shown.count("src='data:image/png;base64,") == 1
     assert not re.search(r"(src|href)='?http", shown)
     (judged,) = json.loads((out / "verdicts.json").read_text())
-    assert judged["verdict"] in shown
+    assert "<a href='#f'>" in shown
+    assert f"<td>1 {judged['verdict']}</tr>" in shown  # in the overview
     assert judged["verdict"] in table.read_text()
     assert f"f: A is above B: {judged['verdict']}" in capsys.readouterr().out
     pages = [out / "index.html", table]
