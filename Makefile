@@ -10,8 +10,8 @@ JOBS ?= 2
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
-# Python compiles what it imports, once; all of torch and SciPy beforehand takes as long as installing them.
-PIP := $(BIN)/pip install -q --no-compile
+# Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
+PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 LINTED := src services clients tests bench
 
