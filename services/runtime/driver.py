@@ -27,7 +27,7 @@ from services.runtime.timing import Histogram
 from services.runtime.uplink import Uplink
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.server import ServerRole
-from tacit.errors import Fenced, ServiceError
+from tacit.errors import Fenced, ServiceError, WireError
 from tacit.messages import EVERYONE, Deadline, Down, Halt, Outgoing, Timer, Update
 from tacit.messages import Entry as Message
 from tacit.vertical import Request
@@ -108,7 +108,14 @@ class ServerDriver:
                     self._refold(record)
 
     def _refold(self, record: Record) -> None:
-        self._fold(entries.read(record.payload, self.schema, self.size, checked=record.checked))
+        """Raises WireError where the journal is not what this aggregator, or an older one, has accepted."""
+        try:
+            if record.position != self.cursor + 1:
+                raise ValueError(f"comes after {self.cursor}")
+            self._fold(entries.read(record.payload, self.schema, self.size, checked=record.checked))
+        except (WireError, LookupError, ValueError, TypeError) as error:
+            said = error if isinstance(error, WireError | ValueError) else f"the fold cannot take it: {error!r}"
+            raise WireError("journal", f"run {self.run_id!r}: entry {record.position}: {said}") from error
         self.cursor = record.position
         self.journal_bytes += len(record.payload)
         self.counts["replayed"] += 1

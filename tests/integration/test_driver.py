@@ -21,7 +21,7 @@ from services.runtime.store.memory import MemoryRun, MemoryStore
 from services.runtime.store.rules import Limits
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
-from tacit.errors import Fenced, ServiceError
+from tacit.errors import Fenced, ServiceError, WireError
 from tests.conftest import ROOT
 from tests.golden.harness import sha256
 from tests.integration.processes import Caller, appended, refold
@@ -466,6 +466,25 @@ class TestTakeOver:
             data.snapshot = None
         with pytest.raises(Fenced, match=r"has lost accepted messages .* applied 6"):
             first.driver.recover()
+
+    @pytest.mark.parametrize(
+        ("record", "said"),
+        [
+            (lambda r: Record(r.position + 1, r.edge, r.seq, r.payload), "entry 6: comes after 4"),
+            (lambda r: Record(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
+            (lambda r: Record(r.position, r.edge, r.seq, r.payload[:-1] + b"?"), "entry 5: sha256: "),
+            (lambda r: Record(r.position, r.edge, r.seq, r.payload.replace(b"edge-0", b"edge-9")), "entry 5: the fold"),
+        ],
+    )
+    def test_an_entry_that_nobody_has_accepted_is_named(
+        self, first: Rig, shared: dict[str, MemoryRun], record: Callable[[Record], Record], said: str
+    ) -> None:
+        journal = shared["take-over"].journal
+        journal[1] = record(journal[1])
+        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
+        with pytest.raises(WireError, match=f"run 'take-over': {said}"):
+            second.recover()
+        assert second.epoch == 0
 
     def test_the_older_one_writes_nothing(self, first: Rig, shared: dict[str, MemoryRun]) -> None:
         first.new_driver(MemoryStore("take-over", ROOMY, shared)).recover()

@@ -75,6 +75,12 @@ def test_a_redis_that_may_forget_is_named(own_server: RedisServer, caplog: pytes
         assert len(caplog.messages) == seen
 
 
+ALTERED: list[dict[bytes, bytes]] = [  # what an entry's fields become; empty: they go
+    {b"payload": b"\x01" * 9 + b"\x00"}, {b"payload": b""}, {b"check": b"short"}, {b"edge": b"\xff"}, {b"edge": b""},
+    {b"seq": b"abc"},
+]  # fmt: skip
+
+
 def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) -> None:
     with ExitStack() as stack, redis.Redis.from_url(own_server.url, decode_responses=False) as operator:
         store = connector("redis", own_server.url, stack)("run")
@@ -87,9 +93,54 @@ def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) 
         # As a version of tacit wrote it that kept no checksum: taken, and told from one that was checked.
         operator.xadd(key, {name: value for name, value in row.items() if name != b"check"}, id="3-0")
         assert [record.checked for record in store.read(0, 3)] == [True, False]
-        operator.xadd(key, row | {b"payload": row[b"payload"][:-1] + b"\x00"}, id="4-0")
-        with pytest.raises(errors.WireError, match=r"entry 4 of run 'run' was altered"):
-            store.read(0, 3)
+        for number, change in enumerate(ALTERED, 4):
+            altered = {name: value for name, value in (row | change).items() if value}
+            operator.xadd(key, altered, id=f"{number}-0")
+            with pytest.raises(errors.WireError, match=f"entry {number} of run 'run' was altered"):
+                store.read(number - 1, 1)
+
+
+@pytest.mark.parametrize("lost", [("1",), ("2",), ("4",), ("1", "2", "3", "4")])
+def test_a_journal_without_all_of_its_entries_is_not_opened(own_server: RedisServer, lost: tuple[str, ...]) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        store.append(entries("a", 1, 2, 3, 4, 5))
+        store.save(Snapshot(1, b"one"))
+        key = "tacit:{run}:journal"
+        assert operator.xdel(key, *[f"{1 + int(number)}-0" for number in lost]) == len(lost)
+        before = contents(store)
+        complaint = f"run 'run' has {4 - len(lost)} entries behind its snapshot, 4 were accepted"
+        with pytest.raises(errors.WireError, match=complaint):
+            store.open("f")
+        assert contents(store) == before
+        assert verdicts(store.append(entries("a", 6))) == ["accepted"]  # the epoch is what it was
+
+
+def test_values_that_redis_was_given_by_hand_are_one_line(own_server: RedisServer) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        operator.hset("tacit:{run}:snapshot", mapping={"cursor": "abc", "state": "x"})
+        operator.hset("tacit:{run}:seq", "edge", "x")
+        operator.hset("tacit:anchors", "lineage", "x y")
+        asked: list[tuple[str, Callable[[], object]]] = [
+            ("snapshot", store.snapshot), ("seq", store.last_seqs), ("anchors", store.anchors)
+        ]  # fmt: skip
+        for what, ask in asked:
+            with pytest.raises(errors.WireError, match=f"{what} of run 'run' was altered"):
+                ask()
+
+
+def test_an_sqlite_file_without_all_of_its_entries_is_not_opened(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/s.db", "run")
+    store.open("f")
+    store.append(entries("a", 1, 2, 3))
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        db.execute("DELETE FROM journal WHERE position = 2")
+    with pytest.raises(errors.WireError, match="run 'run' has 2 entries behind its snapshot, 3 were accepted"):
+        store.open("f")
+    store.close()
 
 
 def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer) -> None:
@@ -177,6 +228,7 @@ def test_redis_replica_and_wrong_type_are_told_in_one_line(own_server: RedisServ
             store.append(entries("a", 1))
         with pytest.raises(errors.ServiceError, match=r"^store: redis://.*WRONGTYPE.*$"):
             store.depth()
+        client.delete("tacit:{run}:journal")
         client.replicaof(HOST, str(free_port()))
         with pytest.raises(errors.ServiceError, match=r"^store: redis://.*read-only replica.*$"):
             store.open("f")

@@ -43,6 +43,21 @@ def test_a_truncated_snapshot_is_an_error(keep: int) -> None:
         state.loads(data[:keep])
 
 
+@given(st.data())
+def test_no_altered_bit_is_another_model(data: st.DataObject) -> None:
+    good = state.dumps({"params": torch.arange(9.0)}, VALUES)
+    bad = bytearray(good)
+    bad[data.draw(st.integers(0, len(bad) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(ServiceError, match="snapshot: damaged"):
+        state.loads(bytes(bad))
+
+
+def test_one_of_before_has_no_checksum_and_is_read() -> None:
+    data = safetensors.torch.save({"params": torch.ones(2)}, {"tacit": "1", "values": json.dumps(VALUES)})
+    tensors, values = state.loads(data)
+    assert (tensors["params"].tolist(), values) == ([1.0, 1.0], VALUES)
+
+
 @pytest.mark.parametrize("metadata", [None, {"tacit": "1"}, {"values": "{}"}, {"tacit": "1", "values": "{"}])
 def test_a_safetensors_file_that_is_no_snapshot_is_an_error(metadata: dict[str, str] | None) -> None:
     with pytest.raises(ServiceError, match="snapshot: damaged"):

@@ -82,7 +82,8 @@ class Store(Protocol):
         """Take the run over and return the new fencing epoch (1 for the first).
 
         `fingerprint` is the SHA-256 of the run's parameters. Raises `errors.ConfigError` when the store holds
-        this run with another fingerprint (nothing is changed then).
+        this run with another fingerprint, `errors.WireError` when it has not as many entries behind the snapshot
+        as it accepted (nothing is changed then).
         """
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
@@ -97,7 +98,10 @@ class Store(Protocol):
         """
 
     def read(self, after: int, limit: int) -> list[Record]:
-        """Journal entries with position > `after`, oldest first, at most `limit`."""
+        """Journal entries with position > `after`, oldest first, at most `limit`.
+
+        Raises `errors.WireError` for one that is seen not to be what was appended.
+        """
 
     def save(self, snapshot: Snapshot) -> None:
         """Store the snapshot and drop journal entries up to its cursor, in one atomic step.

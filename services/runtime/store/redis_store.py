@@ -35,12 +35,16 @@ _CONNECT_S = 5.0
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
-# KEYS meta; ARGV fingerprint. Answers {epoch or 0, fingerprint held}.
+# KEYS meta journal snapshot; ARGV fingerprint. Answers {epoch, 0 or -1; fingerprint held; entries there; entries due}:
+# 0 if the parameters are others, -1 unless every entry behind the snapshot is there; then nothing has been written.
 _OPEN = """
 local held = redis.call('HGET', KEYS[1], 'fingerprint')
-if held and held ~= ARGV[1] then return {0, held} end
+if held and held ~= ARGV[1] then return {0, held, 0, 0} end
+local there, position = redis.call('XLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
+local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
+if there ~= due then return {-1, '', there, due} end
 redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1])
-return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), ARGV[1]}
+return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), ARGV[1], there, due}
 """
 
 # KEYS journal meta seq anchors; ARGV epoch edge seq max_entries max_bytes payload lineage count head check (no lineage:
@@ -114,7 +118,10 @@ class RedisStore:
 
     def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
-        epoch, held = self._call("EVAL", _OPEN, 1, self._meta, fingerprint)
+        keys = (self._meta, self._journal, self._snapshot)
+        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, fingerprint)
+        if epoch < 0:
+            raise rules.incomplete(self._shown, self._run, there, due)
         if epoch == 0:
             raise rules.other_parameters(self._run, held.decode(), fingerprint)
         self._epoch = int(epoch)
@@ -156,17 +163,18 @@ class RedisStore:
         return (len(keys), *keys, self._epoch, entry.edge, entry.seq, *limits, entry.payload, *mark, check)
 
     def read(self, after: int, limit: int) -> list[Record]:
-        """See base.Store.read. Raises WireError ("journal") for an entry that is not what was appended."""
+        """See base.Store.read."""
         rows = self._call("XRANGE", self._journal, max(after, 0) + 1, "+", "COUNT", max(limit, 0))
         return [self._record(entry_id, fields) for entry_id, fields in rows or ()]  # None answers COUNT 0
 
     def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Record:
         """XXH3 takes a fifth of the time of the SHA-256 inside, and sees the whole payload, not only its tensor."""
-        position, payload = int(entry_id.partition(b"-")[0]), fields[b"payload"]
-        check = fields.get(b"check")  # a journal of before has none
-        if check is not None and check != xxhash.xxh3_64_digest(payload):
-            raise errors.WireError("journal", f"{self._shown}: entry {position} of run {self._run!r} was altered")
-        return Record(position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None)
+        position = int(entry_id.partition(b"-")[0])
+        with self._unaltered(f"entry {position}"):
+            payload, check = fields[b"payload"], fields.get(b"check")  # a journal of before has no check
+            if check is not None and check != xxhash.xxh3_64_digest(payload):
+                raise ValueError("checksum")
+            return Record(position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None)
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
@@ -179,7 +187,8 @@ class RedisStore:
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
         cursor, state = self._call("HMGET", self._snapshot, "cursor", "state")
-        return None if cursor is None else Snapshot(int(cursor), state)
+        with self._unaltered("snapshot"):
+            return None if cursor is None else Snapshot(int(cursor), state)
 
     def depth(self) -> tuple[int, int]:
         """See base.Store.depth."""
@@ -188,14 +197,17 @@ class RedisStore:
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
-        return {edge.decode(): int(seq) for edge, seq in self._call("HGETALL", self._seq).items()}
+        held = self._call("HGETALL", self._seq)
+        with self._unaltered("seq"):
+            return {edge.decode(): int(seq) for edge, seq in held.items()}
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
-        found = {}
-        for name, value in self._call("HGETALL", _ANCHORS).items():
-            count, _, head = value.partition(b" ")
-            found[name.decode()] = Anchor(name.decode(), int(count), head)
+        found, held = {}, self._call("HGETALL", _ANCHORS)
+        with self._unaltered("anchors"):
+            for name, value in held.items():
+                count, _, head = value.partition(b" ")
+                found[name.decode()] = Anchor(name.decode(), int(count), head)
         return found
 
     def close(self) -> None:
@@ -217,6 +229,14 @@ class RedisStore:
                 if isinstance(answer, redis.RedisError):
                     raise answer
             return list(answers)
+
+    @contextmanager
+    def _unaltered(self, what: str) -> Iterator[None]:
+        """Values that are not what this class writes were written by a hand, or are damaged."""
+        try:
+            yield
+        except (KeyError, ValueError) as error:
+            raise rules.altered(self._shown, self._run, what) from error
 
     @contextmanager
     def _service(self) -> Iterator[None]:

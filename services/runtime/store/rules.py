@@ -64,6 +64,18 @@ def fenced(run: str, epoch: int) -> errors.Fenced:
     )
 
 
+def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
+    """The refusal of `open` unless every entry behind the snapshot is there: the fold would be another model."""
+    return errors.WireError(
+        "journal", f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted"
+    )
+
+
+def altered(store: str, run: str, what: str) -> errors.WireError:
+    """The refusal of what is not as it was written."""
+    return errors.WireError("journal", f"{store}: {what} of run {run!r} was altered")
+
+
 def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
     """The refusal of `open` when `run` was stored with another parameter fingerprint."""
     return errors.ConfigError(

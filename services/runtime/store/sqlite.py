@@ -67,10 +67,13 @@ class SqliteStore:
     def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
         with self._transaction() as db:
-            row = db.execute("SELECT fingerprint, epoch FROM run WHERE run = ?", (self._run,)).fetchone()
-            held, epoch = row or (fingerprint, 0)
+            row = db.execute("SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)).fetchone()
+            held, epoch, due = row or (fingerprint, 0, 0)
             if held != fingerprint:
                 raise rules.other_parameters(self._run, held, fingerprint)
+            (there,) = db.execute("SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)).fetchone()
+            if there != due:
+                raise rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
             db.execute(
                 "INSERT INTO run (run, fingerprint, epoch) VALUES (?, ?, 1) "
                 "ON CONFLICT (run) DO UPDATE SET epoch = epoch + 1",
