@@ -33,7 +33,7 @@ from tacit.messages import Entry as Message
 from tacit.vertical import Request
 
 log = logging.getLogger("tacit.driver")
-READ_AHEAD = 1 << 21  # bytes of payload that a replay reads at once: what stays in a cache
+READ_AHEAD = 1 << 23  # bytes of payload that a replay reads at once; less is more waiting for each other
 BATCH = 64  # messages that share one append; more arrive while it is being written
 SNAPSHOT_SECONDS = 30.0
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
