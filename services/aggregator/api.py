@@ -102,9 +102,12 @@ class _View:
             return _File(version, clip, self._data, self._sha256)
 
     def status(self) -> dict[str, Any]:
-        """The observer's status with the digest; `model_version` is the digest's, `applied` may be newer."""
-        file = self.file()
-        return {**self.observer.status(), "model_version": file.version, "model_sha256": file.sha256}
+        """The observer's status with the digest; `model_version` is the digest's, and may be newer than `applied`.
+
+        In this order, so that the digest beside `finished` is the last model's.
+        """
+        status, file = self.observer.status(), self.file()
+        return {**status, "model_version": file.version, "model_sha256": file.sha256}
 
     def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
         """The status of at most `age` seconds ago: one for however many streams ask."""

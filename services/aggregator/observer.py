@@ -159,10 +159,10 @@ class Observer(Generic[_D]):
         role, driver, last = self.driver.role, self.driver, self.series[-1] if self.series else {}
         with driver.lock:
             staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
-            stale, tau_max = role.stale, role.tau_max
+            stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
         seconds = self.duration
         return {
-            "state": driver.state, "reason": role.halted, "run": driver.run_id, "algorithm": self.run.algorithm.name,
+            "state": state, "reason": reason, "run": driver.run_id, "algorithm": self.run.algorithm.name,
             "dataset": self.run.data.dataset, "model": self.run.model.name,
             "parameters": driver.size, "seed": self.run.run.seed,
             "tacit_version": _VERSION, "run_file_sha256": driver.fingerprint,

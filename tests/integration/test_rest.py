@@ -16,11 +16,12 @@ import safetensors.torch
 import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
+from torch import Tensor
 
-from services.aggregator import observer
+from services.aggregator import api, observer
 from services.runtime.weights import weights
 from tacit._pb import wire_pb2 as pb
-from tacit.models import build
+from tacit.models import Model, build
 from tacit.privacy.accounting import Spend
 from tests.integration.rest import TOKEN, Rig, served
 
@@ -126,6 +127,25 @@ class TestHealth:
 
 
 class TestDocuments:
+    def test_what_is_finished_names_the_last_model(
+        self, rig: Rig, web: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Given that the run's last update comes while a status is being made,
+        rig.hello("edge-0")
+        for _ in range(5):
+            rig.update("edge-0", base=rig.role.version)
+
+        def last_update(model: Model, params: Tensor) -> bytes:
+            if rig.role.version == 5:
+                rig.update("edge-0", base=5)
+            return weights(model, params)
+
+        monkeypatch.setattr(api, "weights", last_update)
+        # then nobody is told "finished" beside the model before the last.
+        found = [web.get("/v1/status").json() for _ in range(2)]
+        told = [(status["state"], status["applied"], status["model_version"]) for status in found]
+        assert told == [("training", 5, 5), ("finished", 6, 6)]
+
     def test_status_is_a_summary_with_a_state(self, rig: Rig, web: httpx.Client) -> None:
         assert web.get("/v1/status").json()["state"] == "waiting"
         rig.hello("edge-0")
