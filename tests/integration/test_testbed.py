@@ -20,7 +20,7 @@ run = {updates = 12}
 data = {dataset = "digits"}
 model = {name = "logistic"}
 algorithm = {name = "mapa", smoothness = 1.0}
-privacy = {epsilon = 8.0, pushes = 12, batch = 32}
+privacy = {epsilon = 8.0, pushes = 12, batch = 256}
 edges = {count = 2}
 evaluation = {every = 4}
 network = {compute = {seconds = 1000.0}}
@@ -40,7 +40,7 @@ def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     found = testbed.sweep([cell.run], tmp_path / "kept", None, lambda *done: counted.append(done))
     result = found[sweep.key(cell.run)]
     assert result["series"][-1]["version"] == 12
-    assert 0 <= result["series"][-1]["accuracy"] <= 1  # twelve noisy updates may end below chance
+    assert 0.1 < result["series"][-1]["accuracy"] <= 1
     assert 0 < result["epsilon"] <= 8
     assert testbed.sweep([cell.run], tmp_path / "kept", None, lambda *done: counted.append(done)) == found
     assert counted == [(0, 1), (1, 1), (0, 0)]

@@ -372,6 +372,7 @@ def test_the_command_makes_one_page_that_needs_nothing_else(tmp_path: Path, caps
     (judged,) = json.loads((out / "verdicts.json").read_text())
     assert "<a href='#f'>" in shown
     assert f"<td>1 {judged['verdict']}</tr>" in shown  # in the overview
+    assert f"'>{judged['verdict']}</tr>" in shown  # beside its claim
     assert judged["verdict"] in table.read_text()
     assert f"f: A is above B: {judged['verdict']}" in capsys.readouterr().out
     pages = [out / "index.html", table]
