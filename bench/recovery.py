@@ -4,6 +4,7 @@ A process that owns the run has written UPDATES updates of the paper's CNN (21,8
 journal in Redis, none of them in a snapshot, and is killed with SIGKILL. An aggregator is started at once, as a process
 manager would; an edge repeats one message, as edges do, until its receipt comes. Seconds from the kill to that receipt:
 the process starts (its imports alone are `import_s`), reads everything back, folds it, and applies the new update.
+`stolen`: the share of the processors that a hypervisor gave to others meanwhile (0 where it does not say).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from bench.__main__ import ROOT, _data, _run_file
@@ -130,8 +132,8 @@ def _import_seconds() -> float:
     return time.perf_counter() - began
 
 
-def once(folder: Path, file: Path) -> float:
-    """Seconds from one kill to the first new update."""
+def once(folder: Path, file: Path) -> tuple[float, float]:
+    """Seconds from one kill to the first new update, and the share stolen of them."""
     children: list[Child] = []
     broker, store = start_broker(folder, children), start_store(folder, children)
     command = [sys.executable, "-m", "bench.recovery", str(file), store.address]
@@ -142,10 +144,10 @@ def once(folder: Path, file: Path) -> float:
     edge.seq = UPDATES + 1
     update = edge.update()
     owner.kill()
-    began = time.perf_counter()
+    began, before = time.perf_counter(), _stolen()
     process = _start(file, folder, broker.address, store.address)
     repeater.accepted(update, process)
-    seconds = time.perf_counter() - began
+    seconds, stolen = time.perf_counter() - began, _stolen() - before
     process.kill()
     process.wait()
     owner.communicate()
@@ -153,22 +155,28 @@ def once(folder: Path, file: Path) -> float:
     for child in reversed(children):
         child.stop()
     assert f"({UPDATES + 1} journal entries replayed)" in (folder / "aggregator.log").read_text()
-    return seconds
+    return seconds, stolen / (seconds * (os.cpu_count() or 1))
+
+
+def _stolen() -> float:
+    """Processor seconds, of all processors, since the machine began."""
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def measure(folder: Path, data: str | None) -> dict[str, Any]:
     """ROUNDS kills; seconds of each."""
     prepare()  # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
-    file, seconds = _run_file(folder, data, 10**6, "recovery"), []
+    file, found = _run_file(folder, data, 10**6, "recovery"), list[tuple[float, float]]()
     file.write_text(file.read_text().replace("snapshot_every = 500", "snapshot_every = 1000000"))
     for number in range(ROUNDS):
         place = folder / str(number)
         place.mkdir()
-        seconds.append(once(place, file))
-        print(f"{seconds[-1]:.2f} s", flush=True)
+        found.append(once(place, file))
+        print("{:.2f} s, {:.0%} stolen".format(*found[-1]), flush=True)
         shutil.rmtree(place)
+    seconds, stolen = zip(*found, strict=True)
     return {
-        "replayed": UPDATES + 1, "seconds": seconds, "p50_s": statistics.median(seconds),
+        "replayed": UPDATES + 1, "seconds": seconds, "stolen": stolen, "p50_s": statistics.median(seconds),
         "import_s": _import_seconds(), "load": os.getloadavg()[0],
     }  # fmt: skip
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
-from concurrent.futures import ThreadPoolExecutor
 
 from services.runtime import entries
 from services.runtime import state as state_file
@@ -33,7 +32,7 @@ from tacit.messages import Entry as Message
 from tacit.vertical import Request
 
 log = logging.getLogger("tacit.driver")
-READ_AHEAD = 1 << 23  # bytes of payload that a replay reads at once; less is more waiting for each other
+PAGE_BYTES = 1 << 21  # of payload that a replay reads at once
 BATCH = 64  # messages that share one append; more arrive while it is being written
 SNAPSHOT_SECONDS = 30.0
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
@@ -96,16 +95,9 @@ class ServerDriver:
             )
 
     def _replay(self) -> None:
-        """Fold what the journal has behind the cursor, while the next records are read. Decoding them beside it as well
-        is slower: three threads that compute hand one interpreter lock about.
-        """
-        limit = max(1, min(256, READ_AHEAD // (4 * self.size)))
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.store.read, self.cursor, limit)
-            while found := coming.result():
-                coming = ahead.submit(self.store.read, found[-1].position, limit)
-                for record in found:
-                    self._refold(record)
+        """Fold what the journal has behind the cursor."""
+        for record in self.store.replay(self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))):
+            self._refold(record)
 
     def _refold(self, record: Record) -> None:
         """Raises WireError where the journal is not what this aggregator, or an older one, has accepted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -224,6 +224,23 @@ class TestContract:
         assert store.read(7, 3) == store.read(99, 3) == []
         assert store.read(0, 0) == store.read(0, -1) == []
         assert store.read(-5, 2) == everything[:2]
+        for page in (1, 3, 7, 100):
+            assert list(store.replay(0, page)) == everything
+            assert list(store.replay(4, page)) == everything[4:]
+            assert list(store.replay(7, page)) == []
+
+    def test_a_replay_that_is_left_in_its_middle(self, connect: Connect) -> None:
+        store = connect()
+        store.open("f")
+        store.append(entries("a", *range(1, 8)))
+        replay = store.replay(0, 2)
+        assert next(replay).position == 1
+        assert store.depth() == (7, 70)  # asked between two records
+        assert next(replay).position == 2
+        assert isinstance(replay, Generator)
+        replay.close()
+        assert verdicts(store.append(entries("a", 8))) == ["accepted"]
+        assert [record.position for record in store.replay(5, 2)] == [6, 7, 8]
 
     def test_save_trims_up_to_its_cursor(self, connect: Connect) -> None:
         store = connect()

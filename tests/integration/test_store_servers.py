@@ -98,6 +98,22 @@ def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) 
             operator.xadd(key, altered, id=f"{number}-0")
             with pytest.raises(errors.WireError, match=f"entry {number} of run 'run' was altered"):
                 store.read(number - 1, 1)
+            with pytest.raises(errors.WireError, match=f"entry {number} of run 'run' was altered"):
+                list(store.replay(number - 1, 1))
+
+
+def test_a_server_that_dies_under_a_replay(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        store.append([Entry("a", seq, bytes(1 << 20)) for seq in range(1, 60)])
+        replay = store.replay(0, 10)
+        assert next(replay).position == 1
+        own_server.kill()
+        with pytest.raises(errors.ServiceError):
+            list(replay)
+        own_server.start()
+        assert [record.position for record in store.replay(0, 10)] == [*range(1, 60)]
 
 
 @pytest.mark.parametrize("lost", [("1",), ("2",), ("4",), ("1", "2", "3", "4")])
@@ -245,6 +261,7 @@ def test_redis_over_a_unix_socket(own_server: RedisServer, tmp_path: Path) -> No
 def test_redis_unreachable_is_a_service_error_without_the_password() -> None:
     store = open_store(f"redis://me:secret@{HOST}:{free_port()}/0", "run")
     calls: list[Callable[[], object]] = [lambda: store.open("f"), lambda: store.read(0, 1), store.depth]
+    calls.append(lambda: list(store.replay(0, 1)))
     for call in calls:
         with pytest.raises(errors.ServiceError) as refusal:
             call()

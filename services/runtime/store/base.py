@@ -6,7 +6,7 @@ Three backends keep the same promises and pass the same test class (tests/integr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -102,6 +102,9 @@ class Store(Protocol):
 
         Raises `errors.WireError` for one that is seen not to be what was appended.
         """
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """Every journal entry with position > `after`, oldest first, fetched in pages of `page`. Raises as `read` does."""
 
     def save(self, snapshot: Snapshot) -> None:
         """Store the snapshot and drop journal entries up to its cursor, in one atomic step.

@@ -6,7 +6,7 @@ is told so; one that was cut off in between is still in the store, which forgets
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from services.runtime.journal import Header, Writer
 from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Store, Verdict
@@ -51,6 +51,10 @@ class KeptStore:
     def read(self, after: int, limit: int) -> list[Record]:
         """See base.Store.read."""
         return self._inner.read(after, limit)
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay."""
+        return self._inner.replay(after, page)
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save; the file is on disk before the store drops what it holds."""

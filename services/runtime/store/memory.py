@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from services.runtime.store import rules
@@ -57,6 +57,10 @@ class MemoryStore:
         dropped = self._data.position - len(self._data.journal)
         first = max(after - dropped, 0)
         return self._data.journal[first : first + max(limit, 0)]
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay."""
+        return rules.in_pages(self.read, after, page)
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from services.runtime.store.base import Entry, Verdict
+from services.runtime.store.base import Entry, Record, Verdict
 from tacit import errors
 
 MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers, which are doubles
@@ -62,6 +62,13 @@ def fenced(run: str, epoch: int) -> errors.Fenced:
     return errors.Fenced(
         f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, or the store was emptied; stopping"
     )
+
+
+def in_pages(read: Callable[[int, int], Sequence[Record]], after: int, page: int) -> Iterator[Record]:
+    """What base.Store.replay gives, by one `read` after another."""
+    while found := read(after, page):
+        yield from found
+        after = found[-1].position
 
 
 def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:

@@ -108,6 +108,10 @@ class SqliteStore:
             )
             return [Record(*row) for row in rows]
 
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay."""
+        return rules.in_pages(self.read, after, page)
+
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
         upto = (self._run, snapshot.cursor)
