@@ -104,7 +104,7 @@ class Store(Protocol):
         """
 
     def replay(self, after: int, page: int) -> Iterator[Record]:
-        """Every journal entry with position > `after`, oldest first, fetched in pages of `page`. Raises as `read` does."""
+        """Every journal entry with position > `after`, oldest first, fetched `page` at a time. Raises like `read`."""
 
     def save(self, snapshot: Snapshot) -> None:
         """Store the snapshot and drop journal entries up to its cursor, in one atomic step.
