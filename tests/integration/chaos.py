@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -48,7 +48,22 @@ epsilon = 100.0
 count = {edges}
 """
 REST_SECONDS = 4 * PATIENCE  # of a run after its last kill, on a machine that has other things to do
+KINDS = ("aggregator", "broker", "redis", "edge", "edge")
 FINAL = ("ACCEPTED", "DUPLICATE")
+
+
+def storm(
+    chance: random.Random, kinds: Sequence[str], strike: Callable[[str], None], progress: Callable[[], int], every: int,
+    over: Callable[[], bool],
+) -> None:  # fmt: skip
+    """Strike one of `kinds`, sometimes two, whenever `progress` has grown by about `every`, until it is over."""
+    turn: list[str] = []  # every kind has its turn before any has its next
+    while not over():
+        goal = progress() + chance.randint(1, 2 * every)
+        wait_for(lambda goal=goal: progress() >= goal, PATIENCE)  # type: ignore[misc]
+        for _ in range(chance.choice((1, 1, 2))):
+            turn = turn or chance.sample(kinds, len(kinds))
+            strike(turn.pop())
 
 
 @dataclass
@@ -108,14 +123,11 @@ class Scene:
 
     def rage(self, kills: int, every: int) -> None:
         """Kill somebody, sometimes two at once, whenever about `every` more messages have been accepted."""
-        turn: list[str] = []  # every kind has its turn before any has its next
-        while sum(self.kills.values()) < kills:
-            goal = self.accepted() + self.random.randint(1, 2 * every)
-            wait_for(lambda goal=goal: self.accepted() >= goal, PATIENCE)  # type: ignore[misc]
-            for _ in range(self.random.choice((1, 1, 2))):
-                turn = turn or self.random.sample(["aggregator", "broker", "redis", "edge", "edge"], 5)
-                kind = turn.pop()
-                self.kill(f"edge-{self.random.randrange(self.edges)}" if kind == "edge" else kind)
+
+        def strike(kind: str) -> None:
+            self.kill(f"edge-{self.random.randrange(self.edges)}" if kind == "edge" else kind)
+
+        storm(self.random, KINDS, strike, self.accepted, every, lambda: sum(self.kills.values()) >= kills)
 
     def log(self, name: str) -> str:
         return (self.run.folder / f"{name}.log").read_text()

@@ -2,115 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
-from services.peer.state import PeerState
 from services.runtime.mqtt import Connection, Inbound
-from tacit import config
-from tacit.privacy.accounting import Spend, epsilon_pld
+from tests.integration.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
 from tests.integration.network import network
-from tests.integration.processes import Deployment, Service, deployment
-from tests.integration.servers import mosquitto, wait_for
-
-RUN = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-learning_rate = {rate}
-topology = "{topology}"
-report_every = 5
-[privacy]
-mechanism = "{mechanism}"
-noise_multiplier = 2.0
-epsilon = 1000.0
-batch = 32
-clip = 0.2
-[edges]
-count = {count}
-"""
-COUNT = 4
-PATIENCE = 240.0  # seconds; a deadline on a busy machine: four processes import torch at once
-STILL = {"updates": 10**9, "name": "adpsgd", "rate": 1e-30, "topology": "ring", "mechanism": "none", "count": COUNT}
-
-
-@contextmanager
-def run(folder: Path, **settings: object) -> Iterator[Deployment]:
-    with mosquitto(folder) as broker:
-        address = f"{broker.host}:{broker.port}"
-        with deployment(folder, RUN.format(**settings), address, f"sqlite:///{folder}/store.db", "gossip") as made:
-            yield made
-
-
-class Disks:
-    """What the peers of a run have on disk."""
-
-    def __init__(self, made: Deployment) -> None:
-        self._made = made
-        self.size = config.load(made.file).build_model().size
-
-    def prepare(self) -> None:
-        """Models of their own, as if they had trained apart."""
-        generator = torch.Generator().manual_seed(5)
-        for number in range(COUNT):
-            with closing(self._open(number)) as state:
-                params = torch.randn(self.size, generator=generator, dtype=torch.float64)
-                state.save({"params": params}, {"life": 1, "counts": {}, "links": {}, "staleness": []})
-
-    def total(self) -> Tensor:
-        """(d,): the sum of all models, less what a receiver has added and the proposer not yet taken off."""
-        states = [self._read(number) for number in range(COUNT)]
-        total = torch.stack([tensors["params"] for tensors, _ in states]).sum(0)
-        for me, (_, values) in enumerate(states):
-            for other, (proposed, is_open, _, _) in values.get("links", {}).items():
-                tensors, theirs = states[int(other.removeprefix("edge-"))]
-                _, _, life, answered = theirs["links"][f"edge-{me}"]
-                if is_open and (life, answered) == (values["life"], proposed):
-                    total -= tensors[f"delta/edge-{me}"]
-        return total
-
-    def spread(self) -> float:
-        return float(torch.stack([self._read(number)[0]["params"] for number in range(COUNT)]).std(0).max())
-
-    def answered(self, number: int) -> int:
-        """Exchanges that a peer has had, both ways."""
-        links = self._read(number)[1]["links"].values()
-        return sum(proposed + answered for proposed, _, _, answered in links)
-
-    def steps(self, number: int) -> int:
-        counts: dict[str, int] = self._read(number)[1]["counts"]
-        return counts.get(f"edge-{number}", 0)
-
-    def _read(self, number: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        with closing(self._open(number)) as state:
-            found = state.load()
-        assert found is not None
-        return found
-
-    def _open(self, number: int) -> PeerState:
-        folder = self._made.folder / "identities" / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        return PeerState(folder / "peer.db", "gossip")
-
-
-def peer(made: Deployment, number: int, **more: str) -> Service:
-    settings = {"TACIT_IDENTITIES": str(made.folder / "identities"), "TACIT_PATIENCE": "1"}
-    return made._started("peer", settings | {"TACIT_IDENTITY": str(number)} | more, f"peer-{number}")
+from tests.integration.servers import wait_for
 
 
 class Echo:
@@ -139,7 +40,7 @@ class Echo:
 
 @pytest.mark.slow
 def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path: Path) -> None:
-    with run(tmp_path, **STILL) as made, network(made.broker) as cable:
+    with run(tmp_path, **STILL) as (made, _), network(made.broker) as cable:
         disks = Disks(made)
         disks.prepare()
         first, spread = disks.total(), disks.spread()
@@ -169,22 +70,10 @@ def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path:
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])
 def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, name: str) -> None:
     settings = {"updates": 120, "name": name, "rate": 0.5, "topology": "ring", "mechanism": "gaussian", "count": COUNT}
-    with run(tmp_path, **settings) as made:
+    with run(tmp_path, **settings) as (made, _):
         disks = Disks(made)
         made.aggregator()
         for number in range(COUNT):
             peer(made, number)
         wait_for((made.out / "summary.json").exists, PATIENCE)
-        summary = made.ended()
-        assert summary["applied"] == 120
-        rate = config.load(made.file).sampling_rate()
-        for number in range(COUNT):
-            said = summary["privacy"]["edges"][f"edge-{number}"]
-            events = [Spend(rate, 2.0, 1)] * made.pushes(number)  # one for each charge in the ledger's chain
-            assert said["pushes"] == len(events) >= disks.steps(number)
-            assert said["epsilon_pld"] == pytest.approx(epsilon_pld(events, 1e-5), rel=1e-6)
-        assert sum(made.pushes(number) for number in range(COUNT)) >= 120
-        weights = torch.cat([part.flatten() for part in load_file(made.out / "model.safetensors").values()])
-        mean = disks.total() / COUNT
-        assert sorted(weights.tolist()) == pytest.approx(sorted(mean.tolist()), abs=1e-5)
-        assert json.loads((made.out / "ledger.json").read_text())["epsilon"] == summary["privacy"]["epsilon"]
+        settled(made, disks, 120)
