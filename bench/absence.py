@@ -38,7 +38,7 @@ from tacit import datasets
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server
 from tacit.privacy.labels import corrected_loss
-from tests.integration import test_gossip as gossip_run
+from tests.integration import gossip as gossip_run
 from tests.integration.network import network
 from tests.integration.processes import Service, deployment
 from tests.integration.servers import mosquitto, wait_for
@@ -166,7 +166,7 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
     others = [number for number in range(count) if number != 2]
     with (
         tempfile.TemporaryDirectory() as name,
-        gossip_run.run(Path(name), **settings) as made,
+        gossip_run.run(Path(name), **settings) as (made, _),
         network(made.broker) as cable,
     ):
         disks = gossip_run.Disks(made)

@@ -2,6 +2,7 @@
 
 python -m bench.vertical privacy experiments/vafl-mnist-cached.toml
 python -m bench.vertical delays experiments/vafl-mnist.toml --target 0.9
+python -m bench.vertical centralised experiments/vafl-mnist.toml
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from tacit import config, datasets
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server
+from tacit.algorithms.vafl_central import centralised
 from tacit.algorithms.vafl_party import Party
 from tacit.config import RunFile
 from tacit.messages import EVERYONE, Deadline, Update
@@ -141,10 +143,36 @@ def delays(path: Path, root: Path | None, target: float) -> list[dict[str, Any]]
     return rows
 
 
+def central(path: Path, root: Path | None) -> dict[str, float]:
+    """Accuracy of the model trained with all features in one place, on all rows that are not trained on.
+
+    As many steps as each party takes in the run, and a tenth more: a party's count is not known beforehand.
+    """
+    run = config.load(path)
+    made = world(run, root)
+    server, running = made.server, made.run(1)
+    while any(party.place is None for party in made.parties):
+        next(running)
+    rows, records = torch.arange(len(server.people.labels)), server.people.records
+    views, models = [party._features(rows) for party in made.parties], [party.embedding for party in made.parties]
+    found, penalty = {}, made.parties[0].regularization
+    for share in (1.0, 1.1):
+        steps = round(share * run.run.updates * server.protocol.t / run.edges.count)
+        params, thetas = centralised(
+            server.protocol, steps, models, server.head, [view[:records] for view in views],
+            server.people.labels[:records], penalty,
+        )  # fmt: skip
+        embedded = [e.embed(theta, view[records:]) for e, theta, view in zip(models, thetas, views, strict=True)]
+        right = server.head.logits(params, torch.stack(embedded, 1)).argmax(1) == server.people.labels[records:]
+        found[f"{steps} steps"] = float(right.float().mean())
+    print(json.dumps(found), flush=True)
+    return found
+
+
 def main() -> None:
     """See the module's first lines."""
     parser = argparse.ArgumentParser(prog="python -m bench.vertical")
-    parser.add_argument("what", choices=("privacy", "delays"))
+    parser.add_argument("what", choices=("privacy", "delays", "centralised"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--target", type=float, default=0.9)
@@ -152,6 +180,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if given.what == "privacy":
         privacy(given.file, given.data)
+    elif given.what == "centralised":
+        central(given.file, given.data)
     else:
         delays(given.file, given.data, given.target)
 
