@@ -24,6 +24,7 @@ log = logging.getLogger("tacit.peer")
 WAKE = "wake"  # put into the inbox when another peer's message may have given us something to do
 QUIET = 1.0  # seconds without a word from the others after which a peer that is settled may leave
 LINGER = 15.0  # seconds that it waits for that, at most
+PACE = 0.25  # seconds, at most, that a step is put off until another peer has been heard since the one before
 RELAY = 1.0  # seconds between two exchanges that a peer without budget proposes
 
 
@@ -40,7 +41,8 @@ class PeerLoop(EdgeLoop):
             role, state, terms.run_id, terms.schema, terms.chunk, terms.patience, lambda: self.inbox.put(WAKE)
         )
         self._reported: tuple[int, Tensor | None] = (role.steps, None)
-        self._relayed_at = 0.0
+        self._relayed_at = self._stepped_at = 0.0
+        self._heard = 0  # messages of other peers when the latest step began
         self._finished_at: float | None = None
         self._idle = True
 
@@ -102,7 +104,11 @@ class PeerLoop(EdgeLoop):
         if self.retired:
             self._relay()
             return
+        self._idle = self._early()
+        if self._idle:
+            return
         read: list[Tensor] = []
+        self._heard = self.exchange.counts["heard"]
 
         def begin() -> list[Outgoing]:
             params, outgoing = self.worker.begin()
@@ -118,6 +124,16 @@ class PeerLoop(EdgeLoop):
             self.exchange.say(self.worker.abandon)
         else:
             self.exchange.say(lambda: self.worker.finish(released))
+        self._stepped_at = time.monotonic()
+
+    def _early(self) -> bool:
+        """Whether the exchange that belongs to the latest step is still to come: Algorithm 1 has one in every step.
+
+        Where a step is shorter than a message, peers that went on without would train models of their own, apart.
+        """
+        if self.worker.waits or not self.worker.here or self.exchange.counts["heard"] > self._heard:
+            return False
+        return time.monotonic() - self._stepped_at < PACE
 
     def _gradient(self, params: Tensor) -> Released | None:
         try:

@@ -352,6 +352,31 @@ def test_E2_the_papers_rate_understates_what_a_worker_spends() -> None:
     assert epsilon_pld([Spend(q / K, z, own * K)], 1e-5) < 0.5 * epsilon_pld([Spend(q, z, own)], 1e-5)
 
 
+def theorem_2(mu: float, epsilon: float) -> bool:
+    """(7) at the paper's CIFAR setting: K = 16 workers of n = 3,125, B = 256, T of 300 epochs; δ = 1e-5."""
+    K, n, B, T = 16, 3125, 256, 58_593
+    alpha = math.log(1 / 1e-5) / ((1 - mu) * epsilon) + 1
+    return alpha <= math.log(K**3 * n**3 * mu * epsilon / (K**2 * n**2 * mu * epsilon * B + 5 * T * alpha * B**3))
+
+
+@pytest.mark.parametrize(("epsilon", "holds"), [(1.0, False), (4.0, False), (8.0, False), (10.0, True)])
+def test_E3_eq_7_has_no_mu_at_the_papers_own_setting(epsilon: float, holds: bool) -> None:
+    assert any(theorem_2(mu / 1000, epsilon) for mu in range(1, 1000)) == holds
+
+
+def test_remark_1_is_no_bound_on_what_a_worker_has_spent_after_t_steps() -> None:
+    stepper = peer(mechanism="gaussian", rate=0.05, z=1.0, random=Random(), learning_rate=0.1)
+    spent = []
+    for seq in range(1, 65):
+        read, _ = stepper.begin()
+        assert read is not None
+        stepper.finish(stepper.gradient(read))
+        stepper.hear(Answer("peer-1", 1, seq, torch.zeros(SIZE), {}))
+        spent.append(epsilon_pld(stepper.releaser.ledger.history(), 1e-5))
+    remark = [math.sqrt(t / 64) * spent[-1] for t in (1, 4, 16)]
+    assert all(spent[t - 1] > 1.05 * said for t, said in zip((1, 4, 16), remark, strict=True))
+
+
 def test_a_spent_budget_ends_the_steps_not_the_averaging() -> None:
     poor = peer(mechanism="gaussian", rate=0.5, z=1.0, epsilon=3.0, random=Random())
     assert poor.releaser.left is not None

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn import functional
 
 from tacit import vertical_plan
 from tacit.algorithms import vafl_steps
@@ -21,9 +20,9 @@ from tacit.algorithms.vafl import Server
 from tacit.algorithms.vafl_central import centralised
 from tacit.algorithms.vafl_steps import Steps, batch_rows
 from tacit.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update
-from tacit.privacy.embeddings import EmbeddingPlan, clip_rows
+from tacit.privacy.embeddings import EmbeddingPlan
 from tacit.vertical import Feedback, Part, Request, Roster
-from tests.papers.vafl_rig import NONE, World, blocks, part_of, run_file, table, uploads, world
+from tests.papers.vafl_rig import World, blocks, part_of, run_file, table, uploads, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 PROTOCOL = vertical_plan.protocol(run_file())
@@ -141,28 +140,6 @@ def test_eqs_2a_2b_both_gradients_are_at_theta_0_k_and_the_table_as_it_is() -> N
     assert isinstance(reply.message, Feedback)
     assert reply.message.gradient is not None
     assert torch.allclose(reply.message.gradient, h.grad[:, server.place(message.edge)], atol=1e-7)
-
-
-@pytest.mark.parametrize("kind", ["linear", "mlp", "lstm"])
-@pytest.mark.parametrize("plan", [NONE, EmbeddingPlan("trained", 0.3, 1.0, 1e6, 1e-5)])
-def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: EmbeddingPlan) -> None:
-    made = world(plan=plan, kind=kind, hidden=(6,), combine="concat", width=3).after_tables()
-    message = take(made, first_upload(made))
-    party, server = made.parties[message.edge], made.server
-    server.params = torch.linspace(-1, 1, server.head.size)  # at θ_0 = 0 no gradient would come back
-    theta = party.theta.clone().requires_grad_()
-    x = blocks(table("digits", None)[0], 4)[party.number][part_of(message).rows]
-    own = party.embedding.embed(theta, x)
-    own = clip_rows(own, plan.bound) if plan.private else own
-    h = server.table[part_of(message).rows].clone()
-    h[:, server.place(message.edge)] = vectors(message) - own.detach() + own  # the noise is a constant
-    scores = server.head.logits(server.params, h)
-    torch.autograd.backward(functional.cross_entropy(scores, server.people.labels[part_of(message).rows]))
-    before = party.theta
-    made.deliver(message)
-    assert theta.grad is not None
-    assert float(theta.grad.norm()) > 0
-    assert torch.allclose(party.theta, before - 0.5 * theta.grad, atol=1e-6)
 
 
 def test_eq_4b_the_other_clients_stay_as_they_are() -> None:
