@@ -90,8 +90,12 @@ class Disks:
         return sum(proposed + answered for proposed, _, _, answered in links)
 
     def steps(self, number: int) -> int:
+        return self.counts(number).get(f"edge-{number}", 0)
+
+    def counts(self, number: int) -> dict[str, int]:
+        """Steps of everybody, as far as this peer knows."""
         counts: dict[str, int] = self._read(number)[1]["counts"]
-        return counts.get(f"edge-{number}", 0)
+        return counts
 
     def begun(self, number: int) -> bool:
         """Whether a peer has come as far as keeping what it is."""

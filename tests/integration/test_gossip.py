@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from services.commands import connect
 from services.runtime.mqtt import Connection, Inbound
 from tests.integration.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
 from tests.integration.network import network
-from tests.integration.servers import wait_for
+from tests.integration.servers import HOST, free_port, wait_for
 
 
 class Echo:
@@ -80,3 +81,21 @@ def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, nam
         steps = sum(disks.steps(number) for number in range(COUNT))
         if name == "adp2sgd":  # Algorithm 1 has an exchange in every step; a step here is far shorter than a message
             assert sum(disks.answered(number) for number in range(COUNT)) > 0.8 * steps
+
+
+@pytest.mark.slow
+def test_a_peer_that_comes_for_the_first_time_in_mid_run_catches_up_and_takes_part(tmp_path: Path) -> None:
+    settings = STILL | {"name": "adp2sgd", "rate": 0.5, "mechanism": "gaussian"}
+    with run(tmp_path, **settings) as (made, _):
+        disks, http, token = Disks(made), f"{HOST}:{free_port()}", tmp_path / "token"
+        made.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
+        for number in range(COUNT - 1):
+            peer(made, number)
+        wait_for(lambda: all(disks.begun(number) and disks.steps(number) > 20 for number in range(COUNT - 1)), PATIENCE)
+        peer(made, COUNT - 1)
+        wait_for(lambda: disks.begun(COUNT - 1) and disks.steps(COUNT - 1) > 20, PATIENCE)
+        assert disks.answered(COUNT - 1) > 10
+        assert disks.counts(COUNT - 1)["edge-0"] > 20  # it knows what the others have done
+        with connect.client(f"http://{http}", connect.token(token)) as client:
+            client.halt("enough")
+        settled(made, disks, None)
