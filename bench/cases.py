@@ -30,7 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def reached(series: list[dict[str, Any]], target: float) -> float:
-    """Virtual seconds until the first evaluation of at least `target`; nan: never."""
+    """Virtual seconds until the first evaluation of at least `target`; nan: never, and no part of a mean."""
     return next((point["virtual_time_s"] for point in series if point["accuracy"] >= target), float("nan"))
 
 
@@ -47,20 +47,20 @@ def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
             series = sweep.measure(run, None)["series"]
             rows.append([series[-1]["accuracy"], *(reached(series, target) for target in TARGETS)])
     ours, theirs = (np.array(rows) for rows in found.values())
-    ratios = theirs[:, 1:] / ours[:, 1:]
-    apart = ours[:, 0] - theirs[:, 0]
-    return found | {
-        "accuracy": [round(float(rows[:, 0].mean()), 4) for rows in (ours, theirs)],
-        "apart": [round(float(apart.mean()), 4), round(float(half_width(apart)), 4)],
-        "seconds": {str(t): [round(float(rows[:, k].mean()), 1) for rows in (ours, theirs)] for k, t in TIMES},
-        "ratio": {
-            str(t): [round(float(x), 2) for x in (ratios[:, k - 1].mean(), half_width(ratios[:, k - 1]))]
-            for k, t in TIMES
-        },
-    }
+    apart, times = ours[:, 0] - theirs[:, 0], {}
+    for place, target in enumerate(TARGETS, 1):
+        there = ~np.isnan(ours[:, place] + theirs[:, place])
+        ratio = (theirs / ours)[there, place]
+        times[str(target)] = {
+            "seeds": int(there.sum()), "seconds": [_rounded(rows[there, place].mean()) for rows in (ours, theirs)],
+            "ratio": [_rounded(ratio.mean()), _rounded(half_width(ratio))],
+        }  # fmt: skip
+    accuracy = [_rounded(rows[:, 0].mean(), 4) for rows in (ours, theirs)]
+    return found | {"accuracy": accuracy, "apart": [_rounded(apart.mean(), 4), _rounded(half_width(apart), 4)]} | times
 
 
-TIMES = list(enumerate(TARGETS, 1))
+def _rounded(value: Any, digits: int = 2) -> float:
+    return round(float(value), digits)
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
     found = {}
     for name, changes in CASES.items():
         found[name] = case(changes, given.seeds)
-        print(name, {key: found[name][key] for key in ("accuracy", "apart", "seconds", "ratio")}, flush=True)
+        print(name, {key: found[name][key] for key in ("accuracy", "apart", *map(str, TARGETS))}, flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 

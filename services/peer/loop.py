@@ -24,7 +24,7 @@ log = logging.getLogger("tacit.peer")
 WAKE = "wake"  # put into the inbox when another peer's message may have given us something to do
 QUIET = 1.0  # seconds without a word from the others after which a peer that is settled may leave
 LINGER = 15.0  # seconds that it waits for that, at most
-PACE = 0.25  # seconds, at most, that a step is put off until another peer has been heard since the one before
+PACE = 0.1  # seconds from the beginning of a step, at most, until the next if no other peer has been heard meanwhile
 RELAY = 1.0  # seconds between two exchanges that a peer without budget proposes
 
 
@@ -108,7 +108,7 @@ class PeerLoop(EdgeLoop):
         if self._idle:
             return
         read: list[Tensor] = []
-        self._heard = self.exchange.counts["heard"]
+        self._heard, self._stepped_at = self.exchange.counts["heard"], time.monotonic()
 
         def begin() -> list[Outgoing]:
             params, outgoing = self.worker.begin()
@@ -124,7 +124,6 @@ class PeerLoop(EdgeLoop):
             self.exchange.say(self.worker.abandon)
         else:
             self.exchange.say(lambda: self.worker.finish(released))
-        self._stepped_at = time.monotonic()
 
     def _early(self) -> bool:
         """Whether the exchange that belongs to the latest step is still to come: Algorithm 1 has one in every step.
@@ -133,7 +132,7 @@ class PeerLoop(EdgeLoop):
         """
         if self.worker.waits or not self.worker.here or self.exchange.counts["heard"] > self._heard:
             return False
-        return time.monotonic() - self._stepped_at < PACE
+        return time.monotonic() - self._stepped_at < PACE  # a longer step is never put off
 
     def _gradient(self, params: Tensor) -> Released | None:
         try:
