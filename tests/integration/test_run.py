@@ -267,11 +267,11 @@ def test_without_mosquitto_and_redis_it_says_so_and_works(tmp_path: Path) -> Non
 def test_children_that_are_killed_are_started_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with tacit_run(str(run_file(tmp_path, updates=1500, pushes=1500)), "--out", str(out), "--json") as process:
-        children = training(process, out)
+        named = {child.name(): child for child in training(process, out)}  # one of each; a killed one has no name
         for service in ("tacit aggregato", "tacit edge"):  # the system keeps 15 characters
-            next(child for child in children if child.name() == service).kill()
+            named[service].kill()
         for server in ("mosquitto", "redis-server"):  # they end well, and are missed all the same
-            next(child for child in children if child.name() == server).terminate()
+            named[server].terminate()
         stdout, stderr = process.communicate(timeout=2 * PATIENCE)
     assert process.returncode == 0, stderr
     assert json.loads(stdout)["applied"] == 1500
