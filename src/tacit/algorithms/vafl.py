@@ -246,9 +246,8 @@ class Server(ServerRole):
 
     def _ask(self, edge: str, rows: Tensor) -> Outgoing:
         self.requests += 1
-        request = Request(self.requests, rows)
-        self.asked.setdefault(edge, []).append(request)
-        return Outgoing(edge, request)
+        self.asked.setdefault(edge, []).append(Request(self.requests, rows))
+        return Outgoing(edge, self.asked[edge][0])  # one at a time: a party answers no number below its last
 
     def _forget(self, edge: str, number: int | None = None) -> None:
         """What `edge` was asked for (only request `number`) is answered, or will not be."""
