@@ -120,7 +120,7 @@ class Newest(World):
 
 @pytest.mark.parametrize("order", range(5))
 def test_a_party_that_is_asked_twice_at_once_answers_both(order: int) -> None:
-    """An evaluation falls due where old entries are waited for: of two requests the first was lost, and refused later."""
+    """An evaluation falls due where old entries are waited for: the first of two requests was lost, then refused."""
     made = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
     server = Newest(made.server, made.parties).start().run(order)
     assert (server.version, server.halted) == (120, "all updates applied")
