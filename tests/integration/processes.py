@@ -97,7 +97,10 @@ class Deployment:
 
     def aggregator(self, **more: str) -> Service:
         """An aggregator, started."""
-        settings = {"TACIT_STORE": self.url, "TACIT_OUT": str(self.out), "TACIT_HTTP": f"{HOST}:0"}
+        settings = {
+            "TACIT_STORE": self.url, "TACIT_OUT": str(self.out), "TACIT_HTTP": f"{HOST}:0",
+            "TACIT_LABELS": str(self.folder / "labels.safetensors"),
+        }  # fmt: skip
         return self._started("aggregator", settings | more, "aggregator")
 
     def edge(self, number: int | None = None, command: str = "edge", **more: str) -> Service:

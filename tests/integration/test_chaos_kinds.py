@@ -56,7 +56,7 @@ def test_parties_learn_from_every_answer_once_whoever_is_killed(tmp_path: Path, 
     with mosquitto(tmp_path) as broker, redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
         address, text = f"{broker.host}:{broker.port}", noiseless(15 * kills)
         with deployment(tmp_path, text, address, redis.url, "vertical") as run:
-            aggregator = run.aggregator(TACIT_LABELS=str(tmp_path / "labels.safetensors"))
+            aggregator = run.aggregator()
             parties = [run.edge(number, "party") for number in range(PARTIES)]
             victims = Victims(3, aggregator=[aggregator], broker=[broker], redis=[redis], party=parties)
             victims.rage("party", run.accepted, 6, kills)

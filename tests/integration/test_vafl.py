@@ -42,8 +42,7 @@ def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployme
 
 def everybody(run: Deployment) -> dict[str, Any]:
     """Start an aggregator and the parties, and kill each once, at different places."""
-    labels = str(run.folder / "labels.safetensors")
-    aggregator = run.aggregator(TACIT_LABELS=labels)
+    aggregator = run.aggregator()
     parties = [run.edge(number, "party") for number in range(PARTIES)]
     for at, victim in ((25, parties[0]), (60, aggregator), (90, parties[1]), (110, parties[0])):
         wait_for(lambda at=at: run.accepted() >= at, LONG)  # type: ignore[misc]
