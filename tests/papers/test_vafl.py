@@ -22,7 +22,7 @@ from tacit.algorithms.vafl_steps import Steps, batch_rows
 from tacit.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update
 from tacit.privacy.embeddings import EmbeddingPlan
 from tacit.vertical import Feedback, Part, Request, Roster
-from tests.papers.vafl_rig import World, blocks, part_of, run_file, table, uploads, world
+from tests.papers.vafl_rig import World, blocks, part_of, run_file, table, take, uploads, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 PROTOCOL = vertical_plan.protocol(run_file())
@@ -42,11 +42,6 @@ def first_upload(world: World) -> Update:
 
 def vectors(message: Update) -> Tensor:
     return message.vector.view(len(part_of(message).rows), -1)
-
-
-def take(world: World, message: Any) -> Any:
-    world.under_way = [one for one in world.under_way if one is not message]
-    return message
 
 
 # -- the problem ----------------------------------------------------------------------------------------------------

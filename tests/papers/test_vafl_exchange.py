@@ -10,11 +10,11 @@ import torch
 from torch.nn import functional
 
 from tacit.embeddings import embedding
-from tacit.messages import EVERYONE, Halt, Outgoing, Update
+from tacit.messages import Outgoing, Update
 from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingPlan, clip_rows
-from tacit.vertical import Embed, Feedback, Request, Roster
-from tests.papers.vafl_rig import NONE, Uplink, World, blocks, part_of, run_file, table, uploads, world
+from tacit.vertical import Embed, Feedback
+from tests.papers.vafl_rig import NONE, Uplink, World, blocks, part_of, run_file, table, take, uploads, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 
@@ -24,8 +24,7 @@ def test_lines_3_6_8_and_11_an_upload_is_also_the_query_and_its_answer_activates
     waiting = {message.edge for message in uploads(made)}
     assert waiting == set(made.parties)  # line 3: each has begun by itself, nobody's answer was needed
     for k in range(1, 9):
-        message = next(m for m in made.under_way if isinstance(m, Update))
-        made.under_way = [m for m in made.under_way if m is not message]
+        message = take(made, next(uploads(made)))
         others = list(made.under_way)
         before = made.server.params
         (reply,) = made.deliver(message)  # line 11: nothing else was sent, the upload asks
@@ -46,8 +45,7 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
     images = images.reshape(-1, 1, 16, 4)  # whose blocks are squares, as a convolution needs them
     data = (images, labels, records)
     made = world(plan=plan, kind=kind, hidden=(6,), combine="concat", width=3, data=data).after_tables()
-    message = next(uploads(made))
-    made.under_way = [m for m in made.under_way if m is not message]
+    message = take(made, next(uploads(made)))
     party, server = made.parties[message.edge], made.server
     server.params = torch.linspace(-1, 1, server.head.size)  # at θ_0 = 0 no gradient would come back
     rows, place = part_of(message).rows, server.place(message.edge)
@@ -109,13 +107,8 @@ def test_mu_of_every_party_is_that_of_what_it_said_counted_again() -> None:
 class Newest(World):
     """Gives a party only the last of what one upload makes the server say to it, as the driver does."""
 
-    def deliver(self, message: Uplink) -> list[Outgoing]:
-        replies = list({reply.to: reply for reply in self.server.on_message(message)}.values())
-        for reply in replies:
-            for name in self.parties if reply.to == EVERYONE else [reply.to]:
-                assert isinstance(reply.message, Roster | Feedback | Request | Halt)
-                self.say(self.parties[name].on_message(reply.message))
-        return replies
+    def answered(self, message: Uplink) -> list[Outgoing]:
+        return list({reply.to: reply for reply in super().answered(message)}.values())
 
 
 @pytest.mark.parametrize("order", range(5))

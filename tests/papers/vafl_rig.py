@@ -75,12 +75,16 @@ class World:
 
     def deliver(self, message: Uplink) -> list[Outgoing]:
         """Fold one message, and let the parties that are answered work. Returns the answers."""
-        replies = self.server.on_message(message)
+        replies = self.answered(message)
         for reply in replies:
             for name in self.parties if reply.to == EVERYONE else [reply.to]:
                 assert isinstance(reply.message, Roster | Feedback | Request | Halt)
                 self.say(self.parties[name].on_message(reply.message))
         return replies
+
+    def answered(self, message: Uplink) -> list[Outgoing]:
+        """What reaches the parties of what the server says to `message`: all."""
+        return self.server.on_message(message)
 
     def run(self, order: int = 1, until: Callable[[], bool] = lambda: False) -> Server:
         """Deliver what is under way in a random order until nothing is, or `until` says so."""
@@ -160,6 +164,12 @@ def part_of(message: Update) -> Part:
     """Which rows an upload fills."""
     assert message.part is not None
     return message.part
+
+
+def take(world: World, message: Any) -> Any:
+    """`message`, which is no longer under way."""
+    world.under_way = [one for one in world.under_way if one is not message]
+    return message
 
 
 def uploads(world: World) -> Iterator[Update]:
