@@ -63,11 +63,11 @@ class PeerLoop(EdgeLoop):
             self._post(self.role.start())
             while not stop.is_set() and not self.role.halted:
                 self._turn()
+            if self.role.halted and not self.retired:
+                self._last_account()  # first: the observer does not wait for it as long as others may for answers
             deadline, self._idle = time.monotonic() + LINGER, True
             while not stop.is_set() and time.monotonic() < deadline and not self._others_are_done():
                 self._take()
-        if self.role.halted and not self.retired:
-            self._last_account()
         return self.role.halted or "stopped"
 
     def _turn(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tacit_client import ApiError, Client, Edge, Unreachable
 
 from services.commands import connect
 from tests.integration import gossip
@@ -95,8 +96,26 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
         last = taken(disks)
         wait_for(lambda: taken(disks) > last + 40, gossip.PATIENCE)
         with connect.client(f"http://{http}", connect.token(token)) as client:
+            # One that is still starting, or away, hears of the end too late to be heard of what it has spent.
+            before = reported(client)
+            wait_for(lambda: all(reported(client)[name] > steps for name, steps in before.items()), gossip.PATIENCE)
             client.halt("enough")
         gossip.settled(made, disks, None)
+
+
+def reported(client: Client) -> dict[str, int]:
+    """What each peer has told the observer that it has charged, once the observer answers."""
+    found: list[Edge] = []
+
+    def answers() -> bool:
+        try:
+            found[:] = client.edges()
+        except (Unreachable, ApiError):  # it is still starting
+            return False
+        return len(found) == COUNT
+
+    wait_for(answers, gossip.PATIENCE)
+    return {edge.id: edge.pushes for edge in found}
 
 
 def exchanges(disks: Disks) -> int:
