@@ -20,6 +20,7 @@ from services.runtime.door import Door
 from services.runtime.downlink import Downlink
 from services.runtime.entries import OPERATOR, Candidate
 from services.runtime.hearing import everybody, subscriptions
+from services.runtime.intake import BUSY, Intake, Lot
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import Appended, Entry, Record, Snapshot, Store, Verdict
 from services.runtime.timing import Histogram
@@ -34,8 +35,8 @@ from tacit.vertical import Request
 log = logging.getLogger("tacit.driver")
 PAGE_BYTES = 1 << 21  # of payload that a replay reads at once
 BATCH = 64  # messages that share one append; more arrive while it is being written
+ROUND_SECONDS = 0.2  # that one `accept` goes on taking what comes
 SNAPSHOT_SECONDS = 30.0
-BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 FAREWELL_SECONDS = 5.0
 
 
@@ -54,6 +55,7 @@ class ServerDriver:
         self.lock = threading.Lock()
         self.counts = Counter[str]()  # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.uplink = Uplink(role, self.down, self.counts, size, max_message)
+        self.intake = Intake(self.uplink, store, self.counts)
         self.presence = self.uplink.presence
         self.cursor = self.saved = self.epoch = 0
         self.journal_bytes = 0  # of payload since the snapshot
@@ -161,35 +163,43 @@ class ServerDriver:
                     raise
                 self._ride_out(error, stop)
 
-    def _gather(self) -> list[Inbound]:
+    def _gather(self, seconds: float = 0.25) -> list[Inbound]:
+        """What has come, once anything has; nothing if nothing comes for so long."""
         batch: list[Inbound] = []
         with contextlib.suppress(queue.Empty):
-            batch.append(self.inbox.get(timeout=0.25))
+            batch.append(self.inbox.get(timeout=seconds))
             while len(batch) < BATCH:
                 batch.append(self.inbox.get_nowait())
         return batch
 
     def accept(self, batch: Iterable[Inbound]) -> None:
-        """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt."""
-        began = time.perf_counter()
-        candidates = [candidate for inbound in batch if (candidate := self.uplink.candidate(inbound))]
-        if not candidates:
-            return
-        try:
-            answers = self.store.append([Entry(c.edge, c.seq, c.payload, c.anchor) for c in candidates])
-        except ServiceError:
-            for candidate in candidates:  # nothing is lost: the edge keeps the bytes and sends them again
-                self.down.receipt(candidate.edge, candidate.seq, BUSY)
-                candidate.inbound.done()
-            self.counts["busy"] += len(candidates)
-            raise
+        """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt.
+
+        While the store writes, what has come meanwhile is judged; its append begins before this one's is folded.
+        """
+        until = time.monotonic() + ROUND_SECONDS
+        coming = self.intake.begin(self.intake.judge(batch))
+        while coming.candidates:
+            lot, again = coming, time.monotonic() < until and not self._full
+            coming = self.intake.judge(self._gather(0.0) if again else [])
+            try:
+                answers = lot.answers()
+            except ServiceError:
+                self.intake.put_off(lot, coming)
+                raise
+            try:
+                self.intake.begin(coming)
+            finally:
+                self._finish(lot, answers)
+
+    def _finish(self, lot: Lot, answers: list[Appended]) -> None:
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
-        for candidate, answer in zip(candidates, answers, strict=True):
+        for candidate, answer in zip(lot.candidates, answers, strict=True):
             candidate.inbound.done()
             receipt, outgoing = self._settle(candidate, answer)
             if answer.verdict == Verdict.ACCEPTED:
-                self.latency.observe(time.perf_counter() - began)
+                self.latency.observe(time.perf_counter() - lot.began)
             if earlier := receipts.pop(candidate.edge, None):
                 self.down.receipt(candidate.edge, *earlier)
             receipts[candidate.edge] = (candidate.seq, receipt)

@@ -30,7 +30,7 @@ class Uplink:
     def __init__(
         self, role: ServerRole, down: Downlink, counts: Counter[str], size: int, max_message: int
     ) -> None:  # fmt: skip
-        self._role, self._down, self._counts, self._size = role, down, counts, size
+        self._role, self.down, self._counts, self._size = role, down, counts, size
         self.anchors = Anchors(role.dataset)
         # Memory is set aside for what a first part announces: no more than this run's largest message can need.
         self.partials = Partials(min(max_message, 4 * max(size, role.largest) + wire.MAX_META + 128))
@@ -70,7 +70,7 @@ class Uplink:
             self._refuse(edge, seq, error.reason)
         except Crowded as crowded:
             self._counts[crowded.counted] += 1
-            self._down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s))
+            self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s))
         inbound.done()
         return None
 
@@ -78,13 +78,13 @@ class Uplink:
         if (envelope := self._whole(edge, seq, inbound)) is None:
             return None
         received = wire.decode(envelope)
-        if (received.meta.run, received.meta.edge, received.meta.seq) != (self._down.run_id, edge, seq):
+        if (received.meta.run, received.meta.edge, received.meta.seq) != (self.down.run_id, edge, seq):
             raise WireError("identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}")
         if received.meta.HasField("want"):
-            self._down.more(edge, received.meta.want)
+            self.down.more(edge, received.meta.want)
             inbound.done()
             return None
-        message = wire.read_up(received, self._down.schema, self._size)
+        message = wire.read_up(received, self.down.schema, self._size)
         if self.guard is not None:
             self.guard.admit(edge, message)
         reason = self._role.screen(message) if isinstance(message, Update) else None
@@ -103,14 +103,14 @@ class Uplink:
         if wire.asked(inbound.payload) and seq <= self.last.get(edge, 0):  # nothing of it is missing
             self._counts[Verdict.DUPLICATE] += 1
             receipt, again = self.passed(edge, seq)
-            self._down.receipt(edge, seq, receipt)
+            self.down.receipt(edge, seq, receipt)
             for out in again:
                 assert isinstance(out.message, Down)
-                self._down.send(edge, out.message)
+                self.down.send(edge, out.message)
         else:
             envelope = self.partials.add(edge, seq, inbound.payload)
             if answer := self.partials.answer(edge, seq):
-                self._down.receipt(edge, seq, answer)
+                self.down.receipt(edge, seq, answer)
         if envelope is None:
             inbound.done()  # a lost part costs a resend, not an update: acceptance is the receipt
         return envelope
@@ -124,4 +124,4 @@ class Uplink:
             log.warning("a message was refused", extra=facts)
             if self.guard is not None:
                 self.guard.refused(edge, reason)
-        self._down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))
+        self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))

@@ -230,3 +230,21 @@ def part(envelope: bytes, *, magic: bytes = wire.PART_MAGIC, number: int = 0, pa
          offset: int = 0) -> bytes:  # fmt: skip
     """One MQTT payload as wire.split makes it, or not."""
     return struct.pack("<4sIIQQ", magic, number, parts, len(envelope) if total is None else total, offset) + envelope
+
+
+def hello_meta() -> pb.Meta:
+    return pb.Meta(hello=pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10))
+
+
+def update_meta(base: int) -> pb.Meta:
+    return pb.Meta(update=pb.Update(base_version=base, clip=1.0))
+
+
+def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0") -> list[Inbound]:
+    """What the broker would deliver for these messages of `edge`, numbered from `first`."""
+    made = []
+    for seq, meta in enumerate(metas, first):
+        tensor = torch.full((rig.model.size,), 0.01 * seq) if meta.WhichOneof("kind") == "update" else None
+        message = Message(edge, seq, rig.run_id, rig.schema, meta=meta, tensor=tensor)
+        made.append(Inbound(topics.up(rig.run_id, edge, seq, 0), part(message.envelope()), lambda: None))
+    return made

@@ -25,7 +25,18 @@ from tacit.errors import Fenced, ServiceError, WireError
 from tests.conftest import ROOT
 from tests.golden.harness import sha256
 from tests.integration.processes import Caller, appended, refold
-from tests.integration.rig import ROOMY, STATUS, Hostile, Message, Rig, part, run_file
+from tests.integration.rig import (
+    ROOMY,
+    STATUS,
+    Hostile,
+    Message,
+    Rig,
+    hello_meta,
+    inbound,
+    part,
+    run_file,
+    update_meta,
+)  # fmt: skip
 from tests.integration.servers import Mosquitto, mosquitto, redis_server, wait_for
 
 
@@ -514,25 +525,7 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(address: str, updat
     connection.stop()
 
 
-def hello_meta() -> pb.Meta:
-    return pb.Meta(hello=pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10))
-
-
-def update_meta(base: int) -> pb.Meta:
-    return pb.Meta(update=pb.Update(base_version=base, clip=1.0))
-
-
 METAS = [hello_meta(), update_meta(0), update_meta(0), update_meta(2), update_meta(1), update_meta(2)]
-
-
-def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1) -> list[Inbound]:
-    """What the broker would deliver for these messages of edge-0, numbered from `first`."""
-    made = []
-    for seq, meta in enumerate(metas, first):
-        tensor = torch.full((rig.model.size,), 0.01 * seq) if meta.WhichOneof("kind") == "update" else None
-        message = Message("edge-0", seq, rig.run_id, rig.schema, meta=meta, tensor=tensor)
-        made.append(Inbound(topics.up(rig.run_id, "edge-0", seq, 0), part(message.envelope()), lambda: None))
-    return made
 
 
 def everything(rig: Rig) -> list[Record]:

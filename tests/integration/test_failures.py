@@ -13,6 +13,7 @@ from services.runtime import journal
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
 from services.runtime.store.memory import MemoryStore
+from tacit.config import RunFile
 from tests.golden.harness import sha256
 from tests.integration.processes import PATIENCE, Watcher, deployment, environment, refold
 from tests.integration.rig import ROOMY, RUN, STATUS, Hostile, Rig, run_file
@@ -58,20 +59,20 @@ def test_an_edge_ten_thousand_versions_behind_is_told_and_goes_on_from_the_newes
     away.connection.stop()
 
 
-def sqlite(folder: Path, run: Rig) -> Store:
+def sqlite(folder: Path, run: RunFile) -> Store:
     return open_store(f"sqlite:///{folder / 'store.db'}", "full")
 
 
-def kept(folder: Path, run: Rig) -> Store:
-    return KeptStore(MemoryStore("full", ROOMY), journal.Writer(folder / "run.journal"), "full", run.run)
+def kept(folder: Path, run: RunFile) -> Store:
+    return KeptStore(MemoryStore("full", ROOMY), journal.Writer(folder / "run.journal"), "full", run)
 
 
 @pytest.mark.parametrize("make", [sqlite, kept])
 def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
-    broker: Mosquitto, tmp_path: Path, make: Callable[[Path, Rig], Store]
+    broker: Mosquitto, tmp_path: Path, make: Callable[[Path, RunFile], Store]
 ) -> None:
-    rig = Rig(run_file(), f"{broker.host}:{broker.port}", "full")
-    rig.store = rig.driver.store = make(tmp_path, rig)
+    run = run_file()
+    rig = Rig(run, f"{broker.host}:{broker.port}", "full", make(tmp_path, run))
     rig.serve()
     edge = Hostile(rig, "edge-0")
     assert edge.hello() == STATUS.ACCEPTED

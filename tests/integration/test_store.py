@@ -109,6 +109,30 @@ class TestContract:
         assert verdicts(owner.append(entries("a", 2))) == ["accepted"]
         assert other.open("f" * 64) == 2
 
+    def test_what_was_begun_is_answered_later_and_may_be_read_around(self, connect: Connect) -> None:
+        store = connect()
+        store.open("f")
+        store.append(entries("a", 1))
+        answers = store.begin([*entries("a", 1, 2), *entries("b", 1)])
+        assert store.last_seqs()["a"] in (1, 2)
+        assert verdicts(answers()) == ["duplicate", "accepted", "accepted"]
+        assert verdicts(store.begin(entries("a", 3))()) == ["accepted"]
+        assert store.begin([])() == []
+        assert [record.position for record in store.read(0, 10)] == [1, 2, 3, 4]
+
+    def test_what_was_begun_under_an_older_epoch_is_not_written(self, connect: Connect) -> None:
+        old, new = connect(), connect()
+        old.open("f")
+        new.open("f")
+        with pytest.raises(errors.Fenced):
+            old.begin(entries("a", 1))()
+        assert contents(new) == EMPTY
+        # What nobody asked after stays as it is, and is in nobody's way.
+        new.begin(entries("a", 1))
+        assert new.open("f") == 3
+        assert verdicts(new.append(entries("a", 1, 2))) in (["duplicate", "accepted"], ["accepted", "accepted"])
+        assert [record.seq for record in new.read(0, 10)] == [1, 2]
+
     def test_positions_count_accepted_messages_of_all_edges(self, connect: Connect) -> None:
         store = connect()
         store.open("f")

@@ -6,7 +6,7 @@ Three backends keep the same promises and pass the same test class (tests/integr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -95,6 +95,13 @@ class Store(Protocol):
         Verdicts inside one call see the effects of the entries before them. An ACCEPTED entry's anchor is kept in the
         same step, if its count is larger than the one held for its lineage.
         Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (rules.py), before anything is written.
+        """
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """As `append`, in two steps, so that the caller need not wait while the backend writes.
+
+        What it returns is called once, before anything else is written, and gives or raises what `append` does; the
+        entries may be durable earlier, also where it is never called.
         """
 
     def read(self, after: int, limit: int) -> list[Record]:

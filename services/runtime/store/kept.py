@@ -6,7 +6,7 @@ is told so; one that was cut off in between is still in the store, which forgets
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from services.runtime.journal import Header, Writer
 from services.runtime.store.base import Anchor, Appended, Entry, Record, Snapshot, Store, Verdict
@@ -43,9 +43,18 @@ class KeptStore:
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See base.Store.append."""
-        answers = self._inner.append(entries)
-        paired = zip(entries, answers, strict=True)
-        self._writer.append((a.position, entry.payload) for entry, a in paired if a.verdict is Verdict.ACCEPTED)
+        return self.begin(entries)()
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin; the file is written when the store has answered."""
+        inner = self._inner.begin(entries)
+
+        def answers() -> list[Appended]:
+            found = inner()
+            paired = zip(entries, found, strict=True)
+            self._writer.append((a.position, entry.payload) for entry, a in paired if a.verdict is Verdict.ACCEPTED)
+            return found
+
         return answers
 
     def read(self, after: int, limit: int) -> list[Record]:

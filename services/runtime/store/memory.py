@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from services.runtime.store import rules
@@ -51,6 +51,11 @@ class MemoryStore:
             return []
         self._check_fence()
         return [self._append_one(entry) for entry in entries]
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin: there is nothing to wait for."""
+        answers = self.append(entries)
+        return lambda: answers
 
     def read(self, after: int, limit: int) -> list[Record]:
         """See base.Store.read."""

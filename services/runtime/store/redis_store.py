@@ -13,10 +13,9 @@ lose accepted messages, not a power cut only. `max_bytes` of all runs must fit w
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -47,36 +46,41 @@ redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1])
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), ARGV[1], there, due}
 """
 
-# KEYS journal meta seq anchors; ARGV epoch edge seq max_entries max_bytes payload lineage count head check (no lineage:
-# no anchor). Answers {verdict, position, last}.
+# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq payload lineage count
+# head check (no lineage: no anchor). Answers {verdict, position, last} for each; none at all if fenced.
 # `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows what it
-# drops without reading the payloads. XADD comes first: if memory is refused, nothing has been written.
+# drops without reading the payloads. If memory is refused, then at the first XADD: nothing has been written.
 _APPEND = """
 local epoch, position, appended, dropped =
     unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
-if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
-local last, seq = tonumber(redis.call('HGET', KEYS[3], ARGV[2]) or 0), tonumber(ARGV[3])
-if seq <= last then return {'duplicate', 0, last} end
-local bytes = tonumber(appended or 0) - tonumber(dropped or 0)
-if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[4]) or bytes >= tonumber(ARGV[5]) then
-    return {'busy', 0, last}
-end
-position = tonumber(position or 0) + 1
-local id = string.format('%.0f-0', position)
-appended = string.format('%.0f', tonumber(appended or 0) + #ARGV[6])
-redis.call('XADD', KEYS[1], id, 'appended', appended, 'edge', ARGV[2], 'seq', ARGV[3], 'check', ARGV[10],
-    'payload', ARGV[6])
-redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', appended)
-redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
-if ARGV[7] ~= '' then
-    local held = string.match(redis.call('HGET', KEYS[4], ARGV[7]) or '', '^%d+')
-    if not held or tonumber(ARGV[8]) > tonumber(held) then
-        redis.call('HSET', KEYS[4], ARGV[7], ARGV[8] .. ' ' .. ARGV[9])
+if epoch ~= ARGV[1] then return {} end
+position, appended, dropped = tonumber(position or 0), tonumber(appended or 0), tonumber(dropped or 0)
+local length, answers = redis.call('XLEN', KEYS[1]), {}
+for first = 4, #ARGV, 7 do
+    local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
+    local last, seq = tonumber(redis.call('HGET', KEYS[3], edge) or 0), tonumber(number)
+    if seq <= last then
+        answers[#answers + 1] = {'duplicate', 0, last}
+    elseif length >= tonumber(ARGV[2]) or appended - dropped >= tonumber(ARGV[3]) then
+        answers[#answers + 1] = {'busy', 0, last}
+    else
+        position, appended, length = position + 1, appended + #payload, length + 1
+        local id, size = string.format('%.0f-0', position), string.format('%.0f', appended)
+        redis.call('XADD', KEYS[1], id, 'appended', size, 'edge', edge, 'seq', number, 'check', check,
+            'payload', payload)
+        redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', size)
+        redis.call('HSET', KEYS[3], edge, number)
+        if lineage ~= '' then
+            local held = string.match(redis.call('HGET', KEYS[4], lineage) or '', '^%d+')
+            if not held or tonumber(count) > tonumber(held) then
+                redis.call('HSET', KEYS[4], lineage, count .. ' ' .. head)
+            end
+        end
+        answers[#answers + 1] = {'accepted', position, seq}
     end
 end
-return {'accepted', position, seq}
+return answers
 """
-_APPEND_SHA = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
 
 # KEYS journal meta snapshot; ARGV epoch cursor state. Answers {saved|refused|fenced, cursor held, position}.
 _SAVE = """
@@ -140,27 +144,41 @@ class RedisStore:
 
     def append(self, entries: Sequence[Entry]) -> list[Appended]:
         """See base.Store.append."""
+        return self.begin(entries)()
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin. One script for all entries: they are written together or not at all."""
         rules.check_entries(entries)
         if not entries:
-            return []
-        arguments = [self._arguments(entry) for entry in entries]
-        if len(arguments) == 1:  # the usual case; a transaction would take twice the time
-            rows = [self._call("EVAL", _APPEND, *arguments[0])]
-        else:  # SCRIPT LOAD inside the transaction: no restart or SCRIPT FLUSH can come between, so no NOSCRIPT.
-            calls = [("EVALSHA", _APPEND_SHA, *one) for one in arguments]
-            _, *rows = self._transaction([("SCRIPT LOAD", _APPEND), *calls])
-        # The transaction is atomic, so either every entry was fenced or none.
-        if rows[0][0] == b"fenced":
+            return list
+        pool = self._client.connection_pool
+        with self._service():
+            connection = pool.get_connection()
+            try:
+                connection.send_command("EVAL", _APPEND, *self._arguments(entries))
+            except BaseException:  # it is disconnected
+                pool.release(connection)
+                raise
+        return lambda: self._answers(connection)
+
+    def _answers(self, connection: Any) -> list[Appended]:
+        with self._service():
+            try:
+                rows = connection.read_response()
+            finally:
+                self._client.connection_pool.release(connection)
+        if not rows:
             raise rules.fenced(self._run, self._epoch)
         return [Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows]
 
-    def _arguments(self, entry: Entry) -> tuple[Any, ...]:
+    def _arguments(self, entries: Sequence[Entry]) -> list[Any]:
         keys = (self._journal, self._meta, self._seq, _ANCHORS)
-        anchor = entry.anchor or Anchor("", 0, b"")
-        mark = (anchor.lineage, anchor.count, anchor.head)
-        limits = (self._limits.entries, self._limits.bytes)
-        check = xxhash.xxh3_64_digest(entry.payload)
-        return (len(keys), *keys, self._epoch, entry.edge, entry.seq, *limits, entry.payload, *mark, check)
+        found = [len(keys), *keys, self._epoch, self._limits.entries, self._limits.bytes]
+        for entry in entries:
+            anchor = entry.anchor or Anchor("", 0, b"")
+            mark = (anchor.lineage, anchor.count, anchor.head)
+            found += [entry.edge, entry.seq, entry.payload, *mark, xxhash.xxh3_64_digest(entry.payload)]
+        return found
 
     def read(self, after: int, limit: int) -> list[Record]:
         """See base.Store.read."""
@@ -237,18 +255,6 @@ class RedisStore:
     def _call(self, *command: Any) -> Any:
         with self._service():
             return self._client.execute_command(*command)
-
-    def _transaction(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run `commands` in one MULTI/EXEC, one round trip; the first error among the answers is raised."""
-        with self._service(), self._client.pipeline(transaction=True) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            # Not raise_on_error: redis-py would put the command, payload and all, into the message.
-            answers = pipe.execute(raise_on_error=False)
-            for answer in answers:
-                if isinstance(answer, redis.RedisError):
-                    raise answer
-            return list(answers)
 
     @contextmanager
     def _unaltered(self, what: str) -> Iterator[None]:
