@@ -6,7 +6,6 @@ Whoever dies in between, the edge sends the same bytes again and the journal kno
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -20,7 +19,7 @@ from services.runtime.door import Door
 from services.runtime.downlink import Downlink
 from services.runtime.entries import OPERATOR, Candidate
 from services.runtime.hearing import everybody, subscriptions
-from services.runtime.intake import BUSY, Intake, Lot
+from services.runtime.intake import BUSY, Intake, Lot, gather
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import Appended, Entry, Record, Snapshot, Store, Verdict
 from services.runtime.timing import Histogram
@@ -34,7 +33,6 @@ from tacit.vertical import Request
 
 log = logging.getLogger("tacit.driver")
 PAGE_BYTES = 1 << 21  # of payload that a replay reads at once
-BATCH = 64  # messages that share one append; more arrive while it is being written
 ROUND_SECONDS = 0.2  # that one `accept` goes on taking what comes
 SNAPSHOT_SECONDS = 30.0
 FAREWELL_SECONDS = 5.0
@@ -139,7 +137,7 @@ class ServerDriver:
         self.down.connection = connection
         self.announce()
         while not stop.is_set() and not over():
-            batch = self._gather()
+            batch = gather(self.inbox)
             try:
                 self.accept(batch)
                 self._keep_time()
@@ -163,15 +161,6 @@ class ServerDriver:
                     raise
                 self._ride_out(error, stop)
 
-    def _gather(self, seconds: float = 0.25) -> list[Inbound]:
-        """What has come, once anything has; nothing if nothing comes for so long."""
-        batch: list[Inbound] = []
-        with contextlib.suppress(queue.Empty):
-            batch.append(self.inbox.get(timeout=seconds))
-            while len(batch) < BATCH:
-                batch.append(self.inbox.get_nowait())
-        return batch
-
     def accept(self, batch: Iterable[Inbound]) -> None:
         """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt.
 
@@ -180,8 +169,8 @@ class ServerDriver:
         until = time.monotonic() + ROUND_SECONDS
         coming = self.intake.begin(self.intake.judge(batch))
         while coming.candidates:
-            lot, again = coming, time.monotonic() < until and not self._full
-            coming = self.intake.judge(self._gather(0.0) if again else [])
+            lot = coming
+            coming = self.intake.judge(gather(self.inbox, 0.0) if self._may_go_on(lot, until) else [])
             try:
                 answers = lot.answers()
             except ServiceError:
@@ -191,6 +180,11 @@ class ServerDriver:
                 self.intake.begin(coming)
             finally:
                 self._finish(lot, answers)
+
+    def _may_go_on(self, lot: Lot, until: float) -> bool:
+        """Whether more may be judged before `lot` is folded: not what a full journal, or the run's end, refuses."""
+        ends = self.role.version + len(lot.candidates) >= self.role.horizon
+        return time.monotonic() < until and not ends and not self._full
 
     def _finish(self, lot: Lot, answers: list[Appended]) -> None:
         replies: dict[str, Outgoing] = {}
@@ -271,7 +265,7 @@ class ServerDriver:
             there = {edge for edge, state in self.presence.items() if state in ("online", "refusing")}
             if self._heard.issuperset(there.intersection(self.role.edges)):
                 break
-            self.accept(self._gather())
+            self.accept(gather(self.inbox))
         self.save()
 
     # -- control and persistence --------------------------------------------------------------------------------

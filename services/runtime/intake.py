@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,6 +16,7 @@ from services.runtime.uplink import Uplink
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import ServiceError
 
+BATCH = 64  # messages that share one append; more arrive while it is being written
 BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 
 
@@ -24,6 +27,16 @@ class Lot:
     candidates: list[Candidate]
     began: float
     answers: Callable[[], list[Appended]] = list
+
+
+def gather(inbox: queue.SimpleQueue[Inbound], seconds: float = 0.25) -> list[Inbound]:
+    """What has come, once anything has; nothing if nothing comes for so long."""
+    batch: list[Inbound] = []
+    with contextlib.suppress(queue.Empty):
+        batch.append(inbox.get(timeout=seconds))
+        while len(batch) < BATCH:
+            batch.append(inbox.get_nowait())
+    return batch
 
 
 class Intake:

@@ -52,10 +52,10 @@ class Slow(MemoryStore):
 class Aggregator:
     """A driver whose three edges have said Hello; their next messages come one by one, each while one is written."""
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, updates: int = 1000) -> None:
         self.shared: dict[str, MemoryRun] = {}
         self.store = Slow(self.shared)
-        self.rig = Rig(run_file(), broker, "intake", self.store)
+        self.rig = Rig(run_file(updates), broker, "intake", self.store)
         self.rig.driver.recover()
         self.connection = self.rig.connect()
         self.callers = {name: Caller(broker, "intake", name) for name in EDGES}
@@ -150,6 +150,17 @@ def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
     assert made.rig.driver.role.version == 3
     assert [record.edge for record in made.store.read(0, 10)[3:]] == list(EDGES)
     assert made.recovered() == sha256(made.rig.driver.role)
+
+
+def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
+    with mosquitto(tmp_path) as broker:
+        made = Aggregator(f"{broker.host}:{broker.port}", updates=2)
+        made.start()
+        made.rig.driver.accept(made.rig.driver.inbox.get_nowait() for _ in range(made.rig.driver.inbox.qsize()))
+        assert [made.told(name) for name in EDGES] == [STATUS.ACCEPTED, STATUS.ACCEPTED, STATUS.REJECTED]
+        assert made.rig.driver.counts["late"] == 1
+        assert len(made.store.read(0, 10)) == 3 + 2
+        made.close()
 
 
 def test_a_stream_that_does_not_end_is_left_for_the_loop_now_and_then(

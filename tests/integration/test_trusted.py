@@ -83,7 +83,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(bro
     sent, kept = sniffed(watcher), journal(rig)
     # then edges send one vector of norm C at most, without noise,
     assert all(float(vector.norm()) <= CLIP for vector in sent.values())
-    assert len(kept) == 40
+    assert len(kept) in (40, 41)  # the other edge's may come in one batch with the last, and is not in the model
     # the journal has each with noise of standard deviation zC on every coordinate, all of it different,
     noise = torch.stack([received.tensor - sent[key] for key, received in kept.items() if received.tensor is not None])
     assert is_normal(noise, 2.5 * CLIP)
