@@ -54,12 +54,22 @@ def _panel(axis: Any, figure: Figure, panel: int, curves: list[Curve]) -> None:
         axis.fill_between(curve.x, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
     if head.logarithmic:
         axis.set_xscale("log")
+        _plain(axis.xaxis)
     if head.y in ("accuracy", "auc"):  # a band may be wider than what can be
         low, high = axis.get_ylim()
         axis.set_ylim(max(low, 0.0), min(high, 1.0))
     if head.y == "perplexity":  # which begins at the size of the vocabulary
         axis.set_yscale("log")
+        _plain(axis.yaxis)
     axis.set(xlabel=head.x, ylabel=head.label)
     axis.set_title(f"{about.title}: {TITLES[about.noise]}", fontsize=9)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
+
+
+def _plain(axis: Any) -> None:
+    """Numbers at the ticks of a logarithmic axis: matplotlib's own are formulas, and would be shown as their source."""
+    from matplotlib.ticker import LogFormatter, StrMethodFormatter
+
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))

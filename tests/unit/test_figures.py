@@ -409,6 +409,22 @@ def test_a_picture_of_lines_over_time(tmp_path: Path) -> None:
     assert draw.png(found, curves).startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("x", [[0.01, 0.1, 1.0], [1.0, 4.0, 16.0], [2.0, 3.0, 5.0]])
+def test_a_logarithmic_axis_has_numbers(tmp_path: Path, x: list[float]) -> None:
+    from matplotlib import pyplot as plt
+
+    draw.png(figure(tmp_path), [verdicts.Curve(0, "A", np.array(x), np.array([x]), (None,))])  # formulas are off now
+    drawn, axis = plt.subplots()
+    axis.plot(x, x)
+    axis.set_xscale("log")
+    draw._plain(axis.xaxis)
+    drawn.canvas.draw()
+    labels = [label.get_text() for which in ("major", "minor") for label in axis.get_xticklabels(which=which)]
+    assert sum(bool(label) for label in labels) > 1
+    assert all(re.fullmatch(r"[0-9.e+-]*", label) for label in labels)
+    plt.close(drawn)
+
+
 def test_text_of_a_figure_cannot_become_html() -> None:
     assert "<b>" not in page._row(
         verdicts.Judged(
