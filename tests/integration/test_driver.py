@@ -36,7 +36,7 @@ from tests.integration.rig import (
     part,
     run_file,
     update_meta,
-)  # fmt: skip
+)
 from tests.integration.servers import Mosquitto, mosquitto, redis_server, wait_for
 
 

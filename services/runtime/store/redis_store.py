@@ -156,7 +156,7 @@ class RedisStore:
             connection = pool.get_connection()
             try:
                 connection.send_command("EVAL", _APPEND, *self._arguments(entries))
-            except BaseException:  # it is disconnected
+            except (redis.RedisError, OSError):  # it is disconnected
                 pool.release(connection)
                 raise
         return lambda: self._answers(connection)
