@@ -98,11 +98,12 @@ class Disks:
         return counts
 
     def begun(self, number: int) -> bool:
-        """Whether a peer has come as far as keeping what it is."""
-        if not (self._made.folder / "identities" / str(number) / "peer.db").exists():
-            return False
-        with closing(self._open(number)) as state:
-            return state.load() is not None
+        """Whether a peer has come as far as hearing of another; before that its file is best left alone.
+
+        By its log: who opens a file of SQLite while another makes it a WAL file locks the other out.
+        """
+        self._made.check_services()
+        return any("is here" in log.read_text() for log in self._made.folder.glob(f"peer-{number}-*.log"))
 
     def _read(self, number: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with closing(self._open(number)) as state:

@@ -127,12 +127,16 @@ class Deployment:
         """Until `count` messages have been accepted; fails early when a service has ended with an error."""
 
         def so() -> bool:
-            for service in self.services:
-                code = service.process.poll() if service.process else None
-                assert code in (None, 0, -signal.SIGKILL), f"exit code {code}: {service.log}"
+            self.check_services()
             return self.accepted() >= count
 
         wait_for(so, PATIENCE)
+
+    def check_services(self) -> None:
+        """AssertionError, with its log, when one has ended with an error."""
+        for service in self.services:
+            code = service.process.poll() if service.process else None
+            assert code in (None, 0, -signal.SIGKILL), f"exit code {code}: {service.log}"
 
     def ended(self) -> dict[str, Any]:
         """Wait until every service has ended well; the summary."""
