@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -446,6 +448,18 @@ def test_all_backends_answer_a_random_history_alike(
         expected = play(connector("memory", "", stack), run, history)
         assert play(connector("sqlite", file, stack), run, history) == expected
         assert play(connector("redis", server.url, stack), run, history) == expected
+
+
+def test_a_file_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/store.db", "run")
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        found = pool.submit(store.last_seqs)
+        with pytest.raises(TimeoutError):
+            found.result(0.2)
+        other.execute("ROLLBACK")
+        assert found.result(30.0) == {}
+    store.close()
 
 
 # --- addresses ---

@@ -7,6 +7,7 @@ power cut. One `append` is one transaction, hence one fsync, however many messag
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -225,7 +226,22 @@ class SqliteStore:
         ).fetchone()
         if found not in (1, _FORMAT) and (found != 0 or tables != 0):
             raise errors.ServiceError(f"store: sqlite file {self._path}: was not written by this version of tacit")
-        db.execute("PRAGMA journal_mode = WAL")
+        self._into_wal(db)
         db.execute("PRAGMA synchronous = FULL")
         if found != _FORMAT:
             db.executescript(_TABLES)
+
+    def _into_wal(self, db: sqlite3.Connection) -> None:
+        """Change to a write-ahead log; where another process does the same at this moment, wait for it.
+
+        SQLite's own timeout does not cover this: who has begun to read is told at once that the file is locked.
+        """
+        deadline = time.monotonic() + self._busy_s
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
