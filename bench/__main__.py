@@ -4,7 +4,8 @@
     decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho QoS 1 rate at that
     size;
 (b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, padded) over what two
-    processes compute of the same edge step with no broker, no journal and no ledger on disk, in turns of seconds;
+    processes compute of the same edge step with no broker, no journal and no ledger on disk, in turns of seconds; and
+    over what five such processes compute that share the two processors, as the edges do;
 (c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in flight), p50, p99;
 (d) what privacy costs: an edge step taken apart (bench/cost.py).
 """
@@ -27,6 +28,7 @@ import torch
 
 from bench import cost, training
 from services.children import Child, start_broker, start_store
+from services.edge import turns
 from services.edge.main import schema_hash
 from services.forked import KEEP_HEAP
 from services.runtime.driver import ServerDriver
@@ -94,6 +96,8 @@ def _print(results: dict[str, Any]) -> None:
           f"   ({results['path_per_s']:.0f} of {results['broker_per_s']:.0f} updates/s)")  # fmt: skip
     print(f"(b) training / compute   {results['training_over_compute']:.2f}"
           f"   ({results['training_per_s']:.0f} of {results['compute_per_s']:.0f} updates/s)")  # fmt: skip
+    print(f"    … in {results['edges']} processes      {results['training_over_compute_in_turns']:.2f}"
+          f"   (of {results['compute_in_turns_per_s']:.0f}, which as many processes compute in turns)")  # fmt: skip
     for what in ("receipt", "model"):
         p50, p99 = results[f"push_to_{what}_ms_p50"], results[f"push_to_{what}_ms_p99"]
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
@@ -216,20 +220,30 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float]:
 
 
 def _training_over_compute(folder: Path, data: str | None) -> dict[str, Any]:
-    file, counters = _run_file(folder, data, 1_000_000, "training"), []
+    file = _run_file(folder, data, 1_000_000, "training")
+    cores = os.cpu_count() or 1
+    with turns.pipe(folder / "turns", cores):
+        bare = _steps(folder, file, data, cores, None)
+        apart = _steps(folder, file, data, EDGES, folder / "turns")
+        try:
+            return training.measure(file, folder / "training", data, EDGES, bare, apart)
+        finally:
+            training.tell([*bare.pids, *apart.pids], signal.SIGKILL)
+
+
+def _steps(folder: Path, file: Path, data: str | None, count: int, pipe: Path | None) -> training.Steps:
+    """Bare edge steps in `count` processes, taking turns from `pipe` if there is one."""
+    counters = [folder / f"counter-{count}-{number}" for number in range(count)]
     workers: list[Worker] = []
-    for number in range(os.cpu_count() or 2):
-        counters.append(folder / f"counter-{number}")
-        counters[-1].write_bytes(bytes(8))
-        options = {"run_file": str(file), "data": data, "number": number, "counter": str(counters[-1])}
-        workers.append(Worker("compute", **options))
+    for number, counter in enumerate(counters):
+        counter.write_bytes(bytes(8))
+        options = {"run_file": str(file), "data": data, "number": number, "counter": str(counter)}
+        workers.append(Worker("compute", **options, turns=str(pipe) if pipe else None))
     for worker in workers:
         worker.ready()
     steps = training.Steps([worker.pid for worker in workers], counters)
-    try:
-        return training.measure(file, folder / "training", data, EDGES, steps)
-    finally:
-        training.tell(steps.pids, signal.SIGKILL)
+    training.tell(steps.pids, signal.SIGSTOP)
+    return steps
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import torch
 
 from services.edge.loop import UP, EdgeLoop, Terms
 from services.edge.main import schema_hash
+from services.edge.turns import Turns
 from services.runtime.mqtt import WINDOW, Connection, Inbound
 from services.runtime.outbox import Outbox
 from tacit import config, datasets, topics, wire
@@ -207,12 +208,17 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute(options: dict[str, Any]) -> dict[str, Any]:
-    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file `counter`."""
+    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file `counter`.
+
+    With `turns` it computes when it has one, as the edges of `tacit run` do.
+    """
     role = build(options, Edge)
     params, count = role.model.init(1), 0
+    turns = Turns(Path(options["turns"]) if options["turns"] else None)
     with Path(options["counter"]).open("r+b", buffering=0) as counter:
         while True:
-            role.on_message(GlobalModel(0, params, 1.0))
+            with turns.take():
+                role.on_message(GlobalModel(0, params, 1.0))
             count += 1
             os.pwrite(counter.fileno(), count.to_bytes(8, "little"), 0)
             if count == 5:
