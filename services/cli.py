@@ -219,8 +219,8 @@ def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = Fal
     from services import tables
 
     with _client(url) as client:
-        edges = client.edges()
-    _show([edge.to_json() for edge in edges], as_json, lambda console: tables.ledger(console, edges))
+        edges, live = client.edges(), not client.status().over
+    _show([edge.to_json() for edge in edges], as_json, lambda console: tables.ledger(console, edges, live=live))
 
 
 @app.command()

@@ -70,7 +70,7 @@ def run(
         console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
         shared = environment({
             "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
-            "TACIT_SEED": seed, "TACIT_POLICY": policy,
+            "TACIT_SEED": seed, "TACIT_POLICY": policy, "TACIT_RUN_ID": run_file.run.name,
         })  # fmt: skip
         (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
@@ -160,7 +160,7 @@ def _watch(
     with Client(f"http://{http}", timeout=5.0) as client, display.Progress(console, run_file) as progress:
         while (code := aggregator.code()) != 0:
             if interrupted.wait(1.0):
-                console.print("interrupted")
+                console.print("interrupted: no results are written (`tacit halt` ends a run with them)")
                 return 130
             for child in children:
                 mend(child)

@@ -12,6 +12,7 @@ from rich.text import Text
 from tacit_client import Edge, ModelInfo, Status
 
 NO_GUARANTEE = "∞ (not private)"
+_ROUGH = "while training is on, ε is that of up to an eighth more releases"
 _COLUMNS = ("edge", "state", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left", "refused")
 _FULL_WIDTH = 100  # columns of a terminal that all of `tacit ledger` fits
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
@@ -45,6 +46,11 @@ def epsilon(value: float | None) -> str:
     return NO_GUARANTEE if value is None else f"{value:.4g}"
 
 
+def spent(run: Status, shown: str) -> str:
+    """`shown`, the run's ε, for people: while training is on, it is that of up to an eighth more releases."""
+    return shown if run.over or run.privacy.epsilon is None else f"≤ {shown}"
+
+
 def status(to: Console, run: Status) -> Table:
     """The run in two columns."""
     seen, privacy = run.staleness, run.privacy
@@ -58,7 +64,7 @@ def status(to: Console, run: Status) -> Table:
         ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
         ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
-        ("privacy", f"ε {epsilon(privacy.epsilon)} at δ {privacy.delta:g}: {privacy.guarantee}"),
+        ("privacy", f"ε {spent(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: {privacy.guarantee}"),
         ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
     ]
@@ -70,7 +76,7 @@ def line(run: Status, as_json: bool) -> str:
     if as_json:
         return json.dumps(run.to_json())
     accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
-    shown = epsilon(run.privacy.epsilon)
+    shown = spent(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
     return f"{run.state} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
 
@@ -88,21 +94,23 @@ def model(to: Console, info: ModelInfo) -> Table:
     return _pairs(to, rows + layers)
 
 
-def ledger(to: Console, edges: Iterable[Edge]) -> Table:
+def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
     """What every edge's data has paid, and what its budget leaves.
 
     A narrow terminal does not show RDP's looser bound, nor a column without refusals, and a δ that is the same for all
-    stands below the table.
+    stands below the table; so does what ε means in a run that is `live`.
     """
     rows, columns = [_paid(edge) for edge in edges], list(_COLUMNS)
     table = Table(box=_box(to), header_style="bold", caption_justify="left")
+    below = [_ROUGH] if live else []
     if to.is_terminal and to.width < _FULL_WIDTH:
         columns.remove("ε (RDP)")
         if all(row["refused"] == "-" for row in rows):
             columns.remove("refused")
         if len(deltas := {row["δ"] for row in rows}) == 1:
             columns.remove("δ")
-            table.caption = Text(f"δ = {deltas.pop()}")
+            below.insert(0, f"δ = {deltas.pop()}")
+    table.caption = Text("; ".join(below)) if below else None
     for name in columns:
         table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=name != "refused")
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import secrets
@@ -21,7 +22,7 @@ from services.aggregator.evaluator import Evaluator, Points
 from services.aggregator.inference import Inference
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
-from services.runtime import hearing
+from services.runtime import hearing, presence
 from services.runtime.address import bind
 from services.runtime.door import Door
 from services.runtime.driver import ServerDriver
@@ -31,7 +32,7 @@ from services.runtime.mqtt import Connection
 from services.runtime.settings import AggregatorSettings
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
-from tacit import datasets
+from tacit import datasets, topics
 from tacit.algorithm_sections import Vafl
 from tacit.algorithms import roles, vafl
 from tacit.config import RunFile
@@ -76,7 +77,10 @@ def main(settings: AggregatorSettings) -> None:
             report.write(settings.out, observer, model)
         if settings.linger and driver.role.halted:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
-            _linger(settings, driver, inference, stop)
+            if inference is None:
+                _see_off(settings, driver, observer, stop)
+            else:
+                _answer(settings, driver, observer, inference, stop)
     finally:
         # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
         evaluator.close()
@@ -178,15 +182,31 @@ def _connect(
     return connection
 
 
-def _linger(
-    settings: AggregatorSettings, driver: ServerDriver, inference: Inference | None, stop: threading.Event
+def _see_off(
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], stop: threading.Event
 ) -> None:
-    """Serve REST until `stop`; of a vertical run, predictions as well, for which its parties are asked."""
-    if inference is None:
-        stop.wait()
-        return
+    """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
+    connection = Connection(
+        settings.broker, f"{settings.run_id}-aggregator", [topics.presence_all(settings.run_id)],
+        functools.partial(presence.note, driver.presence), tls=settings.tls(),
+    )  # fmt: skip
+    observer.broker_up = lambda: connection.up
+    try:
+        connection.start(settings.connect_timeout, stop)
+    except ServiceError as error:
+        log.warning("%s; who leaves from here on is not noticed", error)
+    stop.wait()
+    connection.stop()
+
+
+def _answer(
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], inference: Inference,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    """Serve REST until `stop`, and predictions, for which the parties of this vertical run are asked."""
     ups = threading.Event()
     connection = _connect(settings, driver, ups, stop)
+    observer.broker_up = lambda: connection.up
 
     def idle() -> None:
         if ups.is_set():

@@ -54,7 +54,7 @@ def plot(path: Path, status: dict[str, Any], series: list[dict[str, Any]]) -> No
     axes[1].set_ylim(bottom=0)
     spent = [point["epsilon"] for point in series]
     if all(value is not None for value in spent):
-        _line(axes[2], versions, spent, GREEN, "ε spent, largest edge (PLD)")
+        _line(axes[2], versions, spent, GREEN, "ε spent, at most: largest edge (PLD)")
         axes[2].set_ylim(bottom=0)
     else:
         _line(axes[2], versions, [point["staleness"] for point in series], GREEN, "staleness, mean")

@@ -27,5 +27,7 @@ def token(path: Path | None) -> str | None:
         return None
     try:
         return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"token file {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"token file {path}: {error}") from error

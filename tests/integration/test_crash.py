@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tacit_client import Client
 
 from services.edge.main import schema_hash
 from services.runtime.store import open_store
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tests.integration.processes import PATIENCE, Caller, Deployment, Service, Watcher, appended, check, deployment
-from tests.integration.servers import Mosquitto, RedisServer, mosquitto, redis_server, wait_for
+from tests.integration.servers import HOST, Mosquitto, RedisServer, free_port, mosquitto, redis_server, wait_for
 
 RUN = """
 [run]
@@ -94,6 +95,24 @@ def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_it
     assert run.pushes(0) > spent
     assert "resumed at version" in aggregator.log
     watcher.connection.stop()
+
+
+def test_who_leaves_after_the_end_is_seen_to_leave(run: Deployment) -> None:
+    # Given a run that ends while one of its edges stands still, and whose results are served on,
+    address = f"{HOST}:{free_port()}"
+    aggregator, edges = run.aggregator(TACIT_LINGER="true", TACIT_HTTP=address), [run.edge(0), run.edge(1)]
+    run.wait_accepted(60)
+    assert edges[1].process is not None
+    edges[1].process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: "still serving" in aggregator.log, PATIENCE)
+    with Client(f"http://{address}") as client:
+        wait_for(lambda: client.status().edges_online == 1, PATIENCE)
+        # when that one hears of the end,
+        edges[1].process.send_signal(signal.SIGCONT)
+        assert edges[1].wait() == 0
+        # then nobody is online any more.
+        wait_for(lambda: client.status().edges_online == 0, PATIENCE)
+    assert aggregator.signal(signal.SIGTERM) == 0
 
 
 def test_aggregators_take_over_in_order_and_only_with_the_same_parameters(run: Deployment) -> None:

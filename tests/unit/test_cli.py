@@ -88,13 +88,14 @@ class TestOperator:
     def test_ledger_row(self, rig: Rig, url: str, capsys: Captured) -> None:
         rig.hello("edge-1", multiplier=0.0, pushes=2)
         assert tacit("ledger", "--url", url) == 0
-        head, first, second = capsys.readouterr().out.strip().splitlines()
+        head, first, second, below = capsys.readouterr().out.strip().splitlines()
         assert head.split()[:5] == ["edge", "state", "releases", "q", "z"]
         assert first.split()[:5] == ["edge-0", "online", "3", "0.07", "1"]
         refused, left, budget = first.split()[-1], float(first.split()[-2]), float(first.split()[-3])
         assert 0 < left < budget == 8
         assert refused == "-"
         assert second.count("∞ (not private)") == 2
+        assert "up to an eighth more releases" in below
 
     def test_model_download(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
         file = tmp_path / "model.safetensors"

@@ -106,6 +106,11 @@ def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
         assert f" {cell} " in row
     assert "…" not in text
     assert text.rstrip().endswith("δ = 1e-05")
+    live = shown(tables.ledger(terminal(), [found], live=True), terminal())
+    assert " ".join(live.split()).endswith(
+        "δ = 1e-05; while training is on, ε is that of up to an eighth more releases"
+    )
+    assert all(len(line) <= 80 for line in live.splitlines())
     found.refusals, other = 2, edge()
     other.delta = 1e-6
     wide = shown(tables.ledger(tables.console(), [found, other]), tables.console())
@@ -117,7 +122,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     schedule = SimpleNamespace(delta_s=0.5, clip=1.0, mixing=None, disagreement=None, asked=None)
     edges = {"edge-3": SimpleNamespace(pushes=7)}
     status: Any = SimpleNamespace(
-        applied=40, state="training", test_accuracy=0.915, stages=2, schedule=schedule,
+        applied=40, state="training", over=False, test_accuracy=0.915, stages=2, schedule=schedule,
         staleness=SimpleNamespace(mean=3.5), privacy=SimpleNamespace(epsilon=1.25, edges=edges),
     )  # fmt: skip
     with display.Progress(console, run) as progress:
@@ -126,4 +131,4 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     last = console.file.getvalue().rpartition("40/")
     bar, *facts = [line.strip() for line in "".join(last[1:]).splitlines()]
     assert bar.startswith(f"40/{run.run.updates}")
-    assert "ε 1.250 · slowest edge-3 (7 releases)" in " ".join(facts)
+    assert "ε ≤ 1.250 · slowest edge-3 (7 releases)" in " ".join(facts)
