@@ -32,6 +32,7 @@ from services.runtime.mqtt import Connection
 from services.runtime.settings import AggregatorSettings
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
+from services.runtime.web import Bounded
 from tacit import datasets, topics
 from tacit.algorithm_sections import Vafl
 from tacit.algorithms import roles, vafl
@@ -221,7 +222,10 @@ def _answer(
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning", access_log=False, http=Bounded, ws="none", timeout_graceful_shutdown=1,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()

@@ -85,7 +85,7 @@ class Observer(Generic[_D]):
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounting = threading.Lock()  # one PLD composition at a time
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, tuple[EdgeRecord, dict[str, Any]]] = {}
         self._before = self._version_at_start = 0.0
         self._started = self._ended = 0.0
 
@@ -142,7 +142,7 @@ class Observer(Generic[_D]):
             records = dict(self.driver.role.edges)
         spent = [name for name, record in records.items() if record.retired]
         newcomers = [name for name, state in presence.items() if state == "online" and name not in records]
-        able = [name for name in records if name not in spent and presence.get(name) not in _ABSENT]
+        able = [name for name in records if name not in spent and presence.get(name, "offline") not in _ABSENT]
         return bool(spent) and not able and not newcomers
 
     def epsilon(self) -> float:
@@ -188,11 +188,8 @@ class Observer(Generic[_D]):
         return {"edges_refusing": refusing, "refusals": sum(record.hello.refusals for record in records)}
 
     def edges(self) -> list[dict[str, Any]]:
-        """One row per edge that ever said Hello."""
-        with self.driver.lock:
-            records = list(self.driver.role.edges.items())
-        spent = self._privacy_edges()
-        return [self._edge(name, record, spent[name]) for name, record in sorted(records) if name in spent]
+        """One row per edge that ever said Hello; its updates are those that its ε counts."""
+        return [self._edge(name, record, spent) for name, (record, spent) in self._accounted().items()]
 
     def _edge(self, name: str, record: EdgeRecord, spent: dict[str, Any]) -> dict[str, Any]:
         presence = self.driver.presence.get(name, "unknown")
@@ -222,14 +219,19 @@ class Observer(Generic[_D]):
         }  # fmt: skip
 
     def _privacy_edges(self) -> dict[str, dict[str, Any]]:
-        """ε of what every edge has spent: exact once training is over, before that an upper bound (`_ahead`)."""
+        return {name: spent for name, (_, spent) in self._accounted().items()}
+
+    def _accounted(self) -> dict[str, tuple[EdgeRecord, dict[str, Any]]]:
+        """Every edge's record, and ε of what it has spent: exact once training is over, before that an upper bound
+        (`_ahead`).
+        """
         # While another thread is at it, what was last found will do: requests must not queue up behind one.
         if self._rows and not self._ended and self._accounting.locked():
             return self._rows
         with self._accounting:
             with self.driver.lock:
-                records = sorted(self.driver.role.edges.items())
-            self._rows = {name: self._spent(record) for name, record in records}
+                records = [(name, replace(record)) for name, record in sorted(self.driver.role.edges.items())]
+            self._rows = {name: (record, self._spent(record)) for name, record in records}
             return self._rows
 
     def privacy(self) -> dict[str, Any]:

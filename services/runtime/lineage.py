@@ -31,6 +31,8 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
     """
     place = str(identity.path / "ledger.db") if setting is None else setting.replace("{n}", str(identity.number))
     path = Path(place)
+    if place == ":memory:" or (path.exists() and not path.is_file()):
+        raise PrivacyError(f"ledger {path}: not a file; an edge needs a durable place for it")
     with _locked(path):
         known = _enrolled(identity.path, dataset)
         if known is None and not (path.is_file() and path.stat().st_size) and _used_before_markers(identity.path):

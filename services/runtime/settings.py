@@ -37,7 +37,7 @@ class ServiceSettings(BaseSettings):
     salt: str = Field("tacit", min_length=1, description="secret of a vertical run's parties and server: names records")
     chunk: int = Field(256 * 1024, ge=1024, le=1 << 26, description="largest MQTT payload, bytes")
     connect_timeout: float = Field(60.0, gt=0, description="seconds to wait for the broker and store at start")
-    threads: int = Field(1, ge=1, description="torch threads of this process")
+    threads: int = Field(1, ge=1, le=1024, description="torch threads of this process")
     log: Literal["debug", "info", "warning"] = "info"
     log_format: Literal["text", "json"] = "text"
 

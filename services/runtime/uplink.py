@@ -20,6 +20,7 @@ from tacit.algorithms.server import ServerRole
 from tacit.errors import WireError
 from tacit.messages import Down, Outgoing, Update
 from tacit.privacy.ledger import Charged
+from tacit.vectors import LARGEST, learnable
 
 log = logging.getLogger("tacit.driver")
 
@@ -85,6 +86,8 @@ class Uplink:
             inbound.done()
             return None
         message = wire.read_up(received, self.down.schema, self._size)
+        if isinstance(message, Update) and not learnable(message.vector):  # it could end the model for everybody
+            raise WireError("norm", f"a number beyond {LARGEST:g}")
         if self.guard is not None:
             self.guard.admit(edge, message)
         reason = self._role.screen(message) if isinstance(message, Update) else None

@@ -153,6 +153,7 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     "no tensor": ("shape", lambda h: changed(h, tensor=None)),
     "nan": ("finite", lambda h: part(h.update(math.nan).envelope())),
     "infinity": ("finite", lambda h: part(h.update(-math.inf).envelope())),
+    "a number that no training makes": ("norm", lambda h: part(h.update(-3.4e38).envelope())),
     "altered tensor": ("sha256", lambda h: part(h.update().envelope()[:-1] + b"\x7f")),
     "no digest": ("sha256", lambda h: patched(h, lambda meta: meta.ClearField("sha256"))),
     "another dtype": ("dtype", lambda h: patched(h, lambda meta: setattr(meta, "dtype", "f64"))),

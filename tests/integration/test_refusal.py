@@ -126,7 +126,12 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     assert other.hello() == STATUS.ACCEPTED
     assert other.said(other.message(pb.Meta(retired=pb.Retired(reason="spent")))) == STATUS.ACCEPTED
     assert observer.only_retired()
-    other.connection.stop()
+    # Nor does one that is not there, as far as the broker knows.
+    ghost = Hostile(rig, "edge-2")
+    assert ghost.hello() == STATUS.ACCEPTED
+    assert observer.only_retired()
+    for caller in (other, ghost):
+        caller.connection.stop()
     rig.close()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from schemathesis.core.result import Ok
 from torch import Tensor
 
 from services.aggregator import api, observer
+from services.runtime import web as bounded
 from services.runtime.weights import weights
 from tacit._pb import wire_pb2 as pb
 from tacit.models import Model, build
@@ -192,6 +195,42 @@ class TestErrors:
     def test_a_bug_is_a_problem_too_without_its_traceback(self, rig: Rig, web: httpx.Client) -> None:
         del rig.role.clip
         assert problem(web.get("/v1/status"), 500) == "a bug in tacit: AttributeError"
+
+
+class TestConnections:
+    def test_those_that_say_nothing_are_closed(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bounded, "SILENT_SECONDS", 0.2)
+        with served(rig) as url, closing(dial(url)) as silent, closing(dial(url)) as slow:
+            slow.sendall(b"GET /v1/status HTTP/1.1\r\nHost: ")
+            assert [ending(connection) for connection in (silent, slow)] == [b"", b""]
+            assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+
+    def test_too_many_are_closed_at_once_and_the_others_are_served(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bounded, "CONNECTIONS", 3)
+        with (
+            served(rig) as url,
+            httpx.Client(base_url=url, trust_env=False, timeout=10) as client,
+            ExitStack() as stack,
+        ):
+            assert client.get("/healthz").status_code == 200
+            silent = [stack.enter_context(closing(dial(url))) for _ in range(10)]
+            assert [ending(connection) for connection in silent[2:]] == [b""] * 8
+            assert client.get("/healthz").status_code == 200
+
+
+def dial(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def ending(connection: socket.socket) -> bytes:
+    """What a connection that is closed against its will still says."""
+    try:
+        return connection.recv(100)
+    except ConnectionResetError:
+        return b""
 
 
 class TestWeights:

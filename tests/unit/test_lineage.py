@@ -49,6 +49,12 @@ def test_it_lies_with_the_identity_and_goes_on(identity: Identity) -> None:
     assert (identity.path / "ledger.db").is_file()
 
 
+@pytest.mark.parametrize("setting", [":memory:", "/dev/null", "/"])
+def test_it_needs_a_file(identity: Identity, setting: str) -> None:
+    assert refusal(identity, setting) == f"ledger {setting}: not a file; an edge needs a durable place for it"
+    assert not Path(f"{setting}.lock").exists()
+
+
 def test_it_may_lie_beside_the_data_and_be_taken_over_by_another_identity(identity: Identity, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     setting = str(tmp_path / "data" / "ledger-{n}.db")

@@ -65,6 +65,7 @@ def test_an_argument_wins_and_none_means_not_given(monkeypatch: pytest.MonkeyPat
         ("CHUNK", "1000", "greater than or equal to 1024"),
         ("CHUNK", "1e9", "valid integer"),
         ("THREADS", "0", "greater than or equal to 1"),
+        ("THREADS", "99999999999", "less than or equal to 1024"),
         ("PATIENCE", "nan", "greater than 0"),
         ("PATIENCE", "0", "greater than 0"),
         ("LOG", "loud", "'debug', 'info' or 'warning'"),
