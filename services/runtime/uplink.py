@@ -86,10 +86,10 @@ class Uplink:
             inbound.done()
             return None
         message = wire.read_up(received, self.down.schema, self._size)
-        if isinstance(message, Update) and not learnable(message.vector):  # it could end the model for everybody
-            raise WireError("norm", f"a number beyond {LARGEST:g}")
         if self.guard is not None:
             self.guard.admit(edge, message)
+        if isinstance(message, Update) and not learnable(message.vector):  # it could end the model for everybody
+            raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
