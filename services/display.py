@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from tacit_client import Status
 
-from services.tables import schedule, spent
+from services.tables import at_most, schedule
 from tacit.algorithm_sections import FedAsync
 from tacit.config import RunFile
 
@@ -83,7 +83,7 @@ def facts(status: Status) -> str:
         accuracy,
         *schedule(status),
         f"staleness {status.staleness.mean:.1f}",
-        f"ε {spent(status, epsilon(status.privacy.epsilon))}",
+        f"ε {at_most(status, epsilon(status.privacy.epsilon))}",
     ]
     if slowest is not None:
         parts.append(f"slowest {slowest[0]} ({slowest[1].pushes} releases)")

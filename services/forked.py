@@ -31,7 +31,7 @@ KEEP_HEAP = {
 _AT_EXEC = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # what libraries read once: the same for every child
 _IMPORTED = [
     "services.cli", "services.aggregator.main", "services.edge.main",
-    "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.h11_impl",  # which it imports when it starts
+    "uvicorn.lifespan.on", "uvicorn.loops.auto",  # which it imports when it starts
 ]  # fmt: skip
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15

@@ -70,7 +70,8 @@ def run(
         console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
         shared = environment({
             "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
-            "TACIT_SEED": seed, "TACIT_POLICY": policy, "TACIT_RUN_ID": run_file.run.name,
+            "TACIT_SEED": seed, "TACIT_POLICY": policy,
+            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
         })  # fmt: skip
         (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})

@@ -46,7 +46,7 @@ def epsilon(value: float | None) -> str:
     return NO_GUARANTEE if value is None else f"{value:.4g}"
 
 
-def spent(run: Status, shown: str) -> str:
+def at_most(run: Status, shown: str) -> str:
     """`shown`, the run's ε, for people: while training is on, it is that of up to an eighth more releases."""
     return shown if run.over or run.privacy.epsilon is None else f"≤ {shown}"
 
@@ -64,7 +64,7 @@ def status(to: Console, run: Status) -> Table:
         ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
         ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
-        ("privacy", f"ε {spent(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: {privacy.guarantee}"),
+        ("privacy", f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: {privacy.guarantee}"),
         ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
     ]
@@ -76,7 +76,7 @@ def line(run: Status, as_json: bool) -> str:
     if as_json:
         return json.dumps(run.to_json())
     accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
-    shown = spent(run, epsilon(run.privacy.epsilon))
+    shown = at_most(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
     return f"{run.state} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
 

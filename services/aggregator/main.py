@@ -22,7 +22,7 @@ from services.aggregator.evaluator import Evaluator, Points
 from services.aggregator.inference import Inference
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
-from services.runtime import hearing, presence
+from services.runtime import hearing, presence, web
 from services.runtime.address import bind
 from services.runtime.door import Door
 from services.runtime.driver import ServerDriver
@@ -32,7 +32,6 @@ from services.runtime.mqtt import Connection
 from services.runtime.settings import AggregatorSettings
 from services.runtime.store import Store, open_store
 from services.runtime.store.kept import KeptStore
-from services.runtime.web import Bounded
 from tacit import datasets, topics
 from tacit.algorithm_sections import Vafl
 from tacit.algorithms import roles, vafl
@@ -68,7 +67,7 @@ def main(settings: AggregatorSettings) -> None:
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
     operator = Operator(_token(settings.token_file, settings.http))
     inference = Inference(driver, driver.role, settings.salt) if isinstance(driver.role, vafl.Server) else None
-    web, serving = _web(create_app(observer, operator, model, inference), listener)
+    server, serving = _web(create_app(observer, operator, model, inference), listener)
     evaluator = Evaluator(Points(run, model, test, observer.point))
     try:
         _recover(driver, observer, settings, stop)
@@ -89,7 +88,7 @@ def main(settings: AggregatorSettings) -> None:
             noise.close()
         store.close()
         operator.close()  # ends the event streams, which the server would wait for
-        web.should_exit = True
+        server.should_exit = True
         serving.join(5.0)
 
 
@@ -222,11 +221,7 @@ def _answer(
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        log_level="warning", access_log=False, http=Bounded, ws="none", timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(web.config(app, ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()
     return server, thread

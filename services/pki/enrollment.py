@@ -19,8 +19,8 @@ from services.aggregator.responses import document, documented, install
 from services.pki import certificates
 from services.pki.authority import CA, CERTIFICATE, DAYS, KEY, RENEW_DAYS, Authority, Taken
 from services.pki.tokens import NOBODY, Token, Tokens
+from services.runtime import web
 from services.runtime.address import bind
-from services.runtime.web import Bounded
 from tacit.errors import ConfigError
 
 log = logging.getLogger("tacit.enrollment")
@@ -113,10 +113,9 @@ def serve(folder: Path, address: str, days: int = DAYS) -> None:
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; make it with tacit pki issue {SERVER} --host NAME")
     listener = bind(address)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, http=Bounded, timeout_graceful_shutdown=1, limit_concurrency=64,
-        ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY,
-    )  # fmt: skip
+    config = web.config(
+        app, timeout_graceful_shutdown=1, limit_concurrency=64, ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY
+    )
     log.info("edges may enrol at https://%s, authority %s", address, folder / CA)
     with listener:
         uvicorn.Server(config).run(sockets=[listener])

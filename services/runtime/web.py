@@ -7,7 +7,9 @@ left it could not write its results either.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS = 128  # more are closed at once; half of what a process may open where that is least (macOS: 256)
@@ -28,3 +30,8 @@ class Bounded(H11Protocol):
     def _close_if_silent(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.abort()
+
+
+def config(app: Any, **more: Any) -> uvicorn.Config:
+    """What uvicorn is to serve `app` with; `more` as it takes them."""
+    return uvicorn.Config(app, log_level="warning", access_log=False, http=Bounded, **more)

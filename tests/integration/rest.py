@@ -15,10 +15,10 @@ from fastapi import FastAPI
 from services.aggregator.api import Operator, create_app
 from services.aggregator.observer import Observer
 from services.edge.main import schema_hash
+from services.runtime import web
 from services.runtime.driver import ServerDriver
 from services.runtime.mqtt import Connection, Inbound
 from services.runtime.store import open_store
-from services.runtime.web import Bounded
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server
@@ -106,8 +106,7 @@ def served(rig: Rig) -> AbstractContextManager[str]:
 def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
     """A REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
     with socket.create_server((HOST, 0)) as listener:  # it listens already: the first request waits for uvicorn
-        config = uvicorn.Config(app, log_level="warning", access_log=False, http=Bounded, timeout_graceful_shutdown=30)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(web.config(app, timeout_graceful_shutdown=30))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -173,6 +173,16 @@ class TestDocuments:
         assert web.get("/v1/edges/edge-1").json() == rows[1]
         assert "'edge-9'" in problem(web.get("/v1/edges/edge-9"), 404)
 
+    def test_the_updates_of_a_row_are_those_that_its_epsilon_counts(self, rig: Rig) -> None:
+        rig.hello("edge-0")
+        rig.update("edge-0", pushes=1)
+        (before,) = rig.observer.edges()
+        with rig.observer._accounting:  # another request is at it
+            rig.update("edge-0", pushes=2)
+            assert rig.observer.edges() == [before]
+        (after,) = rig.observer.edges()
+        assert [(row["updates"], row["pushes"]) for row in (before, after)] == [(1, 1), (2, 2)]
+
     def test_series_from_a_version_on(self, rig: Rig, web: httpx.Client) -> None:
         for version in (1, 5, 9):
             rig.observer.point(version, 0.5, 1.0, 10)
