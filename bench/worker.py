@@ -78,7 +78,7 @@ def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
     labels = datasets.load_labels(run.data.dataset, "train", root)
     rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
     part = datasets.load(run.data.dataset, "train", root, rows)
-    releaser = Releaser(run.plan(number), Ledger(":memory:", run.data.dataset), Random())
+    releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.data.dataset), Random())
     return kind(f"edge-{number}", part, run.build_model(), releaser)
 
 

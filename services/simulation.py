@@ -31,7 +31,6 @@ from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.labels import randomised_response
 from tacit.privacy.plan import Releaser
-from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.sampling import Random
 from tacit.privacy.simulated import SimulatedLedger
 from tacit.sections import Data
@@ -60,7 +59,7 @@ def parts(run: RunFile, root: Path | None) -> list[Dataset]:
 
 def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
     """Edge `number` with noise from the run's seed; its budget binds as with secret noise."""
-    plan = run.plan(number)
+    plan = run.plan(number, len(rows))
     # Another stream for every seed and edge; a run has at most 10,000 edges.
     releaser = Releaser(plan, SimulatedLedger(), Random(run.run.seed * 10_000 + number))
     releaser.left = plan.pushes_left(())
@@ -104,8 +103,6 @@ class Simulation:
         if isinstance(run.algorithm, Vafl):
             self.role, self.simulator = _vertical(run, self.model, root)
         else:
-            if run.privacy.private:
-                require_separate_examples(self.model, "cpu")
             self.role = roles.server(run, self.model)
             edges = [edge(run, self.model, number, rows) for number, rows in enumerate(parts(run, root))]
             self.simulator = _simulator(run, self.role, edges)

@@ -25,9 +25,9 @@ from tacit.algorithms.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.models import Model
+from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
-from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.sampling import Random
 
 log = logging.getLogger("tacit.edge")
@@ -45,6 +45,7 @@ def main(settings: EdgeSettings, loops: Loops = edge_loop) -> None:
     """Run one edge (or, with other `loops`, one peer) to its end. Raises TacitError."""
     stop = stopping()
     torch.set_num_threads(settings.threads)
+    flush_pool()
     run = settings.load_run()
     model = run.build_model()
     with workplace(settings, run, stop) as place:
@@ -72,11 +73,9 @@ def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Ide
         torch.zeros(1, device=device)
     except RuntimeError as error:
         raise ConfigError(f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}") from error
-    plan = run.plan(identity.number)
-    settings.load_policy().check(plan, run.algorithm.name, run.model.name)
-    if plan.private:
-        require_separate_examples(model, settings.device)
     data, rows = run.data, dealt(run, settings.data)[identity.number]
+    plan = run.plan(identity.number, len(rows))
+    settings.load_policy().check(plan, run.algorithm.name, run.model.name)
     part = datasets.load(data.dataset, "train", settings.data, rows, data.features, data.text)
     releaser = Releaser(plan, ledger, Random())
     return roles.edge(run, identity.edge, part, model, releaser, settings.device)

@@ -16,6 +16,7 @@ from tacit import datasets, vertical_plan
 from tacit.algorithms import roles
 from tacit.algorithms.vafl_party import Party
 from tacit.config import RunFile
+from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
 
@@ -26,6 +27,7 @@ def main(settings: EdgeSettings) -> None:
     """Run one party to its end. Raises TacitError."""
     stop = stopping()
     torch.set_num_threads(settings.threads)
+    flush_pool()
     run = settings.load_run()
     section = vertical_plan.section(run)
     with workplace(settings, run, stop) as place:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -123,8 +124,15 @@ class RunFile(Section):
         )  # fmt: skip
         return bounded(made)
 
-    def plan(self, index: int) -> Plan:
-        """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it."""
+    def plan(self, index: int, dealt: int = 0) -> Plan:
+        """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it.
+
+        dealt: how many rows the dealing of a published data set gives this edge, a public number, for which the
+        shapes of its batches are made; 0: not known, so for a quarter more than the public size.
+        """
+        return replace(self._plan(index), rows_max=dealt)
+
+    def _plan(self, index: int) -> Plan:
         p = self.privacy
         epsilon = self.edges.epsilon[index] if index < len(self.edges.epsilon) else p.epsilon
         rate = self.sampling_rate()

@@ -52,7 +52,7 @@ def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon
     rows = datasets.shard(labels, number, shards=run.edges.count, method=data.partition, seed=run.run.seed)
     part = datasets.load(data.dataset, "train", None, rows)
     random = Random(None if seed is None else seed + number)
-    plan = run.plan(number)
+    plan = run.plan(number, len(rows))
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
     return roles.edge(run, f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,25 +16,38 @@ from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.plan import Releaser, Steps
 from tacit.privacy.policy import refusal
-from tacit.privacy.sampling import Batch, padded_size, poisson
+from tacit.privacy.probe import require_separate_examples
+from tacit.privacy.sampling import Batch, poisson
 from tacit.vectors import example_gradients, linear_factors, mean_gradient
 
 HELD = 2**24  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
 
 
 class EdgeRole(ABC):
-    """Holds the private rows; everything it says has passed its `Releaser`. `work` is the algorithm's."""
+    """Holds the private rows; everything it says has passed its `Releaser`. `work` is the algorithm's.
+
+    x, y: the rows, `records` of them, and after them the public row, all zeros, which stands in the empty slots of a
+    batch. size: slots of a batch, a function of public numbers.
+    """
 
     def __init__(self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> None:
+        """Raises PrivacyError for more rows than the plan's shapes are made for, or than its integers can add up."""
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
-        self.x, self.y = data.x.to(device), data.y.to(device)
-        self.size = padded_size(len(data), releaser.plan.sampling_rate)
+        self.records, self.size = len(data), releaser.plan.slots
+        releaser.plan.check_rows(self.records)
+        self.x, self.y = (torch.cat((rows, torch.zeros_like(rows[:1]))).to(device) for rows in (data.x, data.y))
         outer = model.linear and not model.regularization  # what the gradient of every example is
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
-        # The padded batch in parts of a public size, so that no batch needs much more memory than HELD.
+        # The batch in parts of a public size, so that no batch needs much more memory than HELD.
         self.rows = max(1, HELD // (4 * (model.size // model.classes if self.ghost else model.size)))
+        if releaser.plan.private:
+            require_separate_examples(model, device, self._shapes())
         self.halted = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
+
+    def _shapes(self) -> set[int]:
+        """How many rows are computed at a time."""
+        return {min(self.rows, self.size), self.size % self.rows or min(self.rows, self.size)}
 
     @abstractmethod
     def work(self, message: GlobalModel) -> list[Outgoing]:
@@ -90,27 +102,30 @@ class EdgeRole(ABC):
 
     def draw(self) -> Batch:
         """A fresh Poisson batch."""
-        return poisson(len(self.y), self.releaser.plan.sampling_rate, self.size, self.releaser.random)
+        return poisson(self.records, self.releaser.plan.sampling_rate, self.size, self.releaser.random)
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """The clipped sum over the rows `index` (B,) where `mask` (B,) is True."""
         index, mask = index.to(self.device), mask.to(self.device)
-        parts = zip(torch.split(index, self.rows), torch.split(mask, self.rows), strict=True)
-        sums = [self._clipped_part(params, clip, *part) for part in parts]
-        return replace(sums[0], total=torch.stack([part.total for part in sums]).sum(0)) if sums[1:] else sums[0]
+        first, *others = (
+            self._clipped_part(params, clip, *part, len(mask))
+            for part in zip(torch.split(index, self.rows), torch.split(mask, self.rows), strict=True)
+        )
+        return Clipped(sum((part.total for part in others), first.total), first.sensitivity, first.step)
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+        """Of some of the slots of a batch of `rows`."""
         plan = self.releaser.plan
         if self.ghost:
-            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask)
+            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask, rows)
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if plan.mechanism == "discrete_gaussian":
             return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
-        return clipped_sum(gradients, clip, mask)
+        return clipped_sum(gradients, clip, mask, rows)
 
     def with_replacement(self, count: int) -> Tensor:
         """`count` independent row numbers (count,). The modulo bias is below n/2^64."""
-        words = self.releaser.random.words(count) % len(self.y)
+        words = self.releaser.random.words(count) % self.records
         return torch.from_numpy(words.astype("int64"))
 
 

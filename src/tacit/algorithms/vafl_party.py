@@ -15,6 +15,7 @@ from tacit.embeddings import Embedding
 from tacit.errors import BudgetSpent
 from tacit.messages import SERVER, Halt, Hello, Outgoing, Retired
 from tacit.privacy.embeddings import FROZEN, EmbeddingReleaser, clip_rows
+from tacit.vectors import learnable
 from tacit.vertical import Embed, Feedback, Part, Request, Roster
 
 
@@ -103,7 +104,7 @@ class Party:
             return len(rows) > 0 and int(rows.min()) >= 0 and int(rows.max()) < len(self.place)
         if isinstance(message, Feedback) and message.step == self.step and message.gradient is not None:
             shape = (len(self._batch(self.step)), self.embedding.classes)
-            return self.step > 0 and message.gradient.shape == shape and bool(message.gradient.isfinite().all())
+            return self.step > 0 and message.gradient.shape == shape and learnable(message.gradient)
         return True
 
     # -- Algorithm 1, client side -------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ _STEP = 4  # 2^J: input pixels to an output pixel
 _CHANNELS = 1 + 2 * _ANGLES + _ANGLES * _ANGLES
 _GROUPS = (1, *[_ANGLES] * (2 + _ANGLES))  # channels that share a mean and a variance: one order, scale and θ1
 _EPSILON = 1e-5  # added to a variance, as PyTorch's GroupNorm does
-_BATCH = 16  # images at a time: what fits a core's cache
 
 
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,17 +50,15 @@ def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
 def apply(features: Features, images: Tensor) -> Tensor:
     """`images` (n, *shape) float32 as they are, or their features (n, *shape_with(features, shape)).
 
-    An example's features depend on that example alone, whatever else is in the batch. Raises as `shape_with`.
+    An example's features are a function of that example alone, to the bit: they are computed one example at a time,
+    in memory of their own, so that neither company nor place can change how a kernel rounds. Raises as `shape_with`.
     """
     if features == "none":
         return images
     shape = shape_with(features, tuple(images.shape[1:]))
     found = images.new_empty((len(images), *shape))
-    for part, out in zip(torch.split(images, _BATCH), torch.split(found, _BATCH), strict=True):
-        # Always the same number of images: another batch size could choose another order of summation.
-        padded = functional.pad(part, (0,) * 6 + (0, _BATCH - len(part)))
-        maps = normalised(scattering(padded.flatten(0, 1)))
-        out.copy_(maps.view(_BATCH, *shape)[: len(part)])
+    for image, out in zip(images, found, strict=True):
+        out.copy_(normalised(scattering(image.clone())).view(shape))
     return found
 
 

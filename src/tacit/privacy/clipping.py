@@ -1,6 +1,6 @@
 """Per-example clipping: the step that bounds what one record can do to a release."""
 
-# B examples (padding included), d parameters
+# B examples (empty slots included), d parameters
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SLACK = 1.0 - 2.0**-16  # float32 rounding of norm, factor and product stays below this, so ||clipped|| <= C
+_SLACK = 2.0**-16  # of C: what the rounding of a norm, a factor and a product may add to a clipped row's length
 _LEAST = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
-_HUGE = 2.0**60  # a longer row is an overflow under way: its factor would have lost its digits; it counts as non-finite
+_HUGE = 2.0**60  # a longer row is an overflow under way: it counts as non-finite
+_MOST_ROWS = 2**24  # beyond, rounding of the sum would take more than an eighth of C
 _CACHED = 2**18  # elements worked on at a time: what stays in a core's cache between the passes
 _BLOCK = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
 
@@ -22,8 +23,8 @@ _BLOCK = 2048  # columns whose squares are added in float32: over a whole long v
 class Clipped:
     """A sum of clipped vectors with the sensitivity that the clipping gives it.
 
-    total: (d,) float32, or int64 counts of `step` (`integer_sum`). sensitivity: l2 distance, in real units, that
-    adding or removing one record can move `total`.
+    total: (d,) float64, or int64 counts of `step` (`integer_sum`). sensitivity: l2 distance, in real units, that
+    adding or removing one record can move `total`, rounding included.
     """
 
     total: Tensor
@@ -31,50 +32,70 @@ class Clipped:
     step: float | None = None
 
 
-def clipped_sum(gradients: Tensor, clip: float, mask: Tensor) -> Clipped:
-    """Sum of g_i·min(1, C/||g_i||₂) over the rows where `mask` is True; C is `clip`.
+def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
+    """Sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64; C' is `clip`, less rounding.
 
-    gradients: (B, d) float32; mask: (B,) bool.
-    Formal guarantee: under add/remove adjacency the l2 sensitivity of the sum is `clip`: each masked row
-    contributes a vector of norm at most C, and rows contribute independently of one another.
+    gradients: (B, d) float32; mask: (B,) bool. rows: of the whole batch, where this is a part of it (B if None).
+    Formal guarantee: under add/remove adjacency the l2 sensitivity of the sum of all parts, as it is computed, is
+    `clip`, if the other rows' gradients are the same with and without the record, to the bit: each masked row adds a
+    vector of norm at most C' = C(1 - 2^-16 - 2B(B+2)u), u = 2^-52, and float64 rounding moves the sum of B rows by
+    at most B(B+2)u·C, in whatever order they are added (docs/privacy.md, "Rounding").
+    No branch, copy or size depends on a number in `gradients`.
 
     | edge case                   | result                                                       |
     |-----------------------------|--------------------------------------------------------------|
     | no row, or mask all False   | zero vector, same sensitivity (the caller still adds noise)  |
     | a row with inf or nan       | contributes zero: a nan sum would release "a bad record"     |
+    | a row longer than 2^60      | contributes zero, as one with inf                            |
     | a row of zeros              | contributes zero                                             |
     | clip < 2^-40, inf or nan    | ValueError: the noise scales with it                         |
+    | more than 2^24 rows         | ValueError: rounding would take an eighth of C               |
     """
-    gradients, factors = _factors(gradients, clip, mask)
-    return Clipped(factors.to(gradients.dtype) @ gradients, clip)
+    total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
+    reach = _reach(clip, rows or len(gradients))
+    block = max(1, _CACHED // max(1, gradients.shape[1]))
+    for part, used in zip(torch.split(gradients, block), torch.split(mask, block), strict=True):
+        wide = part.to(torch.float64)
+        norms = torch.linalg.vector_norm(wide, dim=1)
+        total += _factors(norms, reach, used) @ _only(wide, norms <= _HUGE)
+    return Clipped(total, clip)
 
 
-def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor) -> Clipped:
+def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
     """`clipped_sum` of a linear layer's gradients without ever writing them: row i is (δ_i ⊗ x_i, δ_i).
 
     deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. Returns o·i + o numbers:
-    the weight, row-major, then the bias. The norm of a row is ||δ||·sqrt(||x||² + 1), in float64, and the sum over the
-    rows is one product of matrices ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
-    Formal guarantee and edge cases as `clipped_sum`; a row is non-finite where its δ or its x is.
+    the weight, row-major, then the bias. The norm of a row is ||δ||·sqrt(||x||² + 1), and the sum over the rows is one
+    product of matrices, both in float64 ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer,
+    arXiv:2009.03106). Formal guarantee and edge cases as `clipped_sum`; a row is non-finite where its δ or its x is.
     """
-    (clipped,) = outer_sums(deltas, inputs, [clip], mask, [len(mask)])
+    (clipped,) = outer_sums(deltas, inputs, [clip], mask, [len(mask)], [rows or len(mask)])
     return clipped
 
 
 def outer_sums(
-    deltas: Tensor, inputs: Tensor, clips: Sequence[float], mask: Tensor, sizes: Sequence[int]
-) -> list[Clipped]:
+    deltas: Tensor, inputs: Tensor, clips: Sequence[float], mask: Tensor, sizes: Sequence[int],
+    rows: Sequence[int] | None = None,
+) -> list[Clipped]:  # fmt: skip
     """`outer_sum` of consecutive parts, of `sizes` rows each, at its own clip each. To the bit what it gives alone."""
-    reach = _norms64(inputs)
-    norms = torch.where(reach <= _HUGE, _norms64(deltas) * torch.sqrt(reach**2 + 1), math.inf)
-    parts = zip(torch.split(norms, list(sizes)), clips, torch.split(mask, list(sizes)), strict=True)
-    factors = torch.cat([_clip_factors(*part) for part in parts])
-    used = (norms <= _HUGE)[:, None]
-    scaled = torch.where(used, factors[:, None] * deltas, 0.0).to(deltas.dtype)  # (B, o); the product in float64
-    if not bool(used.all()):
-        inputs = inputs.masked_fill(~used, 0.0)  # 0·inf is nan
-    pairs = zip(torch.split(scaled, list(sizes)), torch.split(inputs, list(sizes)), clips, strict=True)
-    return [Clipped(torch.cat(((part.T @ x).flatten(), part.sum(0))), clip) for part, x, clip in pairs]
+    reaches = [_reach(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
+    lengths, wide = _norms64(inputs), deltas.to(torch.float64)
+    norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
+    used = (norms <= _HUGE) & (lengths <= _HUGE)
+    parts = zip(torch.split(norms, list(sizes)), reaches, torch.split(mask & used, list(sizes)), strict=True)
+    factors = torch.cat([_factors(*part) for part in parts])
+    scaled = _only(wide, used).mul_(factors[:, None])
+    split = [torch.split(rows, list(sizes)) for rows in (scaled, inputs, used)]
+    return [Clipped(_outer(*part), clip) for *part, clip in zip(*split, clips, strict=True)]
+
+
+def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
+    """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, and Σ scaled_i."""
+    weight = torch.zeros(scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device)
+    rows = max(1, _CACHED // max(1, inputs.shape[1]))
+    for part, x, kept in zip(*(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True):
+        weight += part.T @ _only(x.to(torch.float64), kept)
+    return torch.cat((weight.flatten(), scaled.sum(0)))
 
 
 def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:
@@ -87,35 +108,46 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     allowance for d; it moves the sum by less than one step a row. Edge cases as `clipped_sum`; a row whose integers
     were too long (it cannot be: the factor leaves 2^-16 of room) would contribute zero.
     """
-    gradients, factors = _factors(gradients, clip, mask)
-    factors = (factors / step).to(gradients.dtype)
+    norms = _norms(gradients)
+    factors = (_factors(norms, _reach(clip, 1), mask) / step).to(gradients.dtype)
+    finite = norms <= _HUGE
     limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))  # (clip/step)² is whole up to its own rounding
     if limit > 2**24:
         raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
     exact = int(2**24 * step / clip)  # rows whose sum float32 holds exactly, however they are aligned
     rows = max(1, min(exact, _CACHED // max(1, gradients.shape[1])))
-    for part, factor in zip(torch.split(gradients, rows), torch.split(factors, rows), strict=True):
-        units = torch.mul(part, factor[:, None])
+    parts = zip(torch.split(gradients, rows), torch.split(factors, rows), torch.split(finite, rows), strict=True)
+    for part, factor, used in parts:
+        units = _only(torch.mul(part, factor[:, None]), used)
         units.copy_(units.to(torch.int32))  # cuts toward zero, eight times faster than torch.trunc
         fits = torch.linalg.vecdot(units, units) <= limit
         total += fits.to(units.dtype) @ units
     return Clipped(total.to(torch.int64), clip, step)
 
 
-def _factors(gradients: Tensor, clip: float, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """`gradients` without its non-finite rows, and (B,) float64 min(1, C/norm), 0 where masked out or non-finite."""
-    norms = _norms(gradients)
-    finite = torch.isfinite(norms)
-    if not bool(finite.all()):
-        gradients = gradients.masked_fill(~finite[:, None], 0.0)  # 0·inf is nan
-    return gradients, _clip_factors(norms, clip, mask)
-
-
-def _clip_factors(norms: Tensor, clip: float, mask: Tensor) -> Tensor:
-    if not _LEAST <= clip < float("inf"):
+def _reach(clip: float, rows: int) -> float:
+    """C' of `clipped_sum`: what a row of a batch of `rows` is cut to, so that it moves the sum by C, all told."""
+    if not _LEAST <= clip < math.inf:
         raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
-    return torch.where((norms <= _HUGE) & mask, (clip * _SLACK / norms).clamp(max=1.0), 0.0)
+    if rows > _MOST_ROWS:
+        raise ValueError(f"{rows} rows: float64 sums of at most {_MOST_ROWS} keep their sensitivity")
+    return clip * (1.0 - _SLACK - 2 * rows * (rows + 2) * 2.0**-52)
+
+
+def _factors(norms: Tensor, reach: float, mask: Tensor) -> Tensor:
+    """(B,) float64 min(1, C'/norm), 0 where masked out or non-finite."""
+    return torch.where((norms <= _HUGE) & mask, (reach / norms).clamp(max=1.0), 0.0)
+
+
+def _only(rows: Tensor, used: Tensor) -> Tensor:
+    """`rows` (B, d), in place, with zeros where `used` (B,) is False, whatever stands there (0·inf would be nan).
+
+    By the bits of the numbers: the same work for every row.
+    """
+    whole = torch.int64 if rows.dtype == torch.float64 else torch.int32
+    rows.view(whole).bitwise_and_(-used.to(whole)[:, None])
+    return rows
 
 
 def _norms64(rows: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy import gdp
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.denormals import flushed
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.mechanisms import gaussian
 from tacit.privacy.sampling import Random
@@ -160,7 +161,10 @@ class EmbeddingReleaser:
         """
         self._check(rows)
         self._pay(rows)
-        noisy = self._noisy(embed(), len(rows))
+        self.random.renew()
+        with flushed():
+            embeddings = embed()
+        noisy = self._noisy(embeddings, len(rows))
         return ReleasedEmbedding(rows, noisy, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
@@ -185,19 +189,25 @@ class EmbeddingReleaser:
         `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum gets N(0, σ²),
         charged durably before it is computed: (2C/σ)-GDP for each count of a record. Without such protection it may
         return fewer rows, already added up; from then on (`trained`) every release depends on every record.
-        Raises BudgetSpent as `release`, and PrivacyError in the frozen modes.
+        Raises BudgetSpent as `release`, and PrivacyError in the frozen modes and for a record named twice, which would
+        move the sum twice.
         """
         self._check(rows)
+        if len(torch.unique(rows)) < len(rows):
+            raise PrivacyError("records: one is named twice in a step, which would count twice for one charge")
         plan = self.plan
         if plan.mode in FROZEN:
             raise PrivacyError(f"mode={plan.mode}: θ_m is public, and must not learn from private rows")
         if plan.mode == "dp_sgd":
             self._charge_above(self._stepped, rows, plan.step_multiplier)
             mask = torch.ones(len(rows), dtype=torch.bool)
-            total = clipped_sum(gradients(), plan.step_clip, mask).total.cpu()
+            self.random.renew()
+            with flushed():
+                total = clipped_sum(gradients(), plan.step_clip, mask).total.cpu()
             return gaussian(total, 2 * plan.step_clip * plan.step_multiplier, self.random).to(torch.float32)
         self._learned = True
-        return gradients().sum(0)
+        with flushed():
+            return gradients().sum(0)
 
     # -- accounting ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tacit.privacy.sampling import Random
 
+REACH = 13.5  # standard deviations beyond which the discrete Gaussian's table ends: 2^-131
 GRID_BITS = 12  # a release is rounded to a grid at least 2^12 times finer than its noise
 
 
@@ -22,12 +23,15 @@ def standard_normal(count: int, random: Random) -> Tensor:
 
     Summing hides the low-order bits from which one floating-point sample betrays its uniform (Holohan and
     Braghin, "Secure random sampling in differential privacy", 2021). Uniforms have 52 bits and are centred, so
-    that 0 and 1 never occur and one draw reaches 8.5σ. Heuristic against floating-point attacks, not a proof.
+    that 0 and 1 never occur and one draw reaches 8.5σ. A pair of uniforms gives two draws, a cosine and a sine, which
+    go to different normals. Heuristic against floating-point attacks, not a proof.
     """
-    uniforms = torch.from_numpy(_uniforms(4 * count, random))
-    radius, angle = torch.sqrt(-2.0 * torch.log(uniforms[: 2 * count])), (2.0 * math.pi) * uniforms[2 * count :]
-    draws = torch.cat((radius * torch.cos(angle), radius * torch.sin(angle)))  # (4·count,), independent
-    return draws.view(4, count).sum(dim=0).mul_(0.5)
+    pairs = 2 * max(2, count)
+    uniforms = torch.from_numpy(_uniforms(2 * pairs, random))
+    radius, angle = torch.sqrt(-2.0 * torch.log(uniforms[:pairs])), (2.0 * math.pi) * uniforms[pairs:]
+    sines = torch.roll(radius * torch.sin(angle), 1)  # of the normal before, so that all four pairs are different
+    draws = torch.cat((radius * torch.cos(angle), sines))  # independent
+    return draws.view(4, -1).sum(dim=0).mul_(0.5)[:count]
 
 
 def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
@@ -90,8 +94,8 @@ def discrete_normal(count: int, std: float, random: Random) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
-    """floor(2^128·P(k < j)) for j = -m+1 … m, as its high 64 bits and whole; beyond m = 13.5·std lies 2^-131."""
-    one, reach = 1 << 192, math.ceil(13.5 * std)
+    """floor(2^128·P(k < j)) for j = -m+1 … m, as its high 64 bits and whole; beyond m = REACH·std lies 2^-131."""
+    one, reach = 1 << 192, math.ceil(REACH * std)
     with localcontext() as context:
         context.prec = 80
         inverse = 1 / Decimal(std) ** 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
+from functools import partial
 from typing import Final, Literal, get_args
 
 import torch
@@ -13,14 +15,16 @@ from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy import mechanisms
 from tacit.privacy.accounting import History, calibrate, certified_pushes
 from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.privacy.denormals import flushed
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.sampling import Random
+from tacit.privacy.sampling import Random, padded_size
 
 Private = Literal["gaussian", "discrete_gaussian", "knorm"]
 Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"]
 Mechanism = Literal[Private, Paper, "none"]
 NoiseAt = Literal["edge", "server"]
 PRIVATE: Final = get_args(Private)
+_ROOM = 1.25  # rows_max over n_public, where nothing else is said
 _SEAL: Final = object()
 
 
@@ -53,6 +57,8 @@ class Plan:
     sampling_rate q, batch L = q·n_public (the fixed denominator), noise_multiplier z = noise std / C,
     [clip_min, clip_max]: what C a server may ask for; epsilon, delta: the budget of the dataset's lifetime.
     paper_epsilon: ε per push in the paper's own (wrong) accounting, used by `paper` noise only.
+    rows_max: the most rows that this edge may have, a public number, for which the shape of its batches is made; 0:
+    a quarter more than the n_public = L/q that q is counted with.
     noise_at: `server` trusts the aggregator with un-noised updates, one vector of norm C each; z and the budget are
     then those of `central()`, and here, at the edge, no guarantee is claimed.
     """
@@ -67,6 +73,7 @@ class Plan:
     delta: float
     paper_epsilon: float = 0.1
     noise_at: NoiseAt = "edge"
+    rows_max: int = 0
 
     @classmethod
     def calibrated(
@@ -91,6 +98,28 @@ class Plan:
     def declared(self) -> str:
         """The mechanism with its place, as Hello and a server's terms name it."""
         return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that this edge may have."""
+        return self.rows_max or math.ceil(_ROOM * self.batch / self.sampling_rate)
+
+    @property
+    def slots(self) -> int:
+        """B: the public size of a batch, which a draw from `most_rows` rows exceeds with probability TAIL at most."""
+        return padded_size(self.most_rows, self.sampling_rate)
+
+    def check_rows(self, records: int) -> None:
+        """Raise PrivacyError for more records than `most_rows`, or than whose integers 32 bits hold.
+
+        Public shapes are made for `most_rows`; a batch with more would be cut, which nobody has paid for.
+        """
+        if self.private and records > self.most_rows:
+            raise PrivacyError(f"rows_max={self.most_rows}: this edge has more rows, and takes no part")
+        if self.mechanism == "discrete_gaussian" and self.private:
+            units = mechanisms.noise_units(self.noise_multiplier)
+            if self.slots * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
+                raise PrivacyError(f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits")
 
     def central(self) -> Plan:
         """What a trusted aggregator does with one update of this edge: noise zC on one vector of norm C, q = 1.
@@ -159,7 +188,7 @@ class Releaser:
         plan's bounds or a sum whose sensitivity is larger than promised (the charge stands).
         """
         self._pay(clip, 1)
-        vector, scale = self._noisy(query(), clip, paper_dims)
+        vector, scale = self._noisy(self._asked(query), clip, paper_dims)
         return self._sealed(vector, scale, clip)
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
@@ -173,8 +202,14 @@ class Releaser:
         """
         params = self._first(steps)
         for _ in range(steps.count):
-            params = self._next(params, query(params), steps)
+            params = self._next(params, self._asked(partial(query, params)), steps)
         return self._last(params, steps)
+
+    def _asked(self, query: Callable[[], Clipped]) -> Clipped:
+        """The query's answer, from fresh randomness, and computed so that no number slows the processor down."""
+        self.random.renew()
+        with flushed():
+            return query()
 
     def _first(self, steps: Steps) -> Tensor:
         if self.plan.noise_at == "server" and not steps.delta:
@@ -189,7 +224,7 @@ class Releaser:
     def _last(self, params: Tensor, steps: Steps) -> Released:
         vector = params - steps.start if steps.delta else params
         if self.plan.noise_at == "server":
-            vector = clipped_sum(vector[None], steps.clip, torch.ones(1, dtype=torch.bool)).total
+            vector = clipped_sum(vector[None], steps.clip, torch.ones(1, dtype=torch.bool)).total.to(torch.float32)
         return self._sealed(vector, 1.0, steps.clip)
 
     def can_pay(self, clip: float, count: int = 1) -> bool:
@@ -227,9 +262,7 @@ class Releaser:
         z = self.plan.noise_multiplier
         if clipped.step is None or clipped.step < mechanisms.grid_step(clip, z):  # finer: noise of too few steps
             raise PrivacyError(f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}")
-        noisy = mechanisms.discrete_gaussian(clipped.total, z, self.random)
-        if not bool((noisy.abs() < 2**31).all()):
-            raise PrivacyError("a sum of more than 2^31 grid steps: the expected batch is too large for 32 bits")
+        noisy = mechanisms.discrete_gaussian(clipped.total, z, self.random)  # within 32 bits: `Plan.check_rows`
         return noisy.to(torch.int32), clipped.step / self.plan.batch
 
     def _paper(self, total: Tensor, clip: float, dims: slice | None) -> Tensor:
@@ -258,8 +291,11 @@ def release_together(
     """
     for releaser, clip in zip(releasers, clips, strict=True):
         releaser._pay(clip, 1)
+        releaser.random.renew()
+    with flushed():
+        sums = query()
     done = []
-    for releaser, clip, clipped in zip(releasers, clips, query(), strict=True):
+    for releaser, clip, clipped in zip(releasers, clips, sums, strict=True):
         vector, scale = releaser._noisy(clipped, clip, None)
         done.append(releaser._sealed(vector, scale, clip))
     return done
@@ -275,6 +311,10 @@ def release_steps_together(
     params = [releaser._first(steps) for releaser, steps in zip(releasers, tasks, strict=True)]
     for step in range(max(steps.count for steps in tasks)):
         which = [number for number, steps in enumerate(tasks) if step < steps.count]
-        for number, clipped in zip(which, query(which, [params[number] for number in which]), strict=True):
+        for number in which:
+            releasers[number].random.renew()
+        with flushed():
+            sums = query(which, [params[number] for number in which])
+        for number, clipped in zip(which, sums, strict=True):
             params[number] = releasers[number]._next(params[number], clipped, tasks[number])
     return [releaser._last(end, steps) for releaser, end, steps in zip(releasers, params, tasks, strict=True)]

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tacit.errors import ConfigError, PrivacyError
 from tacit.messages import GlobalModel
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
+from tacit.vectors import LARGEST, learnable
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MIN_CLIP = 2.0**-40  # of every mechanism that clips: far below any C of a real run, far above float32's smallest
@@ -90,9 +91,11 @@ def refusal(plan: Plan, model: GlobalModel) -> str | None:
 
     C must lie in the plan's bounds (nan, inf and 0 do not); where none bind, noise still needs a C to scale by. The
     server's terms, where it states them, must be the plan's: mechanism, place of the noise, q, and z. A server that
-    is to add the noise must state them.
+    is to add the noise must state them. Parameters beyond ±10^6 were not learnt: they are there to make rows overflow.
     """
     terms, low, high = model.terms, plan.clip_min, plan.clip_max
+    if plan.bounded and not learnable(model.params):
+        return f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing with such a model"
     if plan.bounded and not low <= model.clip <= high:
         return f"clip={model.clip}: this edge allows [{low}, {high}] only"
     if plan.mechanism != "none" and not MIN_CLIP <= model.clip < math.inf:

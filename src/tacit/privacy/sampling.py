@@ -22,11 +22,12 @@ TAIL = 1e-15  # probability, per push, that a Poisson batch is larger than the p
 
 
 class Random:
-    """A stream of cryptographically secure bytes, different in every process.
+    """A stream of cryptographically secure bytes, different in every process and in every release.
 
-    `Random()` is keyed from `secrets` and re-keyed after a fork, so parent and child never share noise.
-    `Random(seed)` is deterministic, for tests and simulation: `secret` is False, and every ledger that it
-    charges says "not private".
+    `Random()` takes a 256-bit key from the operating system; a fork takes another, and so does each release
+    (`renew`): a machine that is copied while it runs repeats no noise and no batch, unless its operating system
+    repeats its own random numbers. `Random(seed)` is deterministic, for tests and simulation: `secret` is False,
+    and every ledger that it charges says "not private".
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -39,6 +40,11 @@ class Random:
         self._pid = os.getpid()
         self._stream: CipherContext = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
+    def renew(self) -> None:
+        """Take a fresh key, at the beginning of a release. A stream from a seed goes on as it is."""
+        if self.secret:
+            self._rekey()
+
     def bytes(self, count: int) -> bytes:
         """The next `count` bytes of the keystream."""
         if self.secret and os.getpid() != self._pid:
@@ -49,34 +55,47 @@ class Random:
         """The next `count` uniform 64-bit words."""
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        """0 … count-1 in an order that is exactly uniform: the order of `count` distinct random words."""
+        while True:
+            words = self.words(count)
+            order = np.argsort(words)
+            if count < 2 or np.diff(words[order]).all():  # equal words (probability count²/2^65) are drawn again
+                return order
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A Poisson batch, padded to a size that does not depend on how many records were drawn.
+    """A Poisson batch: every drawn row in a slot of its own, the slots chosen uniformly at random.
 
-    index: (B_max,) int64 rows; mask: (B_max,) bool, False for padding. Only the charged sum of the masked rows
-    may leave the edge: |batch|, the indices and the time taken are secret.
+    index: (B,) int64 row in each slot, the number of records (which is the public row's) in an empty one; mask: (B,)
+    bool, False for empty slots. B is public. Only the charged sum of the masked rows may leave the edge: which rows,
+    how many and the time taken are secret.
     """
 
     index: torch.Tensor
     mask: torch.Tensor
 
 
-def padded_size(records: int, rate: float) -> int:
-    """B_max: the size that a Poisson(rate) batch of `records` rows exceeds with probability at most TAIL.
+def padded_size(most: int, rate: float) -> int:
+    """B: the slots that a Poisson(rate) batch of at most `most` rows exceeds with probability at most TAIL.
 
-    Rounded up to a multiple of 16, so that one record more or less hardly ever shows in the shape.
+    A function of public numbers: `most` is the most rows that an edge may have, never how many it has. Rounded up to
+    a multiple of 16, which is kind to the kernels.
     """
-    bound = int(binom.isf(TAIL, records, rate)) if rate < 1 else records
-    return min(records, -(-bound // 16) * 16)
+    bound = int(binom.isf(TAIL, most, rate)) if rate < 1 else most
+    return min(most, -(-bound // 16) * 16)
 
 
 def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
-    """Draw each of `records` rows independently with probability floor(rate·2^64)/2^64.
+    """Draw each of `records` rows independently with probability floor(rate·2^64)/2^64, each into a random slot.
 
     Guarantee: inclusion is fresh and independent for every record and every call (add/remove adjacency, the
-    hypothesis of the Poisson-subsampled Gaussian accountant). No epochs, no shuffling, no minimum.
-    Edge cases: an empty draw is an all-padding batch (the caller still releases noise); rate 1 takes every row;
+    hypothesis of the Poisson-subsampled Gaussian accountant). No epochs, no shuffling, no minimum. The slots of the
+    drawn rows are a uniformly random choice of distinct ones. So the batches with and without a record can be coupled
+    to be equal in all slots but the record's own, where one has the record and the other the public row
+    (docs/privacy.md, "Places"): what a kernel makes of the other rows is then the same, to the bit.
+    Edge cases: an empty draw is a batch of empty slots (the caller still releases noise); rate 1 takes every row;
     a draw above `size` (probability <= TAIL for `padded_size`) is cut to a random subset, which the accountant
     pays for in delta. Raises ValueError unless 0 < rate <= 1 and size >= 1.
     """
@@ -85,7 +104,7 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     threshold = min(int(rate * 2.0**64), 2**64 - 1)
     drawn = np.arange(records) if rate == 1 else np.flatnonzero(random.words(records) < np.uint64(threshold))
     if len(drawn) > size:
-        drawn = np.sort(drawn[np.argsort(random.words(len(drawn)))[:size]])
-    index = np.zeros(size, dtype=np.int64)
-    index[: len(drawn)] = drawn
-    return Batch(torch.from_numpy(index), torch.arange(size) < len(drawn))
+        drawn = drawn[random.permutation(len(drawn))[:size]]
+    index = np.full(size, records, dtype=np.int64)
+    index[random.permutation(size)[: len(drawn)]] = drawn
+    return Batch(torch.from_numpy(index), torch.from_numpy(index < records))
