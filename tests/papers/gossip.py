@@ -44,7 +44,7 @@ def make(
     random: Random | None = None, clip: float = 1.0, epsilon: float = float("inf"),
 ) -> AnyPeer:  # fmt: skip
     number = topology.peers.index(me)
-    plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5)
+    plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
     terms = Terms(learning_rate, clip, horizon, max_staleness)
     rows_ = rows(number) if data is None else data

@@ -63,7 +63,7 @@ def device(tau: int, plan: Plan, seed: int | None = 1) -> Edge:
 
 
 def plan(mechanism: str = "gaussian", z: float = 1.0, q: float = 0.5) -> Plan:
-    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, 100.0, 1e-5)  # type: ignore[arg-type]
+    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, 100.0, 1e-5, rows_max=40)  # type: ignore[arg-type]
 
 
 def pushed(edge: Edge, params: Tensor, clip: float = 1.0) -> Push:

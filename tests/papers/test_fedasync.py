@@ -431,7 +431,7 @@ DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
 
 
 def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float = 100.0) -> Plan:
-    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, epsilon, 1e-5)  # type: ignore[arg-type]
+    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, epsilon, 1e-5, rows_max=40)  # type: ignore[arg-type]
 
 
 def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> Edge:
@@ -471,7 +471,7 @@ def test_every_local_step_is_a_clipped_noisy_sum_over_a_fresh_batch() -> None:
     start = torch.zeros(SIZE)
     made = worker("learning_rate = 1.0\nsteps_min = 1", plan("gaussian", z=1e-4, q=1.0))
     gradients = example_gradients(MODEL, start, DATA.x, DATA.y)
-    total = clipped_sum(gradients, 0.05, torch.ones(12, dtype=torch.bool)).total / 4.0
+    total = clipped_sum(gradients, 0.05, torch.ones(12, dtype=torch.bool)).total.float() / 4.0
     push = pushed(made, GlobalModel(0, start, 0.05))
     torch.testing.assert_close(push.released.vector, -total, rtol=0, atol=1e-4)
 

@@ -445,7 +445,7 @@ PARAMS = torch.linspace(-1, 1, SIZE)
 
 
 def plan(mechanism: Any = "gaussian", *, q: float = 0.25, batch: float = 10.0, z: float = 1.0) -> Plan:
-    return Plan(mechanism, q, batch, z, 0.1, 100.0, 2.0, 1e-5)
+    return Plan(mechanism, q, batch, z, 0.1, 100.0, 2.0, 1e-5, rows_max=400)
 
 
 def edge(made: Plan, data: Dataset = DATA, seed: int | None = 1, model: Model = MODEL) -> Edge:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tacit.errors import PrivacyError
 from tacit.models import Layer, Layered, Lstm, build
-from tacit.privacy.probe import require_separate_examples
+from tacit.privacy.probe import require_separate_examples, rows_alone
 
 IMAGE = (1, 8, 8)
 
@@ -74,3 +74,58 @@ def test_a_model_that_looks_across_examples_is_refused_by_name(across: str) -> N
     require_separate_examples(honest)
     with pytest.raises(PrivacyError, match=r"model\.name=logistic: an example's gradient depends on its companions"):
         require_separate_examples(replace(honest, across=across))
+
+
+@pytest.mark.parametrize("rows", [1, 16, 112])
+def test_the_shape_that_an_edge_computes_is_the_one_that_is_tried(rows: int) -> None:
+    """A model that mixes in large batches only."""
+
+    @dataclass(frozen=True)
+    class Large(Layered):
+        def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+            return super().trace(params, x - x.mean(0, keepdim=True) if len(x) > 100 else x)
+
+    model = Large("logistic", IMAGE, 10)
+    if rows < 100:
+        require_separate_examples(model, shapes={rows})
+    else:
+        with pytest.raises(PrivacyError, match="in a batch of 112"):
+            require_separate_examples(model, shapes={rows, 16})
+
+
+def test_one_bit_of_difference_is_enough() -> None:
+    @dataclass(frozen=True)
+    class Rounded(Layered):
+        def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
+            last = super().trace(params, x)[-1]
+            odd = bool((x.flatten(1)[:, 0] > 1).any())  # somebody strange is there
+            return [Layer(last.input, torch.nextafter(last.output, last.output + 1) if odd else last.output)]
+
+    with pytest.raises(PrivacyError, match=r"model\.name=logistic"):
+        require_separate_examples(Rounded("logistic", IMAGE, 10))
+
+
+def alone(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A linear layer by multiplying and adding: every row in the same order, wherever it stands."""
+    weight = params[: 10 * 64].view(10, 64)
+    total = torch.zeros(len(x), 10)
+    for column, values in zip(weight.T, x.flatten(1).T, strict=True):
+        total += values[:, None] * column
+    return total
+
+
+def test_a_kernel_that_computes_rows_alone_is_known_by_its_bits() -> None:
+    model = build("logistic", IMAGE, 10)
+    assert rows_alone(alone, model, (1, 2, 3, 16, 33))
+
+    def by_place(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = alone(params, x, y)
+        total[1::2] = torch.nextafter(total[1::2], total[1::2] + 1)
+        return total
+
+    def by_size(params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = alone(params, x, y)
+        return torch.nextafter(total, total + 1) if len(x) > 20 else total
+
+    assert not rows_alone(by_place, model, (16,))
+    assert not rows_alone(by_size, model, (16, 33))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from fractions import Fraction
 from math import comb
 
+import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from tacit.privacy.sampling import TAIL, Random, padded_size, poisson
 
@@ -37,17 +40,63 @@ def test_the_padding_is_not_larger_than_it_needs_to_be(records: int, rate: float
 
 def test_rate_one_takes_every_record() -> None:
     batch = poisson(37, 1.0, padded_size(37, 1.0), Random(1))
-    assert batch.index.tolist() == list(range(37))
+    assert sorted(batch.index.tolist()) == list(range(37))
     assert bool(batch.mask.all())
 
 
-def test_a_batch_holds_each_record_at_most_once_and_pads_with_the_first() -> None:
+def test_a_batch_holds_each_record_at_most_once_and_empty_slots_name_the_public_row() -> None:
     for seed in range(50):
         batch = poisson(200, 0.1, 64, Random(seed))
         taken = batch.index[batch.mask].tolist()
-        assert taken == sorted(set(taken))
+        assert len(taken) == len(set(taken))
         assert all(0 <= row < 200 for row in taken)
-        assert batch.index[~batch.mask].tolist() == [0] * (64 - len(taken))
+        assert batch.index[~batch.mask].tolist() == [200] * (64 - len(taken))
+
+
+def slots(records: int, rows: tuple[int, ...], count: int = 24_000) -> Counter[tuple[int, ...]]:
+    """In which slots of 4 `rows` of `records` stand, all drawn, in `count` batches."""
+    random, found = Random(records), Counter[tuple[int, ...]]()
+    for _ in range(count):
+        index = poisson(records, 1.0, 4, random).index.tolist()
+        found[tuple(index.index(row) for row in rows)] += 1
+    return found
+
+
+@pytest.mark.parametrize("records", [2, 3, 4])
+def test_where_two_rows_stand_does_not_depend_on_who_else_was_drawn(records: int) -> None:
+    """Any two slots with probability 1/12, with no other row, with one and with two."""
+    found = slots(records, (0, 1))
+    assert len(found) == 12
+    assert chisquare(list(found.values())).pvalue > 1e-3
+
+
+def test_a_permutation_is_drawn_again_where_two_words_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = iter([[5, 5, 1], [9, 2, 4]])
+    random = Random(1)
+    monkeypatch.setattr(random, "words", lambda count: np.array(next(words), dtype=np.uint64))
+    assert random.permutation(3).tolist() == [1, 2, 0]
+
+
+def test_every_release_has_a_key_of_its_own_and_a_seeded_stream_goes_on() -> None:
+    secret, seeded, again = Random(), Random(1), Random(1)
+    copied = secret._stream  # what a copy of the machine would go on with
+    secret.renew()
+    assert secret.bytes(32) != copied.update(bytes(32))
+    seeded.renew()
+    assert seeded.bytes(32) == again.bytes(32)
+
+
+def test_a_key_has_256_bits_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def drawn(count: int) -> bytes:
+        asked.append(count)
+        return os.urandom(count)
+
+    monkeypatch.setattr("tacit.privacy.sampling.secrets.token_bytes", drawn)
+    random = Random()
+    random.renew()
+    assert asked == [32, 32]
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.03, 0.9])

@@ -167,7 +167,7 @@ def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
     expected = clipped_sum(example_gradients(model, params, x * scale, y), clip, mask)
     found = ghost(model, params, x * scale, y, clip, mask=mask)
     assert found.total.shape == expected.total.shape == (model.size,)
-    assert found.total.dtype == torch.float32
+    assert found.total.dtype == torch.float64
     assert torch.allclose(found.total, expected.total, rtol=1e-5, atol=1e-5 * clip)
     assert found.sensitivity == expected.sensitivity == clip
 

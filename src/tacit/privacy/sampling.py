@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +84,9 @@ def padded_size(most: int, rate: float) -> int:
     A function of public numbers: `most` is the most rows that an edge may have, never how many it has. Rounded up to
     a multiple of 16, which is kind to the kernels.
     """
-    bound = int(binom.isf(TAIL, most, rate)) if rate < 1 else most
+    if rate == 1:
+        return most
+    bound = bisect_left(range(most), -TAIL, key=lambda size: -binom.sf(size, most, rate))  # isf gives up on tiny rates
     return min(most, -(-bound // 16) * 16)
 
 
