@@ -162,6 +162,20 @@ def test_dp_sgd_pays_for_steps_and_releases() -> None:
     assert mu(door) == pytest.approx(math.sqrt(3 / 2**2 + 2 / 3**2))  # R = 3 at 2B/c = 1/2, S = 2 at 2C/σ = 1/3
 
 
+def test_a_record_named_twice_in_a_step_is_refused_before_it_is_charged() -> None:
+    """It would move the sum by 4C for the price of 2C."""
+    door = releaser("dp_sgd")
+    with pytest.raises(PrivacyError, match="named twice"):
+        door.step(torch.tensor([3, 4, 3]), lambda: ones(torch.arange(3)))
+    assert door.ledger.charged().count == 0
+
+
+def test_a_record_named_twice_in_a_release_pays_twice() -> None:
+    door = releaser("fresh")
+    door.release(torch.tensor([3, 4, 3]), lambda: ones(torch.arange(3)))
+    assert door.ledger.charged().count == 2
+
+
 def test_dp_sgd_clips_every_gradient_and_adds_noise_of_the_stated_scale() -> None:
     door = releaser("dp_sgd", step_clip=0.5, step_multiplier=0.25)
     huge = torch.zeros(2, 20_000)

@@ -212,3 +212,18 @@ def test_knorm_lies_on_a_grid_that_depends_on_the_scale_alone(scale: float) -> N
     for size in (0.0, 0.1234567, 1000.0):
         steps = knorm(torch.full((500,), size * scale), scale, Random(1)) / grid
         assert torch.equal(steps, torch.round(steps))
+
+
+def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A radius of zero takes a pair's two draws away: from different normals, and none loses two."""
+    for count in (1, 2, 5):
+        pairs = 2 * max(2, count)
+        plain = np.full(2 * pairs, 0.3)
+        monkeypatch.setattr("tacit.privacy.mechanisms._uniforms", lambda *_, given=plain: given.copy())
+        usual, losses = standard_normal(count, Random(1)), []
+        for pair in range(pairs):
+            without = plain.copy()
+            without[pair] = 1.0  # log 1 = 0
+            monkeypatch.setattr("tacit.privacy.mechanisms._uniforms", lambda *_, given=without: given.copy())
+            losses.append((standard_normal(count, Random(1)) - usual).abs() > 1e-9)
+        assert (torch.stack(losses).sum(0) == 4).all()

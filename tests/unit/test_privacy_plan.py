@@ -14,8 +14,8 @@ from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting import Spend, certified_pushes
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import UNCHARGED, Ledger
-from tacit.privacy.plan import Plan, Released, Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.plan import Plan, Released, Releaser, Steps
+from tacit.privacy.sampling import Random, padded_size
 from tests.unit.paid import plan, released, releaser
 
 TWO = torch.tensor([2.0, -2.0])
@@ -203,3 +203,43 @@ def test_the_noise_variance_is_what_a_push_measures() -> None:
         pushed = [sender.release(1.0, lambda: Clipped(torch.zeros(50), 1.0)).vector for _ in range(runs)]
         squares = [float(vector.square().sum()) for vector in pushed]
         assert sum(squares) / runs == pytest.approx(made.noise_variance(size), rel=0.15)
+
+
+# -- how many rows there may be -------------------------------------------------------------------------------------
+
+
+def test_the_size_of_a_batch_is_a_function_of_public_numbers() -> None:
+    usual = plan(q=0.01, batch=10.0)
+    assert usual.most_rows == 1250  # a quarter more than 10 / 0.01
+    assert usual.slots == padded_size(1250, 0.01)
+    assert dataclasses.replace(usual, rows_max=4000).slots == padded_size(4000, 0.01)
+
+
+def test_an_edge_with_more_rows_than_its_shapes_are_made_for_takes_no_part() -> None:
+    usual = plan(q=0.01, batch=10.0)
+    usual.check_rows(1250)
+    with pytest.raises(PrivacyError, match=r"^rows_max=1250: ") as refused:
+        usual.check_rows(1251)
+    assert "1251" not in str(refused.value)  # how many there are is private
+    dataclasses.replace(usual, mechanism="none").check_rows(10**9)
+
+
+def test_integers_that_do_not_fit_32_bits_are_refused_before_a_row_is_seen() -> None:
+    large = plan("discrete_gaussian", q=1.0, batch=400_000.0)
+    large.check_rows(1)
+    with pytest.raises(PrivacyError, match=r"^batch=500000\.0: .* 32 bits"):
+        dataclasses.replace(large, batch=500_000.0).check_rows(1)
+
+
+def test_every_release_draws_from_a_key_of_its_own() -> None:
+    door = releaser(plan(epsilon=100.0), seed=None)
+    seen: list[object] = []  # kept, so that no two have one address
+
+    def draw() -> Clipped:
+        seen.append(door.random._stream)
+        return query()
+
+    door.release(1.0, draw)
+    door.release(1.0, draw)
+    door.release_steps(Steps(1.0, 3, TWO, torch.add), lambda params: draw())
+    assert len({id(stream) for stream in seen}) == 5

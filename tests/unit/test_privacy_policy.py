@@ -134,6 +134,20 @@ def test_a_model_at_the_bounds_is_accepted(clip: float, terms: Terms | None) -> 
     assert policy.refusal(PLAN, model(clip, terms)) is None
 
 
+def with_parameter(value: float) -> GlobalModel:
+    good = model()
+    return dataclasses.replace(good, params=good.params.clone().index_fill_(0, torch.tensor([3]), value))
+
+
+@pytest.mark.parametrize("value", [1.0001e6, -1e12, 3e38, INF, -INF, NAN])
+def test_a_model_with_a_parameter_that_nobody_learnt_is_refused_and_not_paid_for(value: float) -> None:
+    edge = make_edge()
+    assert edge.on_message(with_parameter(value)) == []
+    assert edge.refusal.startswith("params: ")
+    assert edge.releaser.ledger.charged().count == 0
+    assert edge.on_message(with_parameter(1e6)) != []
+
+
 @pytest.mark.parametrize("value", ["1" * 5001, "0x" + "f" * 5000, "[" * 5000 + "]" * 5000, "["])
 def test_what_the_toml_parser_cannot_take_is_one_line(value: str) -> None:
     with pytest.raises(ConfigError, match=r"^policy: not TOML: .*$"):

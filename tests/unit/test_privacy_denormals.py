@@ -1,0 +1,99 @@
+"""Denormal numbers are zero where rows are computed: in every thread, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from tacit.errors import PrivacyError
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.denormals import flushed
+from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan, Releaser, Steps, release_steps_together, release_together
+from tacit.privacy.sampling import Random
+
+THREADS = """
+import torch
+from tacit.privacy.denormals import flush_pool, flushed
+torch.set_num_threads(2)
+flush_pool()
+small = torch.full((2**21,), 1e-39)
+with flushed():
+    print(int((small * 1.5).count_nonzero()))
+"""
+
+
+def kept() -> int:
+    """How many of some denormal numbers are not zero after an operation."""
+    return int((torch.full((100,), 1e-39) * 1.5).count_nonzero())
+
+
+def test_denormals_are_zero_inside_and_what_they_were_outside() -> None:
+    assert kept() == 100
+    with flushed():
+        assert kept() == 0
+        with flushed():
+            assert kept() == 0
+        assert kept() == 0  # the inner block leaves it as it found it
+    assert kept() == 100
+    with pytest.raises(KeyError), flushed():
+        raise KeyError
+    assert kept() == 100
+
+
+def test_a_thread_of_its_own_flushes_for_itself() -> None:
+    found: list[int] = []
+
+    def work() -> None:
+        with flushed():
+            found.append(kept())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert (found, kept()) == ([0], 100)
+
+
+def test_the_threads_that_torch_divides_work_among_flush_too() -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+
+
+def test_a_processor_that_cannot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "set_flush_denormal", lambda on: False)
+    with pytest.raises(PrivacyError, match="denormal"), flushed():
+        pass
+
+
+def test_every_door_computes_rows_so() -> None:
+    found: list[int] = []
+    zero = Clipped(torch.zeros(1, dtype=torch.float64), 1.0)
+
+    def query(*_: object) -> Clipped:
+        found.append(kept())
+        return zero
+
+    plan = Plan("gaussian", 1.0, 1.0, 1.0, 1.0, 1.0, math.inf, 1e-5)
+    door = Releaser(plan, Ledger(":memory:", "d"), Random())
+    steps = Steps(1.0, 2, torch.zeros(1), torch.add)
+    door.release(1.0, query)
+    door.release_steps(steps, query)
+    release_together([door], [1.0], lambda: [query()])
+    release_steps_together([door], [steps], lambda which, params: [query()])
+    party = EmbeddingReleaser(
+        EmbeddingPlan("dp_sgd", 1.0, 1.0, 1e9, 1e-5, 1.0, 1.0), Ledger(":memory:", "d"), Random(), 1
+    )
+
+    def rows() -> torch.Tensor:
+        found.append(kept())
+        return torch.zeros(1, 2)
+
+    party.release(torch.tensor([0]), rows)
+    party.step(torch.tensor([0]), rows)
+    assert found == [0] * 8
