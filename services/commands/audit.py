@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit.privacy.audit import Host
-    from tacit.privacy.audit_statistics import Finding
-    from tacit.privacy.audit_subject import Ask
-    from tacit.privacy.audit_training import Epsilon
+    from tacit.audit.statistics import Finding
+    from tacit.audit.subject import Ask
+    from tacit.audit.training import Epsilon
+    from tacit.audit.whole import Host
 
 _LENGTH = 4  # bytes in front of each message from a forked child
 
@@ -45,8 +45,8 @@ def audit(
     from rich.console import Console
 
     from services import tables
-    from tacit.privacy.audit import AUDITED
-    from tacit.privacy.audit import audit as attack
+    from tacit.audit.whole import AUDITED
+    from tacit.audit.whole import audit as attack
 
     unknown = sorted(set(mechanism or ()) - set(AUDITED))
     if unknown:
@@ -95,7 +95,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 def host() -> Host:
     """This process, for the audit: its outbox, its fork, and Opacus's accountant where installed."""
-    from tacit.privacy.audit import Host
+    from tacit.audit.whole import Host
 
     return Host(resent, forked, second_accountant())
 

@@ -17,11 +17,9 @@ from torch import Tensor
 
 from services import cli
 from services.commands.audit import host
-from tacit.privacy import audit_checks as checks
-from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.audit import AUDITED, HONEST, audit
-from tacit.privacy.audit_mutants import CANARY, FIRST_LAYER, HALF, MEAN_CLIP, OTHERS
-from tacit.privacy.audit_statistics import (
+from tacit.audit import checks as checks
+from tacit.audit.mutants import CANARY, FIRST_LAYER, HALF, MEAN_CLIP, OTHERS
+from tacit.audit.statistics import (
     DECISIONS,
     SHARE,
     Finding,
@@ -33,8 +31,10 @@ from tacit.privacy.audit_statistics import (
     sampler_p_value,
     uneven,
 )
-from tacit.privacy.audit_subject import NARROW, WIDE, Source, Subject, box, vectors
-from tacit.privacy.audit_training import HISTORIES, accountants, training
+from tacit.audit.subject import NARROW, WIDE, Source, Subject, box, vectors
+from tacit.audit.training import HISTORIES, accountants, training
+from tacit.audit.whole import AUDITED, HONEST, audit
+from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.mechanisms import knorm, paper_noise
 from tacit.privacy.plan import PRIVATE
 from tacit.privacy.sampling import Random
@@ -353,7 +353,7 @@ def test_a_leak_or_a_missed_mutant_is_exit_code_5(
     honest: bool, alarm: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finding = Finding("canary", "x", "ε", 1.0, 2.0, alarm, honest)
-    monkeypatch.setattr("tacit.privacy.audit.audit", lambda *_, **__: iter([finding]))
+    monkeypatch.setattr("tacit.audit.whole.audit", lambda *_, **__: iter([finding]))
     assert tacit("audit") == 5
     shown = capsys.readouterr()
     assert finding.verdict in shown.out

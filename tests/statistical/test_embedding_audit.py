@@ -2,7 +2,7 @@
 
 Two worlds differ in the features of record 0. The statistic is what the server is sent for that record, along the
 direction in which its embeddings lie apart (the strongest possible attacker on a Gaussian). Each bound is below the
-truth with probability 1 - SHARE (privacy/audit_statistics.py), and now and then far below: the seeds are fixed.
+truth with probability 1 - SHARE (audit/statistics.py), and now and then far below: the seeds are fixed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tacit.audit.statistics import proven, related, uneven
 from tacit.embeddings import embedding
 from tacit.privacy import gdp
 from tacit.privacy.accounting import Spend
-from tacit.privacy.audit_statistics import proven, related, uneven
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, clip_rows
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import gaussian

@@ -12,10 +12,10 @@ import torch
 
 from tacit import wire, wire_peers
 from tacit.algorithms.adp2sgd import Peer, Terms
+from tacit.audit.mutants import Amplified, LessNoise, MeanNoise
+from tacit.audit.statistics import Values, proven
+from tacit.audit.subject import CLIP, DELTA, NARROW, SCHEMA, Source, Subject, certain, direction, records
 from tacit.messages import Answer, Proposal
-from tacit.privacy.audit_mutants import Amplified, LessNoise, MeanNoise
-from tacit.privacy.audit_statistics import Values, proven
-from tacit.privacy.audit_subject import CLIP, DELTA, NARROW, SCHEMA, Source, Subject, certain, direction, records
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Releaser
 from tacit.topology import build

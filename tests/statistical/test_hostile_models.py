@@ -19,12 +19,12 @@ from torch import Tensor
 
 from tacit import wire
 from tacit.algorithms.mapa import Edge
+from tacit.audit.statistics import Values, proven
+from tacit.audit.subject import SCHEMA, vector
 from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Push
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.audit_statistics import Values, proven
-from tacit.privacy.audit_subject import SCHEMA, vector
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Mechanism, Plan, Releaser

@@ -16,10 +16,10 @@ from tacit import wire
 from tacit.algorithms.vafl_party import Party
 from tacit.algorithms.vafl_steps import Protocol
 from tacit.alignment import names
+from tacit.audit.statistics import Values, proven
+from tacit.audit.subject import SCHEMA
 from tacit.embeddings import embedding
 from tacit.messages import Outgoing, Update
-from tacit.privacy.audit_statistics import Values, proven
-from tacit.privacy.audit_subject import SCHEMA
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, clip_rows
 from tacit.privacy.ledger import Ledger

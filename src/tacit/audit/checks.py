@@ -9,12 +9,8 @@ import torch
 from torch import Tensor
 
 from tacit import wire
-from tacit.datasets import Dataset
-from tacit.errors import TacitError
-from tacit.messages import GlobalModel, Terms
-from tacit.models import build
-from tacit.privacy.audit_statistics import SHARE, Finding, Values, proven, related, sampler_p_value, uneven
-from tacit.privacy.audit_subject import (
+from tacit.audit.statistics import SHARE, Finding, Values, proven, related, sampler_p_value, uneven
+from tacit.audit.subject import (
     CLIP,
     CLIPS,
     WIDE,
@@ -32,6 +28,10 @@ from tacit.privacy.audit_subject import (
     vector,
     vectors,
 )  # fmt: skip
+from tacit.datasets import Dataset
+from tacit.errors import TacitError
+from tacit.messages import GlobalModel, Terms
+from tacit.models import build
 
 NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 800, 300, 200, 60
 SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.1, 1000

@@ -11,14 +11,14 @@ import torch
 
 from tacit import wire
 from tacit.algorithms.mapa import Edge, Server
+from tacit.audit.checks import alone, pixels
+from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
+from tacit.audit.subject import CLIP, DELTA, SCHEMA, Source, Subject, answer, make, received
 from tacit.config import parse
 from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Hello, Update
 from tacit.models import build
 from tacit.privacy.accounting import Spend, certified_pushes, epsilon_pld, epsilon_rdp
-from tacit.privacy.audit_checks import alone, pixels
-from tacit.privacy.audit_statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
-from tacit.privacy.audit_subject import CLIP, DELTA, SCHEMA, Source, Subject, answer, make, received
 
 CANARIES, GUESSES, ROUNDS = 1000, 200, 100
 _DELTA = 1e-7  # the test pays 2mδ

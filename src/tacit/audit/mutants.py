@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
+from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
 from tacit.messages import GlobalModel, Halt, Outgoing
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.audit_subject import DELTA, ROWS, WIDE, Ask, Subject
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.mechanisms import paper_noise
 from tacit.privacy.plan import Releaser

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from tacit.privacy import audit_checks as checks
-from tacit.privacy.audit_mutants import CANARY, OTHERS
-from tacit.privacy.audit_statistics import Finding
-from tacit.privacy.audit_subject import Resend, Source, Subject
-from tacit.privacy.audit_training import Epsilon, accountants, training
+from tacit.audit import checks as checks
+from tacit.audit.mutants import CANARY, OTHERS
+from tacit.audit.statistics import Finding
+from tacit.audit.subject import Resend, Source, Subject
+from tacit.audit.training import Epsilon, accountants, training
 from tacit.privacy.plan import PRIVATE, Paper
 
 AUDITED: Final = (*PRIVATE, *get_args(Paper))
