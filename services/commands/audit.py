@@ -97,7 +97,7 @@ def host() -> Host:
     """This process, for the audit: its outbox, its fork, and Opacus's accountant where installed."""
     from tacit.audit.whole import Host
 
-    return Host(resent, forked, second_accountant())
+    return Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:

@@ -35,7 +35,7 @@ class EdgeRole(ABC):
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
         self.records, self.size = len(data), releaser.plan.slots
         releaser.plan.check_rows(self.records)
-        self.x, self.y = (torch.cat((rows, torch.zeros_like(rows[:1]))).to(device) for rows in (data.x, data.y))
+        self.x, self.y = (torch.cat((rows, rows.new_zeros(1, *rows.shape[1:]))).to(device) for rows in (data.x, data.y))
         outer = model.linear and not model.regularization  # what the gradient of every example is
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         # The batch in parts of a public size, so that no batch needs much more memory than HELD.

@@ -1,41 +1,40 @@
-"""The audit's tests A, B and C: one push, or many of the same kind, seen as bytes. privacy.md says what each is for."""
+"""The audit's tests A and B: one message, or many of the same kind, seen as bytes. privacy.md says what each is for."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tacit import wire
-from tacit.audit.statistics import SHARE, Finding, Values, proven, related, sampler_p_value, uneven
+from tacit.audit.statistics import Finding, Values, proven, related, tails, uneven
 from tacit.audit.subject import (
     CLIP,
     CLIPS,
+    ROWS,
     WIDE,
     Ask,
+    Box,
     Resend,
     Source,
     Subject,
-    answer,
+    World,
     box,
-    certain,
-    direction,
+    contrary,
     make,
+    quiet,
     received,
-    records,
-    vector,
-    vectors,
-)  # fmt: skip
-from tacit.datasets import Dataset
+)
 from tacit.errors import TacitError
 from tacit.messages import GlobalModel, Terms
-from tacit.models import build
+from tacit.privacy import ledger
 
-NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 800, 300, 200, 60
-SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.1, 1000
-_VISIBLE = {"knorm": 0.005}  # noise far below one record's share, so that the wire shows who was in the batch
+NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 1200, 300, 200, 60
+STRANGE = (math.nan, math.inf, 3e38, 1e20, 1e-42)  # features that no honest record has
+STRANGE_PUSHES, CHARGED_PUSHES = 25, 12
 Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
@@ -43,29 +42,46 @@ Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
 def canary(subject: Subject, source: Source, pushes: int) -> list[Finding]:
-    """A: bounds on what one push says about one record, in either direction; above the claim is an alarm."""
-    scores = [_score(subject, vectors(box(subject, source, canary=there), pushes)) for there in (True, False)]
+    """A: bounds on what one message says about one record, in either direction; above the claim is an alarm."""
+    return _in_or_out("canary", subject, source, quiet(subject.model), pushes)
+
+
+def against(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+    """A: the same of a record that all others pull against, through all layers at once."""
+    subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
+    return _in_or_out("canary against all", subject, source, contrary(), pushes)
+
+
+def _in_or_out(test: str, subject: Subject, source: Source, world: World, pushes: int) -> list[Finding]:
+    scores = [
+        _score(subject, world, Box(subject, source, world, canary=there).vectors(pushes)) for there in (True, False)
+    ]
+    return compared(test, subject, scores[0], scores[1])
+
+
+def compared(test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0) -> list[Finding]:
+    """Findings of two samples of scores, both ways round; `factor`: how many records differ (group privacy, μ only)."""
     findings = []
-    for name, left, right in (("D/D'", scores[0], scores[1]), ("D'/D", -scores[1], -scores[0])):
+    for name, left, right in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
         mu, epsilon = proven(left, right, subject.delta)
-        measured = [("μ", subject.mu, mu), ("ε", subject.epsilon, epsilon)]
+        measured = [] if subject.mu is None else [("μ", factor * subject.mu, mu)]
+        measured += [("ε", subject.epsilon, epsilon)] if factor == 1.0 else []
         findings += [
-            Finding(f"canary {name}", subject.name, unit, claim, value, value > claim, subject.honest)
+            Finding(f"{test} {name}", subject.name, unit, claim, value, value > claim, subject.honest)
             for unit, claim, value in measured
-            if claim is not None
         ]
     return findings
 
 
-def _score(subject: Subject, pushes: Tensor) -> Values:
+def _score(subject: Subject, world: World, pushes: Tensor) -> Values:
     """How much a push looks as if the canary were in: along its gradient, or by distance where noise is radial."""
     values: Values
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
         whole = subject.mechanism in ("paper", "paper:mean_clip")  # a mean that is clipped is all canary
-        shift = direction(subject.model) * CLIP / (1 if whole else subject.batch)
+        shift = world.direction * CLIP / (1 if whole else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
-        values = (pushes @ direction(subject.model)).numpy()
+        values = (pushes @ world.direction).numpy()
     return values
 
 
@@ -73,26 +89,33 @@ def _score(subject: Subject, pushes: Tensor) -> Values:
 
 
 def noise(subject: Subject, source: Source, pushes: int = NOISE_PUSHES) -> list[Finding]:
-    """B: every coordinate of the message has the claimed noise, whatever the size of the batch."""
-    subject = subject.but(model=WIDE, rate=0.5)
-    drawn = vectors(box(subject, source, canary=False), pushes)
+    """B: every coordinate of a message has the claimed noise, to its tails, and no two messages have the same."""
+    subject = subject.but(model=WIDE, rate=min(subject.rate, 0.5))
+    drawn = box(subject, source, canary=False).vectors(pushes)
     worst, wrong = uneven(drawn, subject.std, subject.kurtosis)
-    return [Finding("noise, each coordinate", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)]
+    found = [Finding("noise, each coordinate", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)]
+    same = pushes - len(torch.unique(drawn, dim=0))
+    found.append(Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest))
+    if subject.mechanism != "knorm":
+        p, limit = tails(drawn / subject.std)
+        found.append(Finding("noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest))
+    return found
 
 
 def anew(subject: Subject, source: Source) -> list[Finding]:
     """B: two pushes for the same model do not share noise."""
     subject = subject.but(model=WIDE, rate=0.5)
-    drawn = vectors(box(subject, source, canary=False), START_PUSHES)
+    drawn = box(subject, source, canary=False).vectors(START_PUSHES)
     return [_unrelated("noise, each push anew", subject, drawn[:-1], drawn[1:])]
 
 
 def empty_batch(subject: Subject, source: Source) -> list[Finding]:
     """B: a batch without any record is a message of the same size, with the same noise."""
     drawn = subject.but(model=WIDE, rate=1e-9)
-    payloads = [box(drawn, source, canary=True)() for _ in range(2)]
+    ask = box(drawn, source, canary=True)
+    payloads = [ask() for _ in range(2)]
     full = box(subject.but(model=WIDE), source, canary=True)()
-    worst, wrong = uneven(vectors(box(drawn, source, canary=True), EMPTY_PUSHES), drawn.std, drawn.kurtosis)
+    worst, wrong = uneven(ask.vectors(EMPTY_PUSHES), drawn.std, drawn.kurtosis)
     shorter = any(abs(len(payload) - len(full)) > 16 for payload in payloads)  # numbers of another rate, not 600 bytes
     return [Finding("empty batch", subject.name, "std/claim", 1.0, worst, bool(wrong) or shorter, subject.honest)]
 
@@ -100,16 +123,16 @@ def empty_batch(subject: Subject, source: Source) -> list[Finding]:
 def starts(subject: Subject, source: Source) -> list[Finding]:
     """B: the same edge started twice does not draw the same noise."""
     subject = subject.but(model=WIDE)
-    first, second = (vectors(box(subject, source, canary=False), START_PUSHES) for _ in range(2))
+    first, second = (box(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2))
     return [_unrelated("noise of two starts", subject, first, second)]
 
 
 def forks(subjects: list[Subject], source: Source, fork: Fork) -> list[Finding]:
     """B: nor does a forked child. All children are made before this process computes its first gradient."""
     asks = [box(subject.but(model=WIDE), source, canary=False) for subject in subjects]
-    children = [torch.stack([vector(sent) for sent in fork(ask, START_PUSHES)]) for ask in asks]
+    children = [torch.stack([ask.read(sent) for sent in fork(ask, START_PUSHES)]) for ask in asks]
     return [
-        _unrelated("noise of a forked child", subject.but(model=WIDE), vectors(ask, START_PUSHES), child)
+        _unrelated("noise of a forked child", subject.but(model=WIDE), ask.vectors(START_PUSHES), child)
         for subject, ask, child in zip(subjects, asks, children, strict=True)
     ]
 
@@ -122,7 +145,7 @@ def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Fi
 def fields(subject: Subject, source: Source) -> list[Finding]:
     """B: all of a message but the tensor, its digest and the chain's head is the same with the canary and without."""
     differing = 0
-    for rate in (1.0, 0.3, 1e-9):
+    for rate in {1.0, 0.3, 1e-9, subject.rate}:
         asks = [box(subject.but(rate=rate), source, canary=there) for there in (True, False)]
         differing += sum(_public(asks[0]()) != _public(asks[1]()) for _ in range(15))
     return [Finding("fields with and without", subject.name, "differing", 0, differing, differing > 0, subject.honest)]
@@ -135,6 +158,49 @@ def _public(payload: bytes) -> tuple[int, bytes]:
     return len(payload), meta.SerializeToString(deterministic=True)
 
 
+def strange(subject: Subject, source: Source) -> list[Finding]:
+    """B: a record whose features are no numbers, huge or tiny changes neither whether a message comes nor its size."""
+    wrong = 0
+    subject = subject.but(rate=1.0, steps=1)
+    plain = len(box(subject, source, canary=True)())
+    reach = 12 * subject.std * math.sqrt(subject.model.size) + 1.01 * CLIP / subject.batch
+    for feature in STRANGE:
+        ask = Box(subject, source, quiet(subject.model, feature), canary=True)
+        wrong += sum(not _ordinary(ask, plain, reach) for _ in range(STRANGE_PUSHES))
+    return [Finding("strange rows", subject.name, "messages", 0, wrong, wrong > 0, subject.honest)]
+
+
+def _ordinary(ask: Box, size: int, reach: float) -> bool:
+    """Whether the next message comes, is as long as others, and no longer than noise and one row make it."""
+    try:
+        payload = ask()
+        return len(payload) == size and float(ask.read(payload).norm()) <= reach
+    except (TacitError, ValueError):
+        return False
+
+
+def charges(subject: Subject, source: Source, path: Path) -> list[Finding]:
+    """B: the ledger's one file, copied while the edge runs, holds all releases that have been sent, at their price."""
+    ask = Box(subject, source, quiet(subject.model), canary=True, ledger=path)
+    missing = 0
+    for number in range(1, CHARGED_PUSHES + 1):
+        ask()
+        copy = path.with_suffix(".copy")
+        copy.write_bytes(path.read_bytes())  # what a kill -9 and one copied file leave
+        missing = max(missing, subject.steps * number - _counted(copy, subject))
+    return [Finding("ledger's file", subject.name, "missing", 0, missing, missing > 0, subject.honest)]
+
+
+def _counted(path: Path, subject: Subject) -> int:
+    """Charges in the file at the subject's rate and noise; 0 for a file that is no ledger."""
+    try:
+        spent = [spend for chain in ledger.read(path) for spend in chain.history()]
+    except TacitError:
+        return 0
+    right = {(subject.rate, subject.z, subject.mechanism), (subject.rate, 0.0, subject.mechanism)}  # 0: a known seed
+    return sum(s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right)
+
+
 def retry(subject: Subject, source: Source, resend: Resend) -> list[Finding]:
     """B: what is sent again after a restart is what was sent, byte for byte."""
     first, second = (subject.resend or resend)(box(subject, source, canary=True))
@@ -145,8 +211,8 @@ def retry(subject: Subject, source: Source, resend: Resend) -> list[Finding]:
 def orders(subject: Subject, source: Source) -> list[Finding]:
     """B: whatever terms or clip a server sends, no push leaves with less than the claimed noise, or another clip."""
     subject = subject.but(model=WIDE)
-    params = certain(WIDE)
-    hostile = [GlobalModel(3, params, clip) for clip in (0.0, float("nan"), CLIPS[0] / 2, 2 * CLIPS[1])]
+    params = quiet(WIDE).params
+    hostile = [GlobalModel(3, params, clip) for clip in (0.0, math.nan, CLIPS[0] / 2, 2 * CLIPS[1])]
     for terms in (Terms("none", 1.0, 0.0), Terms(subject.mechanism, 1.0, 1e-6), Terms(subject.mechanism, 1e-9)):
         hostile.append(GlobalModel(3, params, CLIP, terms))
     obeyed = sum(_obeyed(subject, source, message) for message in hostile)
@@ -154,44 +220,13 @@ def orders(subject: Subject, source: Source) -> list[Finding]:
 
 
 def _obeyed(subject: Subject, source: Source, message: GlobalModel) -> bool:
-    edge = make(subject, records(WIDE, canary=False), source)
+    speaker = make(subject, quiet(WIDE).records(canary=False), source)
     try:
         order = received(message, WIDE)
-        sent = [payload for _ in range(ORDER_PUSHES) if (payload := answer(edge, order)) is not None]
+        sent = [payload for _ in range(ORDER_PUSHES) if (payload := speaker.ask(order)) is not None]
     except TacitError:
         return False
     if not sent:
         return False
-    noise = torch.stack([vector(payload) for payload in sent])
-    return message.clip != CLIP or float(noise.square().mean()) < (0.9 * subject.std) ** 2  # 9,000 numbers: 12σ or more
-
-
-# -- C: the sampler, through the wire -------------------------------------------------------------------------------
-
-
-def sampler(subject: Subject, source: Source, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
-    """C: who was in each batch, read off the wire with hardly any noise, is a Poisson sample."""
-    model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
-    subject = subject.but(model=model, z=_VISIBLE.get(subject.mechanism, 0.02), rate=SAMPLER_RATE)
-    edge = make(subject, pixels(SAMPLER_ROWS), source)
-    message = received(GlobalModel(1, torch.zeros(model.size), CLIP), model)
-    table = np.zeros((pushes, SAMPLER_ROWS), np.int64)
-    for batch in table:
-        sent = answer(edge, message)
-        assert sent is not None
-        batch[:] = alone(vector(sent), SAMPLER_ROWS) * subject.batch / CLIP > 0.5
-    p = sampler_p_value(table, SAMPLER_RATE)
-    return [Finding("sampler", subject.name, "p-value", SHARE, p, p < SHARE, subject.honest)]
-
-
-def pixels(rows: int) -> Dataset:
-    """One row per pixel: each has a gradient of its own, nearly orthogonal to every other's."""
-    return Dataset(50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit")
-
-
-def alone(push: Tensor, rows: int) -> Values:
-    """(rows,): each row's own direction in a push of the logistic model, C times its multiplicity over L."""
-    weights = push[: 2 * rows].view(2, rows)
-    sign = 1.0 - 2.0 * (torch.arange(rows) % 2)  # the gradient lowers the score of the wrong class
-    values: Values = (sign * (weights[1] - weights[0]) / 2**0.5).numpy()
-    return values
+    drawn = torch.stack([speaker.read(payload, message.params) for payload in sent])
+    return message.clip != CLIP or float(drawn.square().mean()) < (0.9 * subject.std) ** 2  # 9,000 numbers: 12σ or more

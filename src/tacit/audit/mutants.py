@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
+from tacit.audit import mutants_rows as rows
 from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
 from tacit.messages import GlobalModel, Halt, Outgoing
 from tacit.privacy.accounting import Spend, epsilon_pld
@@ -129,6 +130,20 @@ class SeededNoise(Random):
         self._stream = Cipher(algorithms.ChaCha20(bytes(32), _NONCE), mode=None).encryptor()
 
 
+class TwoByteKeys(Random):
+    """Keys of which only two bytes are random."""
+
+    def _rekey(self) -> None:
+        super()._rekey()
+        key = super().bytes(2) + bytes(30)
+        self._stream = Cipher(algorithms.ChaCha20(key, _NONCE), mode=None).encryptor()
+
+    def renew(self) -> None:
+        """A fresh key, whether the stream is secret or not."""
+        self._seed = None if self._seed is None else self._seed + 1_000_003
+        self._rekey()
+
+
 class ReusedNoise(Random):
     """The same noise for every push."""
 
@@ -139,7 +154,10 @@ class ReusedNoise(Random):
 
 
 class CopiedByFork(Random):
-    """Does not notice a fork."""
+    """Keeps its key for good, and does not notice a fork."""
+
+    def renew(self) -> None:
+        """The key stays."""
 
     def bytes(self, count: int) -> bytes:
         """The next bytes, the child's being the parent's."""
@@ -175,32 +193,49 @@ HALF = _mutant("half noise", z=0.5, releaser=LessNoise)  # near μ = 2 a factor 
 FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
 MEAN_CLIP = _mutant("mean clipping", edge=MeanClipping)
 DENOMINATOR = _mutant("wrong denominator |B|", edge=TrueDenominator)
+LOCAL: dict[str, object] = {"algorithm": "fedasync", "steps": 4, "rate": 0.5}  # H > 1 and q < 1
 
-# (test, mutant): the tests that must catch it. Those of `canary` with the pushes that they need.
-CANARY: tuple[tuple[Subject, int], ...] = (
-    (MEAN_CLIP, 600),
-    (FIRST_LAYER, 600),
-    (_mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, model=WIDE, releaser=LineDensity), 600),
-    (HALF, 800),
-    (_mutant("noise/√2", z=0.5, releaser=RootHalfNoise), 2400),
-    (_mutant("A(DP)²SGD: a mean's noise on the sum", releaser=MeanNoise), 600),
-    (Amplified("MUTANT A(DP)²SGD: amplified by 1/K", honest=False), 1200),
-    (_mutant("the paper as printed", mechanism="paper", z=2.0), 600),
-    (_mutant("paper:mean_clip", mechanism="paper:mean_clip", z=2.0, batch=4.0 * ROWS), 600),
-    (_mutant("paper:density", mechanism="paper:density", z=2.0, model=WIDE), 600),
-    (_mutant("paper:first_layer", mechanism="paper:first_layer", z=2.0), 600),
+# (test, mutant, messages each way): the tests that must catch it; docs/privacy.md has their power.
+SAMPLED: tuple[tuple[str, Subject, int], ...] = (
+    ("canary", MEAN_CLIP, 600),
+    ("canary", FIRST_LAYER, 600),
+    ("canary", _mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, model=WIDE, releaser=LineDensity), 800),
+    ("canary", HALF, 1000),
+    ("canary", _mutant("noise/√2", z=0.5, releaser=RootHalfNoise), 3000),
+    ("canary", _mutant("A(DP)²SGD: a mean's noise on the sum", releaser=MeanNoise), 600),
+    ("canary", Amplified("MUTANT A(DP)²SGD: amplified by 1/K", honest=False), 4000),
+    ("canary", _mutant("the paper as printed", mechanism="paper", z=2.0), 800),
+    ("canary", _mutant("paper:mean_clip", mechanism="paper:mean_clip", z=2.0, batch=4.0 * ROWS), 800),
+    ("canary", _mutant("paper:density", mechanism="paper:density", z=2.0, model=WIDE), 800),
+    ("canary", _mutant("paper:first_layer", mechanism="paper:first_layer", z=2.0), 800),
+    ("canary", _mutant("a peer that clips at 2C", algorithm="adp2sgd", edge=rows.TwiceTheClip, z=0.5), 1200),
+    ("against", _mutant("two rows added before the clip", edge=rows.PairsTogether, z=0.5), 2000),
+    ("against", _mutant("layers clipped apart", edge=rows.LayersApart, z=0.5), 2400),
+    ("places", _mutant("rows one behind the other", edge=rows.Packed), 600),
+    ("places", _mutant("rows in their order from a random slot", edge=rows.Turned), 800),
+    ("crowd", _mutant("rounded to nearest", mechanism="discrete_gaussian", edge=rows.RoundedToNearest), 60),
+    ("times", _mutant("strange rows are copied", edge=rows.CopiesStrangeRows), 160),
 )
 OTHERS: tuple[tuple[str, Subject], ...] = (
     ("noise", FIRST_LAYER),
     ("noise", HALF),
     ("noise", DENOMINATOR),
+    ("noise", _mutant("keys of two bytes", random=TwoByteKeys)),
+    ("noise", _mutant("noise cut at 3σ", releaser=rows.CutNoise)),
+    ("noise", _mutant("noise at the last local step only", releaser=rows.NoiseAtTheEnd, **LOCAL)),
     ("anew", _mutant("noise used again", random=ReusedNoise)),
     ("empty", DENOMINATOR),
     ("starts", _mutant("seeded noise", random=SeededNoise)),
     ("forks", _mutant("generator copied by fork", random=CopiedByFork)),
     ("fields", _mutant("|B| in the scale", mechanism="discrete_gaussian", edge=TrueDenominator)),
+    ("strange", _mutant("rows that are no numbers", edge=rows.StrangeRowsToo)),
+    ("charges", _mutant("one charge for all local steps", releaser=rows.ChargedOnce, **LOCAL)),
+    ("charges", _mutant("charges written later", ledger=rows.LateLedger)),
     ("retry", _mutant("re-noised retry", resend=renoised)),
     ("orders", _mutant("noise switched off by a server", edge=Obedient)),
     ("sampler", _mutant("shuffled batches", edge=ShuffledBatches)),
+    ("sampler", _mutant("two coins of q/2", edge=rows.TwoCoins)),
+    ("sampler", _mutant("neighbours share a coin", edge=rows.OppositeCoins)),
+    ("sampler", _mutant("one batch for all local steps", edge=rows.OneBatch, **LOCAL)),
     ("training", MEAN_CLIP),
 )

@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 ALPHA = 1e-3  # false alarms of one whole run
-DECISIONS = 64  # at most, in one run: a Clopper-Pearson bound, or a test that says yes or no
+DECISIONS = 192  # at most, in one run: a Clopper-Pearson bound, or a test that says yes or no
 SHARE = ALPHA / DECISIONS
 
 Values = NDArray[np.float64]
@@ -78,13 +78,13 @@ def bounds(inside: Values, outside: Values, thresholds: Values, delta: float) ->
 
 
 def proven(inside: Values, outside: Values, delta: float) -> tuple[float, float]:
-    """(μ, ε) by which `inside` lies above `outside`: thresholds from the first halves, bounds from the second."""
-    half = min(len(inside), len(outside)) // 2
-    pooled = np.concatenate((inside[:half], outside[:half]))
+    """(μ, ε) by which `inside` lies above `outside`: thresholds from the first quarters, bounds from the rest."""
+    tried_on = min(len(inside), len(outside)) // 4
+    pooled = np.concatenate((inside[:tried_on], outside[:tried_on]))
     thresholds = np.quantile(pooled, np.linspace(0.005, 0.995, 199))
-    tried = bounds(inside[:half], outside[:half], thresholds, delta)
+    tried = bounds(inside[:tried_on], outside[:tried_on], thresholds, delta)
     mu, epsilon = (
-        float(bounds(inside[half:], outside[half:], thresholds[[int(np.argmax(values))]], delta)[kind][0])
+        float(bounds(inside[tried_on:], outside[tried_on:], thresholds[[int(np.argmax(values))]], delta)[kind][0])
         for kind, values in enumerate(tried)
     )
     return mu, epsilon
@@ -106,6 +106,17 @@ def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, lis
     with np.errstate(divide="ignore"):
         worst = int(np.argmax(np.abs(np.log(ratio))))
     return math.sqrt(ratio[worst]), [int(column) for column in np.flatnonzero((ratio < low) | (ratio > high))]
+
+
+def tails(noise: Tensor) -> tuple[float, float]:
+    """(p-value of: every number of `noise` is standard normal, as far as its tails tell; its limit, SHARE).
+
+    By how many lie beyond 1, 2, 3 and 3.5 standard deviations: noise that is cut off has none there.
+    """
+    sizes = noise.abs().flatten().numpy()
+    beyond = [(int((sizes > reach).sum()), 2 * float(stats.norm.sf(reach))) for reach in (1.0, 2.0, 3.0, 3.5)]
+    values = [_binomial(np.asarray([hits]), sizes.size, chance) for hits, chance in beyond]
+    return min(1.0, len(values) * min(values)), SHARE
 
 
 def related(first: Tensor, second: Tensor) -> tuple[float, float]:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from tacit import wire
-from tacit.algorithms.mapa import Edge, Server
-from tacit.audit.checks import alone, pixels
+from tacit.algorithms.mapa import Server
+from tacit.audit.rows import alone, pixels
 from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
-from tacit.audit.subject import CLIP, DELTA, SCHEMA, Source, Subject, answer, make, received
+from tacit.audit.subject import CLIP, DELTA, SCHEMA, Source, Speaker, Subject, make, received
 from tacit.config import parse
 from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Hello, Update
@@ -49,12 +49,12 @@ def training(subject: Subject, source: Source) -> list[Finding]:
     z = _NOISE.get(subject.mechanism, _GAUSSIAN)
     run = parse(_RUN + f'mechanism = "{subject.mechanism}"\nnoise_multiplier = {z}\n', "audit")
     model, rate = build("logistic", (1, 1, CANARIES), 2), run.plan(0).sampling_rate
-    subject = subject.but(model=model, rate=rate, z=z, batch=run.privacy.batch)
+    subject = subject.but(model=model, rate=rate, z=z, batch=run.privacy.batch, most=CANARIES)
     coins = source.random().words(CANARIES) >> np.uint64(63) == 1
     rows = pixels(CANARIES)
     drawn = torch.from_numpy(coins)
-    edge = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
-    scores = _scores(edge, Server(run, model))
+    speaker = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
+    scores = _scores(speaker, Server(run, model))
     order = np.argsort(scores)
     half = GUESSES // 2
     right = int(coins[order[-half:]].sum() + (~coins[order[:half]]).sum())
@@ -64,14 +64,14 @@ def training(subject: Subject, source: Source) -> list[Finding]:
     return [Finding("one whole training", subject.name, "ε", claim, measured, alarm, subject.honest)]
 
 
-def _scores(edge: Edge, server: Server) -> Values:
+def _scores(speaker: Speaker, server: Server) -> Values:
     """What the attacker adds up for each record, over a whole run of the two."""
-    hello, size = edge.start()[0].message, edge.model.size
+    hello, size = speaker.edge.start()[0].message, speaker.edge.model.size
     assert isinstance(hello, Hello)
     (out,) = server.on_message(hello)
     scores = np.zeros(CANARIES)
     while isinstance(out.message, GlobalModel):
-        payload = answer(edge, received(out.message, edge.model))
+        payload = speaker.ask(received(out.message, speaker.edge.model))
         assert payload is not None
         update = wire.read_up(wire.decode(payload), SCHEMA, size)
         assert isinstance(update, Update)

@@ -1,38 +1,56 @@
 """The whole audit: what every honest mechanism must pass, and what every mutant must be caught by.
 
-An attacker who sees nothing but bytes on the wire; privacy.md ("The audit") says what each test is for. One run
-raises a false alarm with probability below ALPHA (audit_statistics.py).
+An attacker who sees nothing but bytes on the wire, and when they come; privacy.md ("The audit") says what each test is
+for. One run raises a false alarm with probability below ALPHA (audit/statistics.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, get_args
 
-from tacit.audit import checks as checks
-from tacit.audit.mutants import CANARY, OTHERS
+from tacit.audit import checks, rows
+from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
+from tacit.audit.party import party_tests
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Resend, Source, Subject
+from tacit.audit.times import Seconds, times
 from tacit.audit.training import Epsilon, accountants, training
 from tacit.privacy.plan import PRIVATE, Paper
 
 AUDITED: Final = (*PRIVATE, *get_args(Paper))
-PUSHES = 2000  # of the canary, each way
 HONEST: Final = tuple(Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE)
+ALGORITHMS: Final = (
+    Subject("fedasync, gaussian").but(**LOCAL),
+    Subject("fedbuff, discrete_gaussian", mechanism="discrete_gaussian").but(**LOCAL | {"algorithm": "fedbuff"}),
+    Subject("dp-pasgd, gaussian").but(**LOCAL | {"algorithm": "dp-pasgd"}),
+    Subject("adp2sgd, gaussian", algorithm="adp2sgd"),
+)
+PUSHES: Final = {"canary": 2000, "against": 1200, "places": 600, "crowd": 60, "times": 240}  # each way
+Test = Callable[[Subject, Source], list[Finding]]
+Sampled = Callable[[Subject, Source, int], list[Finding]]
+SAMPLED_TESTS: Final[dict[str, Sampled]] = {
+    "canary": checks.canary, "against": checks.against, "places": rows.places, "crowd": rows.crowd, "times": times,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What takes a process, so that this library does not do it.
+    """What takes a process or a disk, so that this library does not do it.
 
     resend: keeps a message where the edge keeps it, and returns it as sent and as found after a restart. fork: what a
-    forked child sends. prv: a second accountant, if installed.
+    forked child sends. prv: a second accountant, if installed. scratch: a folder for as long as it is open. seconds:
+    how pushes are timed; None: by the processor time of each.
     """
 
     resend: Resend
     fork: checks.Fork
     prv: Epsilon | None
+    scratch: Callable[[], AbstractContextManager[str]]
+    seconds: Seconds | None = None
 
 
 def audit(
@@ -40,33 +58,59 @@ def audit(
 ) -> Iterator[Finding]:
     """Every finding about `mechanisms`, as it is made. `seed` makes the edges' noise predictable: for tests only.
 
-    A subject's mechanism decides whether it is in; most mutants are Gaussian. The accountants are always in.
+    A subject's mechanism decides whether it is in; most mutants, and parties, are Gaussian. The accountants are always
+    in.
     """
     wanted, source = set(mechanisms), Source(seed)
-    honest = [subject for subject in HONEST if subject.mechanism in wanted]
+    honest, algorithms = ([s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS))
     others = [(test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted]
     forked = [*honest, *(subject for test, subject in others if test == "forks")]
     yield from checks.forks(forked, Source(), host.fork)  # first; a seeded stream is copied, so never from `source`
     tests = _tests(host)
     for subject in honest:
-        yield from checks.canary(subject, source, PUSHES)
+        for name, sampled in _sampled(subject).items():
+            yield from sampled(subject, source, PUSHES[name])
         for test in tests.values():
             yield from test(subject, source)
+    for subject in algorithms:
+        yield from _algorithm(subject, source, tests)
+    if "gaussian" in wanted:
+        yield from party_tests(source, mutants=mutants)
+        yield from times(HONEST[0], source, PUSHES["times"], host.seconds)
     yield from accountants(host.prv)
-    for subject, pushes in CANARY:
+    for name, subject, pushes in SAMPLED:
         if mutants and subject.mechanism in wanted:
-            yield _worst(checks.canary(subject, source, pushes))
+            yield _worst(SAMPLED_TESTS[name](subject, source, pushes))
     for name, subject in others:
         if name in tests:
             yield _worst(tests[name](subject, source))
 
 
-def _tests(host: Host) -> dict[str, Callable[[Subject, Source], list[Finding]]]:
+def _tests(host: Host) -> dict[str, Test]:
+    def charges(subject: Subject, source: Source) -> list[Finding]:
+        with host.scratch() as folder:
+            return checks.charges(subject, source, Path(folder) / "ledger.db")
+
     return {
         "noise": checks.noise, "anew": checks.anew, "empty": checks.empty_batch, "starts": checks.starts,
-        "fields": checks.fields, "retry": lambda subject, source: checks.retry(subject, source, host.resend),
-        "orders": checks.orders, "sampler": checks.sampler, "training": training,
+        "fields": checks.fields, "strange": checks.strange, "charges": charges,
+        "retry": lambda subject, source: checks.retry(subject, source, host.resend),
+        "orders": checks.orders, "sampler": rows.sampler, "training": training,
     }  # fmt: skip
+
+
+def _sampled(subject: Subject) -> dict[str, Sampled]:
+    """The tests with many messages that are for a mechanism; `knorm` has no grid, and no claim in μ."""
+    names = ("canary", "against") if subject.mechanism == "knorm" else ("canary", "against", "places", "crowd")
+    return {name: SAMPLED_TESTS[name] for name in names}
+
+
+def _algorithm(subject: Subject, source: Source, tests: dict[str, Test]) -> Iterator[Finding]:
+    """What is tested of an algorithm whose messages are not pushes; its edge shares the rest with MAPA's."""
+    yield from checks.canary(subject, source, PUSHES["canary"] // 2)
+    yield from rows.places(subject, source, PUSHES["places"])
+    for name in ("noise", "fields", "strange", "charges", "sampler"):
+        yield from tests[name](subject, source)
 
 
 def _worst(findings: list[Finding]) -> Finding:

@@ -1,0 +1,194 @@
+"""Edges with one defect each in what they do with rows, steps and charges, which the audit must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.algorithms import fedasync
+from tacit.algorithms.adp2sgd import Peer
+from tacit.algorithms.mapa import Edge
+from tacit.messages import GlobalModel, Outgoing
+from tacit.privacy.clipping import Clipped, clipped_sum
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import grid_step
+from tacit.privacy.plan import Released, Releaser, Steps
+from tacit.privacy.sampling import Batch, poisson
+from tacit.vectors import example_gradients
+
+# -- which rows, and where ------------------------------------------------------------------------------------------
+
+
+class TwoCoins(Edge):
+    """A row has two coins of q/2 each, and stands in the batch twice if both say yes."""
+
+    def draw(self) -> Batch:
+        """Two batches at half the rate, as one."""
+        rate, random = self.releaser.plan.sampling_rate / 2, self.releaser.random
+        first, second = (poisson(self.records, rate, self.size, random) for _ in range(2))
+        return Batch(torch.cat((first.index, second.index)), torch.cat((first.mask, second.mask)))
+
+
+class OppositeCoins(Edge):
+    """Two neighbours share a coin, and are never drawn together: whoever sees one knows of the other."""
+
+    def draw(self) -> Batch:
+        """Every row at rate q, as promised; but not independently."""
+        rate = self.releaser.plan.sampling_rate
+        coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        coins[1::2] = (coins[0::2][: len(coins[1::2])] - rate) % 1.0
+        return self.placed(np.flatnonzero(coins < rate))
+
+    def placed(self, drawn: Any) -> Batch:
+        """As `poisson` places them."""
+        index = np.full(self.size, self.records, dtype=np.int64)
+        index[self.releaser.random.permutation(self.size)[: len(drawn)]] = drawn
+        return Batch(torch.from_numpy(index), torch.from_numpy(index < self.records))
+
+
+class Packed(OppositeCoins):
+    """The drawn rows stand one behind the other, from the first slot on: a record moves all behind it."""
+
+    def draw(self) -> Batch:
+        """Poisson, but for the places."""
+        rate, random = self.releaser.plan.sampling_rate, self.releaser.random
+        return self.placed(poisson(self.records, rate, self.size, random).index.sort().values.numpy())
+
+    def placed(self, drawn: Any) -> Batch:
+        """`drawn` as it is, the empty slots last."""
+        index = torch.from_numpy(np.ascontiguousarray(drawn))
+        return Batch(index, index < self.records)
+
+
+class Turned(Packed):
+    """As `Packed`, but the first slot is a random one: where each stands *relative to the others* still tells."""
+
+    def placed(self, drawn: Any) -> Batch:
+        """Turned by a random number of slots."""
+        first = int(self.releaser.random.words(1)[0] % np.uint64(self.size))
+        return super().placed(np.roll(drawn, first))
+
+
+# -- how they are clipped -------------------------------------------------------------------------------------------
+
+
+class LayersApart(Edge):
+    """Clips each layer's part of a row by itself: together they are longer than C."""
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+        parts = torch.split(gradients, list(self.model.sizes), dim=1)
+        return Clipped(torch.cat([clipped_sum(part.contiguous(), clip, mask, rows).total for part in parts]), clip)
+
+
+class PairsTogether(Edge):
+    """Adds two rows before it clips, as a kernel that works on pairs would."""
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
+        pairs = gradients[0::2] + gradients[1::2]
+        return clipped_sum(pairs, clip, torch.ones(len(pairs), dtype=torch.bool), rows)
+
+
+class RoundedToNearest(Edge):
+    """Rounds to the nearest step of the grid and does not look at the norm again: many halves become ones."""
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index]).double()
+        step = grid_step(clip, self.releaser.plan.noise_multiplier)
+        factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
+        return Clipped((gradients * (factors[:, None] / step)).round().sum(0).to(torch.int64), clip, step)
+
+
+class StrangeRowsToo(Edge):
+    """Believes that every gradient is a number."""
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+        factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
+        return Clipped((factors @ gradients).double(), clip)
+
+
+class CopiesStrangeRows(Edge):
+    """Replaces what is not finite in a copy, where there is any: the time of a push then tells."""
+
+    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+        if not bool(torch.isfinite(gradients.norm(dim=1)).all()):
+            gradients.masked_fill(~torch.isfinite(gradients), 0.0)
+        return super()._clipped_part(params, clip, index, mask, rows)
+
+
+class TwiceTheClip(Peer):
+    """A peer that clips at 2C and adds the noise of C."""
+
+    def query(self, params: Tensor, clip: float) -> Clipped:
+        """The sum of too long rows, as if it were of C."""
+        return replace(super().query(params, 2 * clip), sensitivity=clip)
+
+
+# -- local steps, noise and charges ---------------------------------------------------------------------------------
+
+
+class OneBatch(fedasync.Edge):
+    """Draws once for all H local steps of a task."""
+
+    _kept: Batch | None = None
+
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """A task with a batch of its own."""
+        self._kept = None
+        return super().work(message)
+
+    def draw(self) -> Batch:
+        """The task's."""
+        self._kept = self._kept or super().draw()
+        return self._kept
+
+
+class NoiseAtTheEnd(Releaser):
+    """Noise on the last local step only: the others are "post-processed" by it."""
+
+    def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
+        """All but one without noise."""
+        params = self._first(steps)
+        for number in range(1, steps.count + 1):
+            clipped = query(params)
+            plain = (clipped.total / self.plan.batch).to(torch.float32)
+            params = self._next(params, clipped, steps) if number == steps.count else steps.advance(params, plain)
+        return self._last(params, steps)
+
+
+class ChargedOnce(Releaser):
+    """One charge for all local steps of a task."""
+
+    def _pay(self, clip: float, count: int) -> None:
+        super()._pay(clip, 1)
+
+
+class CutNoise(Releaser):
+    """Noise that is cut off at three standard deviations."""
+
+    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+        noisy, scale = super()._noisy(clipped, clip, paper_dims)
+        exact, most = clipped.total / self.plan.batch, 3 * self.plan.noise_multiplier * clip / self.plan.batch
+        return (exact + (noisy - exact).clamp(-most, most)).to(torch.float32), scale
+
+
+class LateLedger(Ledger):
+    """Keeps charges in memory, and writes sixteen at a time."""
+
+    _waiting: list[tuple[tuple[Any, ...], dict[str, Any]]]
+
+    def charge(self, *numbers: Any, **others: Any) -> None:
+        """Later."""
+        self._waiting = [*getattr(self, "_waiting", []), (numbers, others)]
+        if len(self._waiting) >= 16:
+            for positional, named in self._waiting:
+                super().charge(*positional, **named)
+            self._waiting = []

@@ -1,0 +1,143 @@
+"""The audit's test C: which rows are in a message, how often, and where they stand while it is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from tacit.audit.checks import compared
+from tacit.audit.statistics import SHARE, Finding, Table, Values, sampler_p_value
+from tacit.audit.subject import CLIP, Box, Source, Subject, World
+from tacit.datasets import Dataset
+from tacit.models import Layered, Model, build
+
+SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.25, 600
+PLACE_ROWS, PLACE_SLOTS = 21, 32
+CROWD, CROWD_INPUTS, CROWD_Z = 4000, 131, 2000.0
+_VISIBLE = {"knorm": 0.005}  # noise far below one record's share, so that the wire shows who was in the batch
+
+
+# -- who was drawn --------------------------------------------------------------------------------------------------
+
+
+def sampler(subject: Subject, source: Source, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
+    """C: how often each row was in each message, read off the wire with hardly any noise, is as Poisson says."""
+    subject = visible(subject)
+    world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
+    ask = Box(subject, source, world, canary=False)
+    shares = np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)]) * subject.batch / CLIP
+    table = np.rint(shares).astype(np.int64)
+    outside = int(((table < 0) | (table > subject.steps)).sum())  # a row twice in one batch
+    p = 0.0 if outside else _p_value(table, subject.steps)
+    return [Finding("sampler", subject.name, "p-value", SHARE, p, p < SHARE, subject.honest)]
+
+
+def visible(subject: Subject) -> Subject:
+    """The same with a model of a pixel a row, and noise that hides nobody."""
+    model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
+    z, most = _VISIBLE.get(subject.mechanism, 0.02), SAMPLER_ROWS
+    return subject.but(model=model, z=z, rate=SAMPLER_RATE, most=most, learning_rate=1e-3)
+
+
+def _p_value(table: Table, steps: int) -> float:
+    """p-value of: a row's count is Binomial(steps, q) in every message, independently. table: (messages, rows)."""
+    if steps == 1:
+        return sampler_p_value(table, SAMPLER_RATE)
+    law = stats.binom(steps, SAMPLER_RATE)
+    counts = np.arange(steps + 1)
+    factorial = counts * (counts - 1.0)  # its mean tells one batch for all steps from a batch for each
+    found = []
+    for values in (counts.astype(float), factorial):
+        mean = float(values @ law.pmf(counts))
+        spread = np.sqrt(((values - mean) ** 2 @ law.pmf(counts)) / table.size)
+        found.append(2 * float(stats.norm.sf(abs(float(values[table].mean()) - mean) / spread)))
+    return min(1.0, 2 * min(found))
+
+
+def pixels(rows: int) -> Dataset:
+    """One row per pixel: each has a gradient of its own, nearly orthogonal to every other's."""
+    return Dataset(50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit")
+
+
+def alone(push: Tensor, rows: int) -> Values:
+    """(rows,): each row's own direction in a push of the logistic model, C times its multiplicity over L."""
+    weights = push[: 2 * rows].view(2, rows)
+    sign = 1.0 - 2.0 * (torch.arange(rows) % 2)  # the gradient lowers the score of the wrong class
+    values: Values = (sign * (weights[1] - weights[0]) / 2**0.5).numpy()
+    return values
+
+
+# -- where they stand -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Uneven(Layered):
+    """A linear model whose kernel computes nothing in every second slot.
+
+    What rounding does a little, done thoroughly, so that the test does not depend on this machine's kernels. A slot's
+    result is a function of the slot, its row and the parameters alone, so nothing here breaks what is promised.
+    """
+
+    def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss, times 0 or 1 by the slot."""
+        return super().data_loss(scores, y) * (torch.arange(len(y)) % 2)
+
+
+UNEVEN = Uneven("audit", (1, 1, 2), 2)
+
+
+def places(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+    """C: a record without any gradient, in the midst of others, does not move them to other places."""
+    subject = subject.but(model=UNEVEN, most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
+    scores = []
+    for there in (True, False):
+        ask = Box(subject, source, _rows(there), canary=False)
+        scores.append((ask.vectors(pushes) @ _rows(there).direction).numpy())
+    return compared("places", subject, scores[0], scores[1])
+
+
+def _rows(record: bool) -> World:
+    """loud, quiet, …, (record,) loud, quiet, …: the model is sure of the quiet ones, and wrong about the loud ones.
+
+    The record is quiet, and would move all behind it by one place.
+    """
+    params = torch.tensor([40.0, 0.0, -40.0, 0.0, 0.0, 0.0])  # class 0 for the first feature
+    first = [-1.0 if place % 2 == 0 else 1.0 for place in range(PLACE_ROWS)]
+    first[PLACE_ROWS // 2 : PLACE_ROWS // 2] = [1.0] if record else []
+    x = torch.stack((torch.tensor(first), torch.zeros(len(first))), dim=1)
+    data = Dataset(x.view(-1, 1, 1, 2), torch.zeros(len(first), dtype=torch.int64), 2, "audit")
+    shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)  # a loud row's gradient
+    return World(params, data, Dataset(data.x[:0], data.y[:0], 2, "audit"), shift / shift.norm())
+
+
+# -- what they are rounded to ---------------------------------------------------------------------------------------
+
+
+def crowd(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+    """C: many equal records that come together move the mean push by no more than as many times C.
+
+    With as much noise, C is a few steps of the grid, and what rounding adds to a row is a good part of it. Nothing is
+    seen of one record then; of m it is, and each of them may move the sum by C.
+    """
+    model = build("logistic", (1, 1, CROWD_INPUTS), 2)
+    subject = subject.but(model=model, z=CROWD_Z, batch=1.0, most=CROWD + 1, rate=1.0, steps=1)
+    world = _many(model)
+    means = [
+        (Box(subject, source, world, canary=there).vectors(pushes) @ world.direction).mean() for there in (True, False)
+    ]
+    error = stats.norm.isf(SHARE) * subject.std * (2 / pushes) ** 0.5
+    shift = float(means[0] - means[1] - error) / (CROWD * CLIP)
+    return [Finding("crowd", subject.name, "C a record", 1.0, max(0.0, shift), shift > 1.0, subject.honest)]
+
+
+def _many(model: Model) -> World:
+    """CROWD rows whose gradients have all numbers of one size, or no row at all."""
+    y = torch.zeros(CROWD, dtype=torch.int64)
+    everybody = Dataset(torch.ones(CROWD, 1, 1, CROWD_INPUTS), y, 2, "audit")
+    half = torch.ones(CROWD_INPUTS, dtype=torch.float64)
+    way = torch.cat((-half, half, torch.tensor([-1.0, 1.0], dtype=torch.float64)))
+    return World(torch.zeros(model.size), Dataset(everybody.x[:0], y[:0], 2, "audit"), everybody, way / way.norm())

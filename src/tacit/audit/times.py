@@ -1,0 +1,92 @@
+"""The audit's test F: does the time of a push tell of one record? A model is sent with which one row overflows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.audit.statistics import Finding, Values, proven
+from tacit.audit.subject import Box, Source, Subject, World
+from tacit.datasets import Dataset
+from tacit.models import build
+
+DEEP = build("mlp", (1, 28, 28), 10, hidden=(8,) * 7)
+IMAGES, QUIET_Z, WARM = 128, 50.0, 20
+TINY = 1e-40  # every product with it is denormal
+Seconds = Callable[["Pair", int], tuple[Values, Values]]  # of so many pushes of each, in random order
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two edges that differ in one row: `strange` has a row that overflows, or of denormals, `plain` has none."""
+
+    strange: Box
+    plain: Box
+
+
+def times(subject: Subject, source: Source, pushes: int, seconds: Seconds | None = None) -> list[Finding]:
+    """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are taken."""
+    subject = timed(subject)
+    found = []
+    for name, feature, params in (("overflow", 1.0, overflowing()), ("denormals", TINY, DEEP.init(1))):
+        strange, plain = (seconds or processor_seconds)(pair(subject, source, feature, params), pushes)
+        epsilon = max(proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1])
+        alarm = epsilon > subject.epsilon
+        found.append(Finding(f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest))
+    return found
+
+
+def timed(subject: Subject) -> Subject:
+    """The same with a deep model and much noise, so that little is claimed to be seen."""
+    return subject.but(model=DEEP, z=QUIET_Z, most=IMAGES, batch=float(IMAGES), rate=1.0, steps=1)
+
+
+def pair(subject: Subject, source: Source, feature: float, params: Tensor) -> Pair:
+    """Two edges for `timed` subjects, whose first image has `feature` for its first pixel, or 0."""
+    boxes = (
+        Box(subject, source, World(params, images(value), images(value), torch.empty(0)), canary=False)
+        for value in (feature, 0.0)
+    )
+    return Pair(*boxes)
+
+
+def overflowing() -> Tensor:
+    """Parameters (d,), none beyond 1e6, with which a row whose first pixel is 1 overflows, and no other does."""
+    params = torch.zeros(DEEP.size)
+    for name, weight in DEEP.unflatten(params).items():
+        if name.endswith("weight"):
+            weight[0, 0] = 1e6
+    return params
+
+
+def images(strange: float) -> Dataset:
+    """Random images whose first pixel is black. In the first one it is `strange`, or, if that is tiny, they all are."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(IMAGES, 1, 28, 28, generator=generator)
+    x[:, 0, 0, 0] = 0.0
+    if 0 < strange < 1e-30:
+        x[0] = strange
+    x[0, 0, 0, 0] = strange
+    return Dataset(x, torch.randint(10, (IMAGES,), generator=generator), 10, "audit")
+
+
+def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
+    """Processor time of each push, in random order, so that whatever the machine does falls on both."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for which in turns(pushes):
+        box = (edges.strange, edges.plain)[which]
+        began = time.thread_time()
+        box()
+        taken[which].append(time.thread_time() - began)
+    return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
+
+
+def turns(pushes: int) -> list[int]:
+    """Whose turn it is: WARM of each that do not count, then `pushes` of each in random order."""
+    order: list[int] = np.random.default_rng(1).permutation(np.arange(2 * pushes) % 2).tolist()
+    return [0, 1] * WARM + order
