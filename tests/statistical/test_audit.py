@@ -17,8 +17,10 @@ from torch import Tensor
 
 from services import cli
 from services.commands.audit import host
-from tacit.audit import checks as checks
-from tacit.audit.mutants import CANARY, FIRST_LAYER, HALF, MEAN_CLIP, OTHERS
+from tacit.audit import checks, rows
+from tacit.audit.mutants import FIRST_LAYER, HALF, MEAN_CLIP, OTHERS, SAMPLED
+from tacit.audit.party import HONEST as PARTIES
+from tacit.audit.party import MUTANTS, STRUCTURE
 from tacit.audit.statistics import (
     DECISIONS,
     SHARE,
@@ -29,11 +31,13 @@ from tacit.audit.statistics import (
     proven,
     related,
     sampler_p_value,
+    tails,
     uneven,
 )
-from tacit.audit.subject import NARROW, WIDE, Source, Subject, box, vectors
+from tacit.audit.subject import NARROW, WIDE, Box, Source, Subject, World, box, quiet
 from tacit.audit.training import HISTORIES, accountants, training
-from tacit.audit.whole import AUDITED, HONEST, audit
+from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, audit
+from tacit.datasets import Dataset
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.mechanisms import knorm, paper_noise
 from tacit.privacy.plan import PRIVATE
@@ -42,12 +46,8 @@ from tacit.privacy.sampling import Random
 PUSHES = 1600
 GAUSSIAN, DISCRETE, KNORM = HONEST
 WEAK = Subject("gaussian at z = 4", z=4.0)  # little to find
+NOBODY = Dataset(torch.zeros(0, *NARROW.shape), torch.zeros(0, dtype=torch.int64), 2, "audit")
 BY_NAME = {subject.mechanism: subject for subject in HONEST}
-NAMED = (
-    "mean clipping", "first-layer-only noise", "1-D density in d dimensions", "half noise", "noise/√2",
-    "shuffled batches", "wrong denominator |B|", "re-noised retry", "seeded noise", "noise switched off by a server",
-    "the paper as printed", "paper:mean_clip", "paper:density", "paper:first_layer",
-)  # fmt: skip
 
 
 def bad(findings: list[Finding]) -> list[Finding]:
@@ -57,16 +57,17 @@ def bad(findings: list[Finding]) -> list[Finding]:
 # -- the whole ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> None:
     findings = list(audit(host(), seed=1))
     assert bad(findings) == []
-    assert {finding.target for finding in findings if finding.honest} == {*PRIVATE, "accounting"}
-    caught = {finding.target.removeprefix("MUTANT ") for finding in findings if finding.verdict == "caught"}
-    assert set(NAMED) <= caught
-    assert len([finding for finding in findings if not finding.honest]) == len(CANARY) + len(OTHERS)
-    decisions = sum(2 if finding.test.startswith("canary") else 1 for finding in findings if finding.honest)
-    assert decisions <= DECISIONS
+    honest = {finding.target for finding in findings if finding.honest}
+    assert {*PRIVATE, "accounting", *(subject.name for subject in ALGORITHMS)} <= honest
+    assert {subject.name for _, subject, _ in PARTIES} <= honest
+    caught = {finding.target for finding in findings if finding.verdict == "caught"}
+    several = {subject.name for _, subject, _ in SAMPLED} | {subject.name for _, subject, _ in MUTANTS}
+    assert caught == several | {subject.name for _, subject in OTHERS} | {subject.name for _, subject in STRUCTURE}
+    assert sum(finding.honest for finding in findings) <= DECISIONS
 
 
 @pytest.mark.exhaustive
@@ -76,7 +77,7 @@ def test_thirty_audits_of_honest_mechanisms_raise_no_alarm() -> None:
         source = Source(100 + seed)
         for subject in HONEST:
             findings = checks.canary(subject, source, 500)
-            findings += checks.noise(subject, source, 300) + checks.sampler(subject, source, 300)
+            findings += checks.noise(subject, source, 300) + rows.sampler(subject, source, 300)
             for check in (checks.anew, checks.empty_batch, checks.starts, checks.fields, checks.orders, training):
                 findings += check(subject, source)
             alarms += bad(findings)
@@ -99,7 +100,7 @@ def test_a_mutant_that_is_not_caught_is_a_bad_finding_and_so_is_an_honest_alarm(
 
 
 def test_every_mechanism_and_the_papers_own_are_audited() -> None:
-    covered = {subject.mechanism for subject in HONEST} | {subject.mechanism for subject, _ in CANARY}
+    covered = {subject.mechanism for subject in HONEST} | {subject.mechanism for _, subject, _ in SAMPLED}
     assert covered == set(AUDITED)
 
 
@@ -181,7 +182,7 @@ def test_the_bounds_see_a_larger_distance(true: float) -> None:
 
 @cache
 def drawn(subject: Subject, *, canary: bool = False) -> Tensor:
-    return vectors(box(subject, Source(3), canary=canary), 1200)
+    return box(subject, Source(3), canary=canary).vectors(1200)
 
 
 @pytest.mark.parametrize("subject", [*HONEST, WEAK], ids=lambda subject: subject.name)
@@ -276,6 +277,42 @@ def test_the_samplers_p_value_is_one() -> None:
     values = [sampler_p_value((rng.random((300, 40)) < 0.1).astype(np.int64), 0.1) for _ in range(200)]
     for level in (0.01, 0.05, 0.2):
         assert np.mean(np.array(values) < level) <= level + 3 * math.sqrt(level / 200)
+
+
+@pytest.mark.parametrize(("test", "mutant"), [pair for pair in OTHERS if pair[0] == "sampler"], ids=str)
+def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(test: str, mutant: Subject) -> None:
+    assert [finding.verdict for finding in rows.sampler(mutant, Source(1))] == ["caught"]
+
+
+@pytest.mark.parametrize("subject", [GAUSSIAN, *ALGORITHMS], ids=lambda subject: subject.name)
+def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
+    assert [finding.verdict for finding in rows.sampler(subject, Source(1), 200)] == ["passes"]
+
+
+NEW = ("against", "places", "crowd")
+
+
+@pytest.mark.parametrize(("test", "mutant", "pushes"), [row for row in SAMPLED if row[0] in NEW], ids=str)
+def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(test: str, mutant: Subject, pushes: int) -> None:
+    assert "caught" in {finding.verdict for finding in SAMPLED_TESTS[test](mutant, Source(1), pushes)}
+
+
+@pytest.mark.parametrize("test", NEW)
+@pytest.mark.parametrize("subject", [GAUSSIAN, DISCRETE], ids=lambda subject: subject.name)
+def test_rows_of_the_real_edge_are_not(test: str, subject: Subject) -> None:
+    assert bad(SAMPLED_TESTS[test](subject, Source(1), 200 if test != "crowd" else 20)) == []
+
+
+def test_an_edge_without_any_row_sends_noise_like_any_other() -> None:
+    assert checks.strange(GAUSSIAN, Source(1))[0].measured == 0
+    empty = Box(GAUSSIAN, Source(1), World(quiet(NARROW).params, NOBODY, NOBODY, torch.empty(0)), canary=False)
+    assert uneven(empty.vectors(400), GAUSSIAN.std)[1] == []
+
+
+def test_cut_tails_and_equal_messages_are_found() -> None:
+    noise = drawn(GAUSSIAN.but(model=WIDE)) / GAUSSIAN.std
+    assert tails(noise)[0] > 1e-3
+    assert tails(noise.clamp(-3.4, 3.4))[0] < SHARE
 
 
 # -- D: one run -----------------------------------------------------------------------------------------------------

@@ -9,27 +9,24 @@ Here both see bytes on the wire, and the processor time of each push.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from tacit import wire
 from tacit.algorithms.mapa import Edge
-from tacit.audit.statistics import Values, proven
-from tacit.audit.subject import SCHEMA, vector
+from tacit.audit.mutants_rows import CopiesStrangeRows
+from tacit.audit.statistics import Finding, Values, proven
+from tacit.audit.subject import SCHEMA, Source, Subject, vector
+from tacit.audit.times import QUIET_Z, times
 from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Push
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Batch, Random
-from tacit.vectors import example_gradients
 
 PUSHES, DELTA = 2000, 1e-5
 MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "discrete_gaussian")
@@ -147,71 +144,20 @@ def test_parameters_that_nobody_learnt_are_refused_and_nothing_is_charged() -> N
 
 # -- time -------------------------------------------------------------------------------------------------------------
 
-DEEP = build("mlp", (1, 28, 28), 10, hidden=(8,) * 7)
-IMAGES, QUIET = 320, 50.0
 
-
-def overflowing() -> Tensor:
-    """Parameters (d,), none beyond 1e6, with which a row whose first pixel is 1 overflows, and no other does."""
-    params = torch.zeros(DEEP.size)
-    for name, weight in DEEP.unflatten(params).items():
-        if name.endswith("weight"):
-            weight[0, 0] = 1e6
-    return params
-
-
-def images(strange: float) -> Dataset:
-    """Random images whose first pixel is black. In the first one it is `strange`, or, if that is tiny, they all are."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.rand(IMAGES, 1, 28, 28, generator=generator)
-    x[:, 0, 0, 0] = 0.0
-    x[0] = strange if 0 < strange < 1e-30 else x[0]
-    x[0, 0, 0, 0] = strange
-    return Dataset(x, torch.randint(10, (IMAGES,), generator=generator), 10, "mnist")
-
-
-def seconds(roles: tuple[Edge, Edge], params: Tensor, pushes: int) -> tuple[Values, Values]:
-    """Processor time of `pushes` pushes of each, in random order, so that whatever the machine does falls on both."""
-    times: tuple[list[float], list[float]] = ([], [])
-    order = np.random.default_rng(1).permutation(np.arange(2 * pushes) % 2)
-    for which in [0, 1] * 10 + order.tolist():  # the first ones warm up
-        began = time.thread_time()
-        assert sent(roles[which], params, 1.0) is not None
-        times[which].append(time.thread_time() - began)
-    return np.array(times[0][10:]), np.array(times[1][10:])
-
-
-def proven_by_time(
-    kind: type[Edge], mechanism: Mechanism, strange: float, params: Callable[[], Tensor], pushes: int = 400
-) -> float:
-    """ε that the times of pushes with a strange row prove, against pushes with an ordinary one in its place."""
-    roles = [edge(kind, images(value), DEEP, mechanism, QUIET, 1.0) for value in (strange, 0.0)]
-    one, other = seconds((roles[0], roles[1]), params(), pushes)
-    return max(proven(one, other, DELTA)[1], proven(-one, -other, DELTA)[1])
+def proven_by_time(subject: Subject, pushes: int) -> dict[str, Finding]:
+    """By strange row: what the times of pushes with it prove, against pushes with an ordinary row."""
+    return {finding.test: finding for finding in times(subject, Source(), pushes)}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_row_that_overflows_does_not_show_in_the_time_of_a_push(mechanism: Mechanism) -> None:
-    claim = epsilon_pld([Spend(1.0, QUIET, 1, mechanism)], DELTA)
-    assert proven_by_time(Edge, mechanism, 1.0, overflowing) <= claim
-
-
-def test_a_row_of_denormal_numbers_does_not_show_in_the_time_of_a_push() -> None:
-    """Every product with one of its numbers would be denormal, and slow."""
-    claim = epsilon_pld([Spend(1.0, QUIET, 1)], DELTA)
-    assert proven_by_time(Edge, "gaussian", 1e-40, lambda: DEEP.init(1)) <= claim
-
-
-class Copying(Edge):
-    """As edges once were: what is not finite is replaced in a copy, where there is any."""
-
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
-        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
-        if not bool(torch.isfinite(gradients.norm(dim=1)).all()):
-            gradients.masked_fill(~torch.isfinite(gradients), 0.0)
-        return super()._clipped_part(params, clip, index, mask, rows)
+def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_a_push(mechanism: Mechanism) -> None:
+    found = proven_by_time(Subject(mechanism, mechanism=mechanism), 400)
+    assert set(found) == {"time, overflow", "time, denormals"}
+    assert all(finding.measured <= finding.claim == epsilon_pld([Spend(1.0, QUIET_Z, 1, mechanism)], DELTA)
+               for finding in found.values())  # fmt: skip
 
 
 def test_the_attack_finds_a_copy_that_is_made_for_some_rows_only() -> None:
-    claim = epsilon_pld([Spend(1.0, QUIET, 1)], DELTA)
-    assert proven_by_time(Copying, "gaussian", 1.0, overflowing, pushes=120) > claim
+    found = proven_by_time(Subject("MUTANT", edge=CopiesStrangeRows, honest=False), 160)["time, overflow"]
+    assert found.measured > found.claim

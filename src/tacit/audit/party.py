@@ -275,7 +275,7 @@ CACHED, FRESH = Vertical("party, cached", "cached"), Vertical("party, fresh", "f
 STEPS = Vertical("party, dp_sgd", "dp_sgd", z=50.0, step_z=1.0, bound=1e9)
 TRAINED = Vertical("party, trained", "trained")
 ATTACKS: dict[str, Attack] = {"asked": asked, "table": tabled, "steps": stepped, "learned": learned}
-HONEST = (("asked", FRESH, 1200), ("table", CACHED, 4000), ("steps", STEPS, 1000), ("learned", TRAINED, 1000))
+HONEST = (("asked", FRESH, 1200), ("table", CACHED, 4000), ("steps", STEPS, 800), ("learned", TRAINED, 800))
 
 
 def _mutant(name: str, subject: Vertical, releaser: type[EmbeddingReleaser]) -> Vertical:
@@ -286,8 +286,8 @@ MUTANTS = (
     ("asked", _mutant("embeddings without a bound", FRESH, Unclipped), 600),
     ("asked", _mutant("half the sensitivity of an embedding", FRESH, Halved), 1600),
     ("asked", _mutant("fresh embeddings charged once", FRESH, OnceForAll), 600),
-    ("steps", _mutant("half the sensitivity of a step", STEPS, Halved), 1600),
-    ("learned", _mutant("learned, charged as if fresh", TRAINED, AsIfFresh), 800),
+    ("steps", _mutant("half the sensitivity of a step", STEPS, Halved), 1200),
+    ("learned", _mutant("learned, charged as if fresh", TRAINED, AsIfFresh), 600),
 )
 STRUCTURE = (
     (unlike, _mutant("one noise for all embeddings", FRESH, OneNoise)),

@@ -107,7 +107,7 @@ def _sampled(subject: Subject) -> dict[str, Sampled]:
 
 def _algorithm(subject: Subject, source: Source, tests: dict[str, Test]) -> Iterator[Finding]:
     """What is tested of an algorithm whose messages are not pushes; its edge shares the rest with MAPA's."""
-    yield from checks.canary(subject, source, PUSHES["canary"] // 2)
+    yield from checks.canary(subject, source, PUSHES["canary"] // 3)
     yield from rows.places(subject, source, PUSHES["places"])
     for name in ("noise", "fields", "strange", "charges", "sampler"):
         yield from tests[name](subject, source)
