@@ -52,9 +52,10 @@ def _steps(data: Dataset, batch: int) -> dict[str, Step]:
     params, rate, random = MODEL.init(1), batch / ROWS, Random()
     size = padded_size(ROWS, rate)
     some, everyone = torch.randperm(ROWS)[:batch], torch.ones(batch, dtype=torch.bool)
+    x, y = (torch.cat((rows, torch.zeros_like(rows[:1]))) for rows in (data.x, data.y))  # the public row comes last
 
     def clip(index: Tensor, mask: Tensor) -> object:
-        return clipped_sum(example_gradients(MODEL, params, data.x[index], data.y[index]), CLIP, mask)
+        return clipped_sum(example_gradients(MODEL, params, x[index], y[index]), CLIP, mask)
 
     def padded() -> object:
         drawn = poisson(ROWS, rate, size, random)
