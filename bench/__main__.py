@@ -1,4 +1,4 @@
-"""Measure, print ratios, write out/bench.json. About six minutes on two cores, with nothing else running.
+"""Measure, print ratios, write out/bench.json. About eight minutes on two cores, with nothing else running.
 
 (a) accepted updates/s of the whole path (5 edges with ready-made 87 KB updates and 16 unreceipted ones each: broker,
     decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho QoS 1 rate at that
@@ -7,7 +7,8 @@
     processes compute of the same edge step with no broker, no journal and no ledger on disk, in turns of seconds; and
     over what five such processes compute that share the two processors, as the edges do;
 (c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in flight), p50, p99;
-(d) what privacy costs: an edge step taken apart (bench/cost.py).
+(d) what privacy costs: an edge step taken apart (bench/cost.py);
+(e) and what an edge's whole push costs over a plain step, for five networks (bench/step.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 
 import torch
 
-from bench import cost, training
+from bench import cost, step, training
 from services.children import Child, start_broker, start_store
 from services.edge import turns
 from services.edge.main import schema_hash
@@ -86,6 +87,7 @@ def main() -> None:
         results["path_over_broker"] = results["path_per_s"] / results["broker_per_s"]
         results |= _training_over_compute(folder, data)
     results |= cost.costs()
+    results["step_over_plain"] = step.measured()
     results = {key: round(value, 4) if isinstance(value, float) else value for key, value in results.items()}
     (out / "bench.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     _print(results)
@@ -102,6 +104,7 @@ def _print(results: dict[str, Any]) -> None:
         p50, p99 = results[f"push_to_{what}_ms_p50"], results[f"push_to_{what}_ms_p99"]
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
     cost.show(results)
+    step.show(results["step_over_plain"])
     print("written to out/bench.json")
 
 
