@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
-from services.runtime import plans
+from services.runtime import lineage, plans
 from services.runtime.driver import ServerDriver
 from services.runtime.entries import Candidate
 from tacit import wire
@@ -105,11 +105,15 @@ class TrustedNoise:
 
 
 def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Random | None = None) -> TrustedNoise:
-    """Let `driver` noise every update before it is journalled; `random`: for tests, not private. Raises ConfigError."""
+    """Let `driver` noise every update before it is journalled; `random`: for tests, not private.
+
+    Raises ConfigError, PrivacyError (the ledger is on its way elsewhere).
+    """
     try:
         Path(ledger).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
+    lineage.refuse_unfinished(Path(ledger))
     noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, plans.by_name(run), random or Random()))
     driver.uplink.rewrite = noise.rewrite
     return noise

@@ -1,4 +1,7 @@
-"""`tacit ledger show | verify | export`: an edge's own ledger file, read where it lies; nothing is changed."""
+"""`tacit ledger show | verify | export`: an edge's own ledger file, read where it lies; nothing is changed.
+
+`tacit ledger move` takes it elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +74,24 @@ def export(
     typer.echo(json.dumps({"file": str(out)}) if as_json else f"{out}: {sum(d['count'] for d in documents)} releases")
 
 
+@app.command()
+def move(
+    source: Annotated[Path, typer.Argument(metavar="FROM", help="ledger file, or the folder with ledger.db in it")],
+    target: Annotated[Path, typer.Argument(metavar="TO", help="file that is not there yet, or a folder")],
+    as_json: AsJson = False,
+) -> None:
+    """Move a ledger as a whole, while no edge uses it; after a kill the same command goes on."""
+    from services.runtime import moving
+
+    old, new = _file(source), _file(target)
+    chains = moving.move(old, new)
+    if as_json:
+        typer.echo(json.dumps([_position(new, chain) for chain in chains], indent=2))
+        return
+    for chain in chains:
+        typer.echo(f"{new}: {chain.dataset}: {chain.count} releases, moved from {old}")
+
+
 def _file(place: Path) -> Path:
     return place / "ledger.db" if place.is_dir() else place
 
@@ -78,7 +99,7 @@ def _file(place: Path) -> Path:
 def _is_ledger(out: Path, ledger: Path) -> bool:
     """Whether `out` names the ledger or a file that SQLite keeps beside it, there or not, by any link."""
     real = os.path.realpath(ledger)
-    held = [Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    held = [Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal", ".moved", ".moving")]
     return Path(os.path.realpath(out)) in held or any(
         out.exists() and file.exists() and out.samefile(file) for file in held
     )

@@ -19,8 +19,13 @@ def write(path: Path, data: bytes, mode: int) -> None:
         file.flush()
         os.fsync(descriptor)
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """What was created, renamed or deleted in `folder` is on disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)

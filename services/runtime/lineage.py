@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from services.pki import files
 from services.runtime.identity import Identity
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
@@ -33,7 +33,8 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
     path = Path(place)
     if place == ":memory:" or (path.exists() and not path.is_file()):
         raise PrivacyError(f"ledger {path}: not a file; an edge needs a durable place for it")
-    with _locked(path):
+    with locked(path):
+        refuse_unfinished(path)
         known = _enrolled(identity.path, dataset)
         if known is None and not (path.is_file() and path.stat().st_size) and _used_before_markers(identity.path):
             raise PrivacyError(
@@ -47,8 +48,26 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
             yield opened
 
 
+def moving(target: Path) -> Path:
+    """What `tacit ledger move` writes on the way to `target`."""
+    return Path(f"{target}.moving")
+
+
+def moved(source: Path) -> Path:
+    """What `source` is called when `tacit ledger move` has taken it out of use."""
+    return Path(f"{source}.moved")
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Raise PrivacyError where a move from or to `path` was killed: a new ledger there would know of no charge."""
+    for left in (moving(path), moved(path)):
+        if left.exists():
+            raise PrivacyError(f"ledger {path}: {left} is of a move that was not finished: `tacit ledger move` again")
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else uses the ledger file at `path`, there or not, until the end. Raises PrivacyError."""
     try:
         lock = Path(f"{path}.lock").open("ab")  # noqa: SIM115  (closed below)
     except OSError as error:
@@ -58,7 +77,7 @@ def _locked(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise PrivacyError(
-                f"ledger {path}: another edge is using it; two would spend one budget (TACIT_LEDGER: a file for each)"
+                f"ledger {path}: an edge is using it, and two would spend one budget (TACIT_LEDGER: a file for each)"
             ) from error
         yield
 
@@ -107,19 +126,10 @@ def _markers(folder: Path) -> set[bytes]:
 
 def _enrol(folder: Path, dataset: str, lineage: bytes) -> None:
     """Remember the lineage, durably, before anything is charged."""
-    path, new = folder / _MARKER, folder / f"{_MARKER}.new"
+    path = folder / _MARKER
     try:
         known = json.loads(path.read_bytes()) if path.exists() else {}
-        with new.open("w", encoding="ascii") as file:
-            json.dump(known | {dataset: lineage.hex()}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        files.write(path, json.dumps(known | {dataset: lineage.hex()}).encode("ascii"), files.PUBLIC)
     except OSError as error:
         raise PrivacyError(f"identity {path}: {error.strerror or error}; nothing was computed") from error
 

@@ -275,6 +275,6 @@ def test_two_processes_on_one_ledger_are_refused(processes: Processes, tmp_path:
     ledger = tmp_path / "data.db"
     first = processes.edge(0, ledger=str(ledger))
     wait_for(lambda: processes.rig.driver.role.version > 0, PATIENCE)
-    assert f"ledger {ledger}: another edge is using it" in processes.refused(1, ledger=str(ledger))
+    assert f"ledger {ledger}: an edge is using it" in processes.refused(1, ledger=str(ledger))
     os.kill(first, signal.SIGTERM)
     assert processes.forks.wait(first, PATIENCE) == 0

@@ -111,7 +111,7 @@ def test_two_edges_on_one_ledger_are_refused(identity: Identity, tmp_path: Path)
     setting = str(tmp_path / "ledger.db")
     for another in taken(tmp_path / "others"):
         with lineage.ledger(another, setting, "digits"):
-            assert "another edge is using it; two would spend one budget" in refusal(identity, setting)
+            assert "an edge is using it, and two would spend one budget" in refusal(identity, setting)
         assert charged(identity, setting) == 1
 
 

@@ -3,13 +3,19 @@
 One SQLite file beside the data: rows of equal charges in the order they were made, joined by a hash chain
 (`chain.py`). It belongs to the data, not to a run: a new run, a restarted process or a new container that takes the
 identity over continues the same rows, and so the same chain.
+
+The file alone is the ledger. SQLite's rollback journal holds what a charge under way replaces, so that a charge is in
+the file itself before `charge` returns (a write-ahead log would keep charges in a second file). Who is killed in the
+middle of one leaves `ledger.db-journal`, which the next opening takes back; without it the file has all that was ever
+acknowledged, or breaks its chain and is refused.
 """
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +37,7 @@ SELECT number, session, sampling_rate, noise_multiplier, mechanism, secret, coun
 WHERE dataset = ? ORDER BY number
 """
 _OLD = "SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend WHERE dataset = ? AND count <> 0"
+_NO_LEDGER = "has no charges in it: was it copied or moved without the ledger.db-wal of an older tacit beside it?"
 _DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)  # what reading altered bytes can raise
 
 
@@ -117,13 +124,10 @@ class Ledger:
         self._db.close()
 
     def _prepared(self, lineage: bytes | None) -> Chain:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")  # a charge is on disk before anything is computed
-        (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
+        _gather(self._db)
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         self._db.execute("BEGIN IMMEDIATE")
-        _create_or_convert(self._db, self._session)
+        _create_or_convert(self._db, self._session, new=not pages)
         if lineage is None:
             new = secrets.token_bytes(NONCE)
             self._db.execute(
@@ -161,24 +165,83 @@ def read(path: Path) -> list[Chain]:
     """
     if not path.is_file():
         raise DataError(f"ledger {path}: there is no such file")
-    # Where no edge has it open, so that a read-only disk will do: else SQLite would want to write its index of the WAL.
-    how = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
     try:
+        # An older tacit's file without its log is read as it is: SQLite would want to write a new log, on any disk.
+        how = "mode=ro&immutable=1" if _logged(path) and not Path(f"{path}-wal").exists() else "mode=ro"
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)) as db:
-            (found,) = db.execute("PRAGMA user_version").fetchone()
-            if found != _FORMAT:
-                raise ValueError("is not a ledger with a chain (an edge converts an older one when it next starts)")
-            names = [name for (name,) in db.execute("SELECT dataset FROM chain ORDER BY dataset")]
-            return [_chain(db, name) for name in names]
-    except _DAMAGE as error:
-        raise PrivacyError(f"ledger {path}: {error}") from error
+            db.execute("BEGIN")  # one state of the file for all that is read, though an edge goes on charging
+            return _chains(db)
+    except (*_DAMAGE, OSError) as error:
+        raise PrivacyError(f"ledger {path}: {_said(error)}") from error
 
 
-def _create_or_convert(db: sqlite3.Connection, session: bytes) -> None:
+@contextmanager
+def held(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
+    """Every chain, verified, and the bytes of the whole file; nobody can charge it until the end.
+
+    What SQLite keeps beside the file is brought into it first. Raises DataError when there is no such file,
+    PrivacyError when it cannot be read as a ledger, or somebody is charging it.
+    """
+    if not path.is_file():
+        raise DataError(f"ledger {path}: there is no such file")
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=10.0)) as db:
+        try:
+            _gather(db)
+            db.execute("BEGIN IMMEDIATE")
+            chains = _chains(db)
+            for chain in chains:
+                chain.verify()
+                chain.history()
+            content = db.serialize()
+        except _DAMAGE as error:
+            raise PrivacyError(f"ledger {path}: {error}") from error
+        yield chains, content
+
+
+def _gather(db: sqlite3.Connection) -> None:
+    """Everything into the one file, and every commit from now on: an older tacit kept charges in a log beside it."""
+    db.execute("PRAGMA synchronous = EXTRA")  # a charge is on disk before anything is computed, and stays committed
+    (mode,) = db.execute("PRAGMA journal_mode = DELETE").fetchone()
+    if mode == "wal":
+        raise sqlite3.OperationalError("somebody reads it, and it is still to be converted")
+    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
+
+
+def _logged(path: Path) -> bool:
+    """Whether the file is one that goes with a write-ahead log (version 2 in the format's header)."""
+    with path.open("rb") as file:
+        return file.read(20)[18:19] == b"\x02"
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK":
+        return "a charge was under way when its edge was killed; the edge settles that when it next starts"
+    return str(error)
+
+
+def _chains(db: sqlite3.Connection) -> list[Chain]:
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found != _FORMAT:
+        if not _tables(db):
+            raise ValueError(_NO_LEDGER)
+        raise ValueError("is not a ledger with a chain (an edge converts an older one when it next starts)")
+    names = [name for (name,) in db.execute("SELECT dataset FROM chain ORDER BY dataset")]
+    return [_chain(db, name) for name in names]
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _create_or_convert(db: sqlite3.Connection, session: bytes, *, new: bool) -> None:
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found == _FORMAT:
         return
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = _tables(db)
+    if not tables and not new:
+        raise ValueError(_NO_LEDGER)
     if found != 0 or not tables <= {"spend"}:
         raise ValueError("was not written by this version of tacit")
     for statement in _SCHEMA.split(";"):  # not executescript, which would commit
