@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from tacit import vertical_plan
 from tacit.algorithm_sections import Vafl
 from tacit.algorithms.records import EdgeRecord
 from tacit.algorithms.server import ServerRole
@@ -78,6 +79,7 @@ class Observer(Generic[_D]):
         self.run, self.driver = run, driver
         self._vertical = isinstance(run.algorithm, Vafl)
         self._labels_epsilon = run.algorithm.label_epsilon if isinstance(run.algorithm, Vafl) else None
+        self._clip, self._mechanism = _stated(run)
         self._place = "vertical" if self._vertical else run.privacy.noise_at
         self.broker_up: Callable[[], bool] = lambda: False
         self.reconnects: Callable[[], int] = lambda: 0
@@ -200,18 +202,19 @@ class Observer(Generic[_D]):
             "refusals": record.hello.refusals, "refusal": record.hello.refusal, **spent,
         }  # fmt: skip
 
-    def _spent(self, record: EdgeRecord) -> dict[str, Any]:
-        hello, spent = record.hello, record.spent
+    def _spent(self, name: str, record: EdgeRecord) -> dict[str, Any]:
+        # The edge's ledger as it says; δ and all else as the run file has it: another δ would make its ε look small.
+        spent, delta = record.spent, self.run.privacy.delta
         accounted = spent if self._ended else _ahead(spent)
-        pld, rdp = epsilon_pld(accounted, hello.delta), epsilon_rdp(accounted, hello.delta)
+        pld, rdp = epsilon_pld(accounted, delta), epsilon_rdp(accounted, delta)
         last = spent[-1] if spent else None
         return {
-            "epsilon_pld": pld, "epsilon_rdp": rdp, "delta": hello.delta,
+            "epsilon_pld": pld, "epsilon_rdp": rdp, "delta": delta,
             "pushes": sum(row.count for row in spent),
             "noise_multiplier": last.noise_multiplier if last else None,
             "sampling_rate": last.sampling_rate if last else None,
-            "clip": [hello.clip_min, hello.clip_max], "mechanism": hello.mechanism,
-            "adjacency": _GUARANTEE[self._place]["adjacency"], "budget": hello.epsilon,
+            "clip": self._clip, "mechanism": self._mechanism,
+            "adjacency": _GUARANTEE[self._place]["adjacency"], "budget": self.run.epsilon(self.run.index(name)),
             "batch": self.run.privacy.batch,
             "charged": {"count": record.charged.count, "head": record.charged.head.hex()},
             "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in spent],
@@ -231,7 +234,7 @@ class Observer(Generic[_D]):
         with self._accounting:
             with self.driver.lock:
                 records = [(name, replace(record)) for name, record in sorted(self.driver.role.edges.items())]
-            self._rows = {name: (record, self._spent(record)) for name, record in records}
+            self._rows = {name: (record, self._spent(name, record)) for name, record in records}
             return self._rows
 
     def privacy(self) -> dict[str, Any]:
@@ -248,6 +251,14 @@ class Observer(Generic[_D]):
             together = gdp.shared(edge["mu"] for edge in edges.values())
             stated |= {"mu": together, "labels_epsilon": self._labels_epsilon}
         return {**stated, "delta": self.run.privacy.delta, "epsilon": epsilon, "edges": edges}
+
+
+def _stated(run: RunFile) -> tuple[list[float], str]:
+    """The bounds of C, and the mechanism's name, of every edge."""
+    if isinstance(run.algorithm, Vafl):
+        plan = vertical_plan.privacy_plan(run, 0)
+        return [plan.bound, plan.bound], plan.declared
+    return [run.privacy.clip_min, run.privacy.clip_max], run.terms().mechanism
 
 
 def _ahead(history: History) -> History:

@@ -65,18 +65,8 @@ class TrustedNoise:
             payload = self._noised(message, candidate.seq)
         else:
             said = replace(message, spent=history)
-            if isinstance(said, Hello):
-                said = self._planned(said)
             payload = wire.up(driver.run_id, candidate.seq, said, driver.schema)
         return replace(candidate, payload=payload, message=self._read(payload))
-
-    def _planned(self, hello: Hello) -> Hello:
-        """With this aggregator's numbers: an edge that says another δ would make its own ε look small."""
-        plan = self._trusted.plan(hello.edge)
-        return replace(
-            hello, epsilon=plan.epsilon, delta=plan.delta, mechanism=plan.declared, clip_min=plan.clip_min,
-            clip_max=plan.clip_max, noise_variance=plan.noise_variance(self._driver.size),
-        )  # fmt: skip
 
     def _noised(self, update: Update, seq: int) -> bytes:
         driver = self._driver

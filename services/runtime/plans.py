@@ -11,11 +11,9 @@ from tacit.privacy.plan import Plan
 def by_name(run: RunFile) -> Callable[[str], Plan]:
     """The plan of an edge by its name; calibrating takes a second, and most edges share one."""
     made: dict[int, Plan] = {}
-    other = len(run.edges.epsilon)
 
     def plan(edge: str) -> Plan:
-        number = edge.removeprefix("edge-")
-        index = min(int(number), other) if number.isdecimal() and len(number) < 10 else other
+        index = run.index(edge)
         if index not in made:
             made[index] = run.plan(index)
         return made[index]

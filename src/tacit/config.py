@@ -132,9 +132,22 @@ class RunFile(Section):
         """
         return replace(self._plan(index), rows_max=dealt)
 
+    def plans(self) -> list[Plan]:
+        """The plan of every edge that the run deals its data to, spare ones too; those with no ε of their own: once."""
+        different = min(self.edges.count + self.data.spare, len(self.edges.epsilon) + 1)
+        return [self.plan(index) for index in range(different)]
+
+    def epsilon(self, index: int) -> float:
+        """ε_k of edge number `index`: its budget, for all its pushes together."""
+        return self.edges.epsilon[index] if index < len(self.edges.epsilon) else self.privacy.epsilon
+
+    def index(self, edge: str) -> int:
+        """The number of the edge called `edge`; of whom the run does not know, that of one with no ε of its own."""
+        number, other = edge.removeprefix("edge-"), len(self.edges.epsilon)
+        return min(int(number), other) if number.isdecimal() and len(number) < 10 else other
+
     def _plan(self, index: int) -> Plan:
-        p = self.privacy
-        epsilon = self.edges.epsilon[index] if index < len(self.edges.epsilon) else p.epsilon
+        p, epsilon = self.privacy, self.epsilon(index)
         rate = self.sampling_rate()
         bounds = (p.clip_min, p.clip_max)
         if not p.private:

@@ -21,9 +21,10 @@ EVERYONE = "*"  # the address of a broadcast
 class Hello:
     """Edge → server, at start and whenever it has no model: MAPA Algorithm 1, edge line 1 ("send ε_k").
 
-    Public configuration only. `noise_variance` is E||η||²/C² of one push: the server scales it by C² to plan its
-    stages without knowing the mechanism (Δ_0 of the paper). `spent` is the ledger's history (q, z, count), `charged`
-    how far it has come. refusals, refusal: models that the edge's policy refused to work on, and why the last one.
+    Public configuration only, for people: a server computes with what the run file says of an edge, whatever that says
+    of itself. `noise_variance` is E||η||²/C² of one push (Δ_0/C² of the paper). `spent` is the ledger's history
+    (q, z, count), `charged` how far it has come. refusals, refusal: models that the edge's policy refused to work on,
+    and why the last one.
     """
 
     edge: str

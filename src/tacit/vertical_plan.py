@@ -66,7 +66,7 @@ def privacy_plan(run: RunFile, party: int) -> EmbeddingPlan:
     are uploads, of `batch` vectors each, all of which depend on every record: pushes·batch/z² = μ².
     """
     a, p = section(run), run.privacy
-    epsilon = run.edges.epsilon[party] if party < len(run.edges.epsilon) else p.epsilon
+    epsilon = run.epsilon(party)
     mode: Mode = a.mode if p.mechanism == "gaussian" else "paper" if p.mechanism == "paper" else "none"
     z = p.noise_multiplier or 0.0
     if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:

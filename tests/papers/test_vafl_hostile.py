@@ -37,6 +37,22 @@ def test_an_embedding_out_of_all_bounds_is_refused() -> None:
     assert server.screen(upload(server, "party-0", 1, torch.arange(32), -1e5)) is None
 
 
+@pytest.mark.parametrize("plan", [FRESH, replace(FRESH, mode="trained")])
+def test_what_a_party_says_of_its_noise_and_mode_moves_nothing(plan: EmbeddingPlan) -> None:
+    # Given a party that says it has no noise, and is of another mode than the run,
+    made, honest = world(plan=plan).start(), world(plan=plan).start()
+    lies = {"noise_variance": 0.0, "mechanism": "embedding:dp_sgd" if plan is FRESH else "embedding:cached"}
+    made.under_way = [replace(m, **lies) if isinstance(m, Hello) else m for m in made.under_way]  # type: ignore[arg-type]
+    # then its embeddings are weighted as the run says, and it is given a gradient only where its mode learns.
+    for one in (made, honest):
+        one.run(until=lambda one=one: one.server.version >= 8)  # type: ignore[misc]
+    assert torch.equal(made.server.scales(), honest.server.scales())
+    assert bool((made.server.scales() < 1.0).all())
+    learnt = [edge for edge, answer in made.server.answers.items() if answer.gradient is not None]
+    assert learnt == [edge for edge, answer in honest.server.answers.items() if answer.gradient is not None]
+    assert bool(learnt) == (plan is not FRESH)
+
+
 def test_one_party_alone_makes_no_iteration_of_several() -> None:
     made = world(run_file(synchronous="true")).after_tables()
     server = made.server

@@ -147,7 +147,8 @@ def world(
     x, y, records = data or table("digits", None)
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
-    server = Server(run, top, protocol, People(names(ids, b"salt", "server"), records, y, label_epsilon))
+    people = People(names(ids, b"salt", "server"), records, y, label_epsilon)
+    server = Server(run, top, protocol, people, lambda _: plan)
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()

@@ -17,8 +17,8 @@ Server and Edge below are its two sides, top to bottom.
 
 Differs from the paper (why: docs/algorithms.md): every example is clipped, not the batch mean; Poisson batches;
 Gaussian noise on all d parameters, calibrated for the total (ε, δ) of the run; Δ_b uses that noise's true variance;
-C never falls below clip_min; τ_max is the largest staleness measured lately. `mechanism = "paper"` keeps the
-paper's own clipping and noise, which is not private.
+C never falls below clip_min; ε_0 is the run file's, whatever edges say; τ_max is the largest staleness measured lately.
+`mechanism = "paper"` keeps the paper's own clipping and noise, which is not private.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class Server(ServerRole):
         if p.private:
             self.clip = min(max(self.clip, p.clip_min), p.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
-        self._loudest: float | None = None  # the largest Δ_0/C² of any edge; None: to be found again
+        # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges say of themselves.
+        planned = run.plans() if a.name in ("mapa", "audp") else []
+        self.noise_variance = max((plan.noise_variance(model.size) for plan in planned), default=0.0)
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Lines 10 to 16; line 5, the end, is the base's."""
@@ -96,11 +98,6 @@ class Server(ServerRole):
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
             self._next_stage()
         return [Outgoing(update.edge, self.global_model())]  # line 12
-
-    def joined(self, edge: str) -> list[Outgoing]:
-        """Its noise may be the loudest."""
-        self._loudest = None
-        return super().joined(edge)
 
     def _next_stage(self) -> None:
         lower = max(self.algorithm.reduction * self.clip, self.clip_min)  # line 15, with the floor
@@ -119,9 +116,7 @@ class Server(ServerRole):
     @property
     def variance(self) -> float:
         """Δ_b at the present C, with the noisiest edge's Δ_0 (line 16; ε_0 = min ε_k gives the largest noise)."""
-        if self._loudest is None:
-            self._loudest = max((record.hello.noise_variance for record in self.edges.values()), default=0.0)
-        return delta_b(self.algorithm.deviation, self.batch, self._loudest * self.clip**2)
+        return delta_b(self.algorithm.deviation, self.batch, self.noise_variance * self.clip**2)
 
     def learning_rate(self) -> float:
         """γ for the next update, by Table II."""
@@ -149,11 +144,11 @@ class Server(ServerRole):
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
-        self.stage, self.stage_step, self._loudest = values["stage"], values["stage_step"], None
+        self.stage, self.stage_step = values["stage"], values["stage_step"]
 
 
 class Edge(EdgeRole):
-    """The edge side of Algorithm 1; `start` is its line 1 ("send ε_k"), Halt its line 2."""
+    """The edge side of Algorithm 1; `start` is its line 1 ("send ε_k": for people), Halt its line 2."""
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
         """Lines 3 to 8: one noisy mean gradient."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from random import Random as Chooser
 
 import torch
@@ -46,7 +47,8 @@ def server(run: RunFile, model: Model, people: People | None = None) -> ServerRo
         case Vafl():
             if people is None:
                 raise ConfigError("algorithm.name='vafl': its server needs the labels of its people")
-            return vafl.Server(run, model, vertical_plan.protocol(run), people)
+            plan = cache(lambda edge: vertical_plan.privacy_plan(run, run.index(edge)))
+            return vafl.Server(run, model, vertical_plan.protocol(run), people, plan)
 
 
 def people(run: RunFile, splits: Sequence[Dataset], salt: bytes, answers: Tensor | None = None) -> People:

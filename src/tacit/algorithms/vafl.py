@@ -15,14 +15,14 @@ clients' side is vafl_party.py.
 | batch       | N_m           | records of one activation                                                            |
 
 Differs from the paper (why: docs/algorithms.md): both gradients of an iteration are taken at θ_0^k, as (2a) and (2b)
-say and the listing does not; a party goes through its records in a fresh random order each epoch; embeddings are
-clipped before the noise; a record's privacy is counted per release, without amplification; θ_0's model sees noisy
-embeddings divided by their noise.
+say and the listing does not; a party's epochs are in a fresh random order; embeddings are clipped before the noise;
+privacy is counted per release, without amplification; θ_0's model sees noisy embeddings divided by their noise.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,13 @@ from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.messages import Entry, Hello, Outgoing, Timer, Update
 from tacit.models import Model
-from tacit.privacy.embeddings import FROZEN
+from tacit.privacy.embeddings import FROZEN, EmbeddingPlan
 from tacit.privacy.labels import corrected_loss
 from tacit.vectors import learnable
 from tacit.vertical import Feedback, Request, Roster
 
 LAST_SECONDS = 60.0  # how long a run that is trained waits for the embeddings of its last evaluation
+Plans = Callable[[str], EmbeddingPlan]
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
 
@@ -65,19 +66,18 @@ class Server(ServerRole):
 
     in_parts = True
 
-    def __init__(self, run: RunFile, head: Model, protocol: Protocol, people: People) -> None:
-        """`head`: θ_0's model of (M, width) embeddings."""
+    def __init__(self, run: RunFile, head: Model, protocol: Protocol, people: People, plan: Plans) -> None:
+        """`head`: θ_0's model of (M, width) embeddings. plan: of a party, by its name; no party is asked for it."""
         super().__init__(run, head)  # line 1
-        self.head, self.protocol, self.people = head, protocol, people
+        self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
         self.table = torch.zeros(len(people.names), *head.shape)
         self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)  # k of each entry's upload
         self.complete: set[str] = set()  # parties whose step 0 is in the table
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
         self.asked: dict[str, list[Request]] = {}  # and not yet answered
-        self.requests = 0
-        self.every, self.samples = run.evaluation.every, run.evaluation.samples
-        self.due = self.every  # k of the next evaluation
+        self.requests, self.samples = 0, run.evaluation.samples
+        self.due = self.every = run.evaluation.every  # k of the next evaluation
         self.exam_rows: Tensor | None = None  # of one under way
         self.examining: set[int] = set()  # requests that it waits for
         self.final = self.examined = False  # whether it is the last one; whether that is over
@@ -173,9 +173,9 @@ class Server(ServerRole):
         """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m), so that a step is as long
         whatever the noise. c_m is public; 1 without noise, and for an embedding that is longer than its noise.
         """
-        variances = [record.hello.noise_variance / self.table.shape[2] for record in self.edges.values()]
-        missing = [0.0] * (self.table.shape[1] - len(variances))
-        return torch.tensor([*variances, *missing]).clamp_min(1.0).rsqrt()[:, None]
+        parties, width = self.table.shape[1:]
+        variances = [self.plan(edge).noise_variance(width) / width for edge in self.edges] + parties * [0.0]
+        return torch.tensor(variances[:parties]).clamp_min(1.0).rsqrt()[:, None]
 
     # -- Algorithms 1 and 2, server side ------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class Server(ServerRole):
         for edge, step, rows in group:
             g_0, g_h = common or self.gradients(rows)
             total += g_0 / len(group)  # (2a); t > 1: appendix D, 1/t of the sum
-            frozen = self.edges[edge].hello.mechanism.removeprefix("embedding:") in FROZEN
+            frozen = self.plan(edge).mode in FROZEN
             self.answers[edge] = Feedback(self.version, step, None if frozen else g_h[:, self.place(edge)])
         self.params = self.params - self.protocol.steps.server(self.version) * total
         self.version += 1
@@ -309,7 +309,7 @@ class Server(ServerRole):
 
     def _learning(self, parties: list[str]) -> list[str]:
         """Those whose table is not for good: all but who released everything once."""
-        return [edge for edge in parties if self.edges[edge].hello.mechanism != "embedding:cached"]
+        return [edge for edge in parties if self.plan(edge).mode != "cached"]
 
     # -- inference, after the end ---------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ class Party:
         """Say who is there, under which privacy. Sent again whenever there is nothing to do."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
-            self.edge, plan.epsilon, plan.delta, plan.declared, self.embedding.classes * plan.std**2, plan.bound,
-            plan.bound, ledger.history(), ledger.charged(),
+            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.embedding.classes),
+            plan.bound, plan.bound, ledger.history(), ledger.charged(),
         )  # fmt: skip
         return [Outgoing(SERVER, hello)]
 

@@ -91,6 +91,10 @@ class EmbeddingPlan:
         """c of (11a): the standard deviation of the noise on every coordinate (`paper`: of an unclipped vector)."""
         return 2 * self.bound * self.noise_multiplier
 
+    def noise_variance(self, width: int) -> float:
+        """E||η||² of the noise on one embedding of `width` numbers."""
+        return width * self.std**2
+
     @property
     def declared(self) -> str:
         """As Hello names it."""
