@@ -95,7 +95,7 @@ def _auc(model: Model, params: Tensor, data: Dataset) -> float:
 
 
 def measure(run: RunFile, root: Path | None) -> Result:
-    """Simulate one point: its series, and ε of the edge that spent most (null: no guarantee).
+    """Simulate one point: its series, and ε (null: no guarantee) as `tacit simulate` has it.
 
     Raises ConfigError where nothing was trained.
     """
@@ -109,7 +109,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     if simulated.role.version == 0:  # an untrained model's accuracy is nobody's result
         why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
         raise ConfigError(f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})")
-    epsilon = _spent(run, {record.spent for record in simulated.role.edges.values()})
+    epsilon = _spent(run, [record.spent for record in simulated.role.edges.values()])
     known = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
     mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
@@ -119,12 +119,12 @@ def measure(run: RunFile, root: Path | None) -> Result:
     }  # fmt: skip
 
 
-def _spent(run: RunFile, histories: set[History]) -> float:
-    """The largest ε: by PLD, or in μ for the records of a vertical run's parties."""
+def _spent(run: RunFile, histories: list[History]) -> float:
+    """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together, in μ."""
     delta = run.privacy.delta
     if isinstance(run.algorithm, Vafl):
-        return max((gdp.epsilon(gdp.mu(history), delta) for history in histories), default=0.0)
-    return max((epsilon_pld(history, delta) for history in histories), default=0.0)
+        return gdp.epsilon(gdp.shared(map(gdp.mu, histories)), delta)
+    return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)
 
 
 @lru_cache(maxsize=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,25 @@ from services.figures import draw, files, page, sweep, verdicts
 from services.figures.asked import Asked
 from services.figures.files import Figure
 from services.figures.sweep import Result
+from tacit import config, vertical_plan
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
 from tacit.models import build
+from tacit.privacy import gdp
 from tests.conftest import ROOT
 from tests.figure_files import HEAD, written
 from tests.unit.test_cli import Captured, one_line, tacit
 
+CACHED = """
+run = {updates = 6}
+data = {dataset = "digits"}
+model = {name = "logistic"}
+algorithm = {name = "vafl", mode = "cached"}
+edges = {count = 2}
+evaluation = {every = 3}
+privacy = {mechanism = "gaussian", epsilon = 30.0, pushes = 1, clip = 1.0, batch = 16}
+"""
 FIGURE = (
     HEAD
     + """
@@ -240,6 +252,12 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
 
 
+def of_all_parties(run: RunFile) -> float:
+    """ε of a person in a vertical run whose parties release once, each with its own z."""
+    plans = [vertical_plan.privacy_plan(run, party) for party in range(run.edges.count)]
+    return gdp.epsilon(gdp.shared(1 / plan.noise_multiplier for plan in plans), run.privacy.delta)
+
+
 class TestSweep:
     def test_what_is_known_is_not_run_again(self, tmp_path: Path) -> None:
         runs = [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]
@@ -301,17 +319,30 @@ class TestSweep:
         assert 0 < found["epsilon"] <= private.privacy.epsilon
         assert [point["version"] for point in found["series"]] == [0, 4]
 
-    def test_a_vertical_run_is_measured_on_embeddings(self) -> None:
-        run = RunFile.model_validate(
-            {
-                "run": {"updates": 6}, "data": {"dataset": "digits"}, "model": {"name": "logistic"},
-                "algorithm": {"name": "vafl", "mode": "cached"}, "edges": {"count": 2}, "evaluation": {"every": 3},
-                "privacy": {"mechanism": "gaussian", "epsilon": 30.0, "pushes": 1, "clip": 1.0, "batch": 16},
-            }
-        )  # fmt: skip
+    def test_a_vertical_run_is_measured_on_embeddings(self, tmp_path: Path, capsys: Captured) -> None:
+        run = config.parse(CACHED, "test")
         found = sweep.measure(run, None)
         assert [point["version"] for point in found["series"]] == [3, 6]
-        assert 29 < found["epsilon"] <= 30  # exactly, in μ: PLD would say infinite
+        # Of a person at both parties, exactly, in μ (PLD would say infinite): 30 is that of one.
+        assert found["epsilon"] == pytest.approx(of_all_parties(run), abs=1e-4)
+        assert 45 < found["epsilon"] < 50
+        file = tmp_path / "run.toml"
+        file.write_text(CACHED)
+        assert tacit("simulate", str(file), "--out", str(tmp_path / "out")) == 0
+        summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+        assert found["epsilon"] == round(summary["privacy"]["epsilon"], 4)
+        assert capsys.readouterr().err == ""
+
+    def test_kept_points_of_vertical_runs_have_the_epsilon_of_all_parties_together(self, tmp_path: Path) -> None:
+        with tarfile.open(ROOT / "experiments" / "figures" / "points.tar.gz") as archive:
+            archive.extractall(tmp_path, filter="data")
+        figures = [files.read(path) for path in (ROOT / "experiments" / "figures").glob("vafl-*.toml")]
+        cells = (cell for figure in figures for quick in (False, True) for cell in files.cells(figure, quick=quick))
+        private = {sweep.key(cell.run): cell.run for cell in cells if cell.run.privacy.private}
+        kept = {name: sweep.known(tmp_path / "points" / f"{name}.json") for name in private}
+        found = {name: result["epsilon"] for name, result in kept.items() if result is not None}
+        assert len(found) == 110
+        assert found == {name: pytest.approx(of_all_parties(private[name]), abs=1e-4) for name in found}
 
     def test_auc_counts_pairs_and_ties_by_half(self) -> None:
         model = build("logistic", (1,), 2)
