@@ -175,3 +175,13 @@ def test_the_parents_stream_goes_on_after_a_fork() -> None:
     random = Random(3)
     in_fork(random)
     assert random.bytes(32) == Random(3).bytes(32)
+
+
+def test_a_key_has_more_than_a_few_random_bytes() -> None:
+    # 2^16 keys would give some 120 pairs of equal streams among 4,000; and one stream, as many releases.
+    assert len({Random().bytes(16) for _ in range(4000)}) == 4000
+    stream, seen = Random(), set()
+    for _ in range(4000):
+        stream.renew()
+        seen.add(stream.bytes(16))
+    assert len(seen) == 4000
