@@ -28,7 +28,7 @@ from tacit.privacy.accounting import Spend
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Plan, Releaser
-from tacit.privacy.sampling import Random
+from tacit.privacy.sampling import Batch, Random
 from tacit.vectors import example_gradients, mean_gradient
 
 MODEL = build("logistic", (1, 1, 3), 2)
@@ -444,6 +444,21 @@ def pushed(edge: Edge, model: GlobalModel) -> Push:
     (out,) = edge.on_message(model)
     assert isinstance(out.message, Push)
     return out.message
+
+
+def test_every_local_step_draws_a_batch_of_its_own() -> None:
+    class Watched(Edge):
+        def draw(self) -> Batch:
+            drawn.append(super().draw())
+            return drawn[-1]
+
+    drawn: list[Batch] = []
+    section = run_file(section="steps_min = 6").algorithm
+    assert isinstance(section, FedAsync)
+    releaser = Releaser(replace(plan(), sampling_rate=0.5), Ledger(":memory:", "test"), Random(1))
+    pushed(Watched(section, "edge-0", DATA, MODEL, releaser), GlobalModel(1, torch.zeros(SIZE), 1.0))
+    assert len(drawn) == 6
+    assert len({tuple(batch.index.tolist()) for batch in drawn}) == 6
 
 
 def test_worker_h_steps_with_the_proximal_pull_by_hand() -> None:
