@@ -115,8 +115,8 @@ def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> No
     """weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a sequence."""
     x = layer.input.detach()
     if not x.is_floating_point():  # an embedding: the row of each word gets the δ of its places
-        rows = torch.arange(len(x), device=x.device).unsqueeze(1), x
-        weight.zero_().view(len(x), -1, delta.shape[2]).index_put_(rows, delta, accumulate=True)
+        words = x.unsqueeze(2).expand_as(delta)  # index_put_ would add a word's places in the order of its threads
+        weight.zero_().view(len(x), -1, delta.shape[2]).scatter_add_(1, words, delta)
     elif layer.window is not None:
         patches, places = _patches(x, layer.window), delta[0, 0].numel()
         batch = len(x) * layer.window.groups  # a group of channels sees its own patches

@@ -455,7 +455,7 @@ def test_every_local_step_draws_a_batch_of_its_own() -> None:
     drawn: list[Batch] = []
     section = run_file(section="steps_min = 6").algorithm
     assert isinstance(section, FedAsync)
-    releaser = Releaser(replace(plan(), sampling_rate=0.5), Ledger(":memory:", "test"), Random(1))
+    releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
     pushed(Watched(section, "edge-0", DATA, MODEL, releaser), GlobalModel(1, torch.zeros(SIZE), 1.0))
     assert len(drawn) == 6
     assert len({tuple(batch.index.tolist()) for batch in drawn}) == 6

@@ -35,7 +35,8 @@ class EdgeRole(ABC):
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
         self.records, self.size = len(data), releaser.plan.slots
         releaser.plan.check_rows(self.records)
-        self.x, self.y = (torch.cat((rows, rows.new_zeros(1, *rows.shape[1:]))).to(device) for rows in (data.x, data.y))
+        self.x, self.y = (torch.cat((rows, rows.new_zeros(1, *rows.shape[1:]))) for rows in self._known(data))
+        self.x, self.y = self.x.to(device), self.y.to(device)
         outer = model.linear and not model.regularization  # what the gradient of every example is
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         # The batch in parts of a public size, so that no batch needs much more memory than HELD.
@@ -48,6 +49,19 @@ class EdgeRole(ABC):
     def _shapes(self) -> set[int]:
         """How many rows are computed at a time."""
         return {min(self.rows, self.size), self.size % self.rows or min(self.rows, self.size)}
+
+    def _known(self, data: Dataset) -> tuple[Tensor, Tensor]:
+        """x and y, with zeros for a row that has a label or a word that the model does not know.
+
+        To raise, now or when it is drawn, would tell of it; so it counts as one like the public row, clipped to C.
+        """
+        known = torch.ones(len(data), dtype=torch.bool)
+        for values in (data.x, data.y):
+            if not values.is_floating_point():
+                inside = (values >= 0) & (values < self.model.classes)
+                known &= inside.view(len(data), math.prod(values.shape[1:])).all(1)
+        x, y = (torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0) for values in (data.x, data.y))
+        return x, y
 
     @abstractmethod
     def work(self, message: GlobalModel) -> list[Outgoing]:

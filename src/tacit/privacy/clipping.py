@@ -103,7 +103,7 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
 
     gradients: (B, d) float32; mask: (B,) bool; B·clip/step < 2^53, clip/step <= 2^12 (so that float32 holds every
     square and every sum of a block exactly). Returns int64 counts of `step`.
-    Formal guarantee: the l2 norm of each row's integers is checked, in integers, to be at most clip/step, and they
+    Formal guarantee: the l2 norm of each row's integers is checked, exactly, to be at most clip/step, and they
     are added exactly: the sensitivity of the sum is `clip` without any rounding. Truncation shortens, so it needs no
     allowance for d; it moves the sum by less than one step a row. Edge cases as `clipped_sum`; a row whose integers
     were too long (it cannot be: the factor leaves 2^-16 of room) would contribute zero.
@@ -121,7 +121,8 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     for part, factor, used in parts:
         units = _only(torch.mul(part, factor[:, None]), used)
         units.copy_(units.to(torch.int32))  # cuts toward zero, eight times faster than torch.trunc
-        fits = torch.linalg.vecdot(units, units) <= limit
+        # Float32 adds these squares exactly below 2^24, and whatever reaches 2^24 never reads as less.
+        fits = torch.linalg.vecdot(units, units) < min(limit + 1, 2**24)
         total += fits.to(units.dtype) @ units
     return Clipped(total.to(torch.int64), clip, step)
 

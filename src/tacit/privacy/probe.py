@@ -16,6 +16,7 @@ from tacit.vectors import example_gradients, linear_factors
 _SEED = 20240229
 _SCALES = (0.1, 1e4)  # of the parameters: ordinary ones, and such as cancel, which make a last bit a large number
 _LENGTHS = (0.0, 100.0, 1e30, float("nan"))  # of the companions: the public row, strange rows, rows that overflow
+_FEW, _WORDS = 3, (2**31, 1)  # different words of a text; of the companions: any, or one and the same
 Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]  # (params (d,), x (B, …), y (B,)) -> one row of numbers each
 
 
@@ -28,10 +29,12 @@ def _separate(model: Model, device: str, rows: int) -> str:
     for scale in _SCALES:
         params = (torch.randn(model.size, generator=generator) * scale).to(device)
         x, y = model.random_batch(rows, generator)
+        x = x if x.is_floating_point() else x % _FEW  # words that come again and again: their places are added up
         first = kernel(params, x.to(device), y.to(device)).cpu()[kept].nan_to_num()
         others, labels = model.random_batch(rows, generator)
-        for length in _LENGTHS if x.is_floating_point() else (1,):
-            shown = torch.where(kept.view(-1, *[1] * (x.dim() - 1)), x, others * length)
+        for length in _LENGTHS if x.is_floating_point() else _WORDS:
+            other = others * length if x.is_floating_point() else others % length
+            shown = torch.where(kept.view(-1, *[1] * (x.dim() - 1)), x, other)
             told = torch.where(kept.view(-1, *[1] * (y.dim() - 1)), y, labels)
             again = kernel(params, shown.to(device), told.to(device)).cpu()[kept].nan_to_num()
             if not torch.equal(first, again):
