@@ -68,7 +68,7 @@ def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
     run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
     if not isinstance(run.algorithm, Vafl):
         raise ConfigError(f"{folder}: {run.algorithm.name} is not vertical; its model.safetensors predicts by itself")
-    if summary.run_file_sha256 != run.fingerprint():
+    if summary.run_file_sha256 not in (run.fingerprint(), *run.older_fingerprints()):
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
     return run, shared
 

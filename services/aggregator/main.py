@@ -106,7 +106,8 @@ def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Sto
     role = roles.server(run, model, vertical)
     return ServerDriver(
         settings.run_id, role, schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
-        snapshot_every=run.run.snapshot_every, max_message=settings.max_message, chunk=settings.chunk,
+        older=run.older_fingerprints(), snapshot_every=run.run.snapshot_every, max_message=settings.max_message,
+        chunk=settings.chunk,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from services.runtime import entries
 from services.runtime import state as state_file
@@ -43,10 +43,11 @@ class ServerDriver:
 
     def __init__(
         self, run_id: str, role: ServerRole, schema: bytes, size: int, store: Store, *, fingerprint: str,
-        snapshot_every: int, max_message: int, chunk: int,
+        snapshot_every: int, max_message: int, chunk: int, older: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
         self.store, self.fingerprint, self.snapshot_every = store, fingerprint, snapshot_every
+        self._older = older  # what earlier versions of tacit called this run
         self.down = Downlink(run_id, schema, chunk)
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.door: Door | None = None  # in front of the inbox, where [guard] has a rate
@@ -71,7 +72,7 @@ class ServerDriver:
         May be called again: after a store failure, also one in the middle of this, it goes on from where it was.
         Raises Fenced when that is impossible, because the store is ahead of this process or behind it.
         """
-        epoch = self.store.open(self.fingerprint)
+        epoch = self.store.open(self.fingerprint, self._older)
         snapshot = self.store.snapshot()
         self._check_kept(0 if snapshot is None else snapshot.cursor)
         if snapshot is not None and not self.cursor:

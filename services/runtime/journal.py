@@ -120,7 +120,7 @@ class Reader:
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             said = str(error) if isinstance(error, KeyError) or not str(error) else str(error).splitlines()[0]
             raise WireError("journal", f"{self._name}: the header cannot be understood: {said}") from error
-        if parameters.fingerprint() != content.get("fingerprint"):
+        if content.get("fingerprint") not in (parameters.fingerprint(), *parameters.older_fingerprints()):
             raise WireError("journal", f"{self._name}: its parameters do not have the fingerprint that it names")
         return header
 

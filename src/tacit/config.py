@@ -5,7 +5,6 @@ Everything here is public: a run file never holds a number computed from private
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from dataclasses import replace
 from difflib import get_close_matches
@@ -14,6 +13,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ValidationError, model_validator
 
+from tacit import definition, definition_0_1
 from tacit.algorithm_sections import CENTRALISED, Algorithm, Vafl
 from tacit.datasets import group_count, is_text, nominal_size, shape_of, train_size
 from tacit.embeddings import head
@@ -22,6 +22,8 @@ from tacit.messages import Terms
 from tacit.models import Model, bounded, build
 from tacit.privacy.plan import Plan
 from tacit.sections import GAUSSIAN, Data, Edges, Evaluation, Guard, ModelSection, Network, Privacy, Run, Section
+
+_NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
 
 
 class RunFile(Section):
@@ -171,12 +173,18 @@ class RunFile(Section):
         return Terms(mechanism, self.sampling_rate(), p.noise_multiplier if p.private else None)
 
     def fingerprint(self) -> str:
-        """SHA-256 of every parameter: two run files that mean the same have the same one.
+        """SHA-256 of what differs from the defaults: two run files that mean the same have the same one.
 
         [guard] is left out: what it refuses is not in the journal, so it may change while a run goes on. So is
         [network], which only the simulator reads.
         """
-        return hashlib.sha256(self.model_dump_json(exclude={"guard", "network"}).encode()).hexdigest()
+        different = definition.differences(self)
+        return definition.name("run", {key: value for key, value in different.items() if key not in _NOT_THE_RUNS})
+
+    def older_fingerprints(self) -> tuple[str, ...]:
+        """What earlier versions of tacit called this run. A store that knows it by one of these goes on."""
+        first = definition_0_1.fingerprint(self)
+        return () if first is None else (first,)
 
 
 def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None = None) -> RunFile:

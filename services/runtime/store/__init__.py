@@ -14,7 +14,7 @@ __all__ = ["MAX_SEQ", "Anchor", "Appended", "Entry", "Record", "Snapshot", "Stor
 
 
 def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:
-    """The store of `run` at `url`; connects at the first use. Take it over with `.open(fingerprint)`.
+    """The store of `run` at `url`; connects at the first use. Take it over with `.open`.
 
     `memory://` (private to the returned object), `sqlite:///relative.db`, `sqlite:////absolute.db`,
     `redis://host:port/db`, `rediss://...` or `unix:///path/to/socket?db=0`.

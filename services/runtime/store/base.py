@@ -78,11 +78,12 @@ class Store(Protocol):
     every write raises `errors.Fenced` when a newer `open` has happened; then nothing was written.
     """
 
-    def open(self, fingerprint: str) -> int:
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """Take the run over and return the new fencing epoch (1 for the first).
 
-        `fingerprint` is the SHA-256 of the run's parameters. Raises `errors.ConfigError` when the store holds
-        this run with another fingerprint, `errors.WireError` when it has not as many entries behind the snapshot
+        `fingerprint` is the SHA-256 of the run's parameters, `older` what earlier versions of tacit called the same
+        run. A store keeps the name that a run began with. Raises `errors.ConfigError` when it holds this run with a
+        fingerprint that is none of these, `errors.WireError` when it has not as many entries behind the snapshot
         as it accepted (nothing is changed then).
         """
 

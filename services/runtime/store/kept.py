@@ -22,12 +22,12 @@ class KeptStore:
     def __init__(self, inner: Store, writer: Writer, run_id: str, run: RunFile) -> None:
         self._inner, self._writer, self._run_id, self._run = inner, writer, run_id, run
 
-    def open(self, fingerprint: str) -> int:
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open; then the file is brought to where the store is.
 
         Raises ConfigError, too, where the file has messages that the store does not know, or lacks some.
         """
-        epoch = self._inner.open(fingerprint)  # first: it fences whoever else has the file
+        epoch = self._inner.open(fingerprint, older)  # first: it fences whoever else has the file
         base = self._inner.snapshot() or Snapshot(0, b"")
         self._writer.open(Header(self._run_id, self._run, base))
         position = base.cursor

@@ -34,12 +34,12 @@ class MemoryStore:
         self._anchors = shared.setdefault("", MemoryRun()).anchors
         self._epoch = 0
 
-    def open(self, fingerprint: str) -> int:
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
-        held = self._data.fingerprint
-        if held is not None and held != fingerprint:
+        held = fingerprint if self._data.fingerprint is None else self._data.fingerprint
+        if held not in (fingerprint, *older):
             raise rules.other_parameters(self._run, held, fingerprint)
-        self._data.fingerprint = fingerprint
+        self._data.fingerprint = held
         self._data.epoch += 1
         self._epoch = self._data.epoch
         return self._epoch

@@ -34,16 +34,19 @@ _CONNECT_S = 5.0
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
-# KEYS meta journal snapshot; ARGV fingerprint. Answers {epoch, 0 or -1; fingerprint held; entries there; entries due}:
-# 0 if the parameters are others, -1 unless every entry behind the snapshot is there; then nothing has been written.
+# KEYS meta journal snapshot; ARGV fingerprint and older ones. Answers {epoch, 0 or -1; fingerprint held; entries there;
+# entries due}: 0 if the parameters are others, -1 unless every entry behind the snapshot is there; then nothing has
+# been written.
 _OPEN = """
-local held = redis.call('HGET', KEYS[1], 'fingerprint')
-if held and held ~= ARGV[1] then return {0, held, 0, 0} end
+local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[1]
+local same = false
+for each = 1, #ARGV do same = same or held == ARGV[each] end
+if not same then return {0, held, 0, 0} end
 local there, position = redis.call('XLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
 local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
 if there ~= due then return {-1, '', there, due} end
-redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1])
-return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), ARGV[1], there, due}
+redis.call('HSET', KEYS[1], 'fingerprint', held)
+return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 """
 
 # KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq payload lineage count
@@ -120,10 +123,10 @@ class RedisStore:
         self._journal, self._meta, self._seq, self._snapshot = keys
         self._client: Any = _client(url, self._shown, reply_s)  # Any: redis-py leaves execute_command untyped
 
-    def open(self, fingerprint: str) -> int:
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         keys = (self._meta, self._journal, self._snapshot)
-        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, fingerprint)
+        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, fingerprint, *older)
         if epoch < 0:
             raise rules.incomplete(self._shown, self._run, there, due)
         if epoch == 0:

@@ -65,12 +65,12 @@ class SqliteStore:
         self._epoch = 0
         self._open_db: sqlite3.Connection | None = None
 
-    def open(self, fingerprint: str) -> int:
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         with self._transaction() as db:
             row = db.execute("SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)).fetchone()
             held, epoch, due = row or (fingerprint, 0, 0)
-            if held != fingerprint:
+            if held not in (fingerprint, *older):
                 raise rules.other_parameters(self._run, held, fingerprint)
             (there,) = db.execute("SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)).fetchone()
             if there != due:

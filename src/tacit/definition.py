@@ -1,0 +1,45 @@
+"""What a run is called: the SHA-256 of what its definition says differently from the defaults.
+
+A new key has a default, so it changes no name. Raise DEFINITION_FORMAT when a default changes, or what a value means:
+without that, one name would stand for two different runs. Then let `RunFile.older_fingerprints` give the name that the
+format before gave, by its own defaults (tests/golden/kept/defaults.json has them all), and name the kept points anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+DEFINITION_FORMAT = 1
+
+
+def differences(section: BaseModel) -> dict[str, Any]:
+    """The values of `section` that are not its class's defaults, as JSON has them; sections inside likewise.
+
+    Read as a section again, they give an equal one. A key without a default is always among them.
+    """
+    found = {}
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        if field.is_required() or value != field.get_default(call_default_factory=True):
+            found[key] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return differences(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def canonical(content: object) -> str:
+    """The one JSON text of `content`: sorted keys, no spaces, floats in the fewest digits that give them back."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def name(kind: str, different: dict[str, Any]) -> str:
+    """SHA-256 of `differences`, for one `kind` of name ("run", "point") in today's format."""
+    return hashlib.sha256(f"tacit-{kind}-{DEFINITION_FORMAT}{canonical(different)}".encode()).hexdigest()

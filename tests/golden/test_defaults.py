@@ -1,0 +1,65 @@
+"""A default is part of every name that leaves it out: it may not change without another format number."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from services.figures.asked import Asked
+from tacit.config import sections_of
+from tacit.definition import DEFINITION_FORMAT
+from tests.conftest import ROOT
+
+KEPT = ROOT / "tests" / "golden" / "kept" / "defaults.json"
+Defaults = dict[str, dict[str, Any]]  # of each section's class: key, default
+
+
+def sections(kind: type[BaseModel]) -> list[type[BaseModel]]:
+    """`kind` and every section inside it."""
+    inside = [found for key in kind.model_fields for found in sections_of(kind, key)]
+    return [kind, *(deeper for found in inside for deeper in sections(found))]
+
+
+def defaults() -> Defaults:
+    """Every key of a run file, and of a figure's point, with its default as JSON; "required" where it has none."""
+    return {kind.__name__: {key: _default(kind, key) for key in kind.model_fields} for kind in sections(Asked)}
+
+
+def _default(kind: type[BaseModel], key: str) -> Any:
+    field = kind.model_fields[key]
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    return json.loads(value.model_dump_json()) if isinstance(value, BaseModel) else json.loads(json.dumps(value))
+
+
+def changed(before: Defaults, now: Defaults) -> list[str]:
+    """The keys of `before` that have another default now, or are gone."""
+    gone = "gone"
+    return [
+        f"{kind}.{key}: {value!r} -> {now.get(kind, {}).get(key, gone)!r}"
+        for kind, keys in before.items()
+        for key, value in keys.items()
+        if now.get(kind, {}).get(key, gone) != value
+    ]
+
+
+def test_no_default_changes_without_another_format_number() -> None:
+    """Where this fails: raise tacit.definition.DEFINITION_FORMAT, and only then write the new defaults to the file."""
+    kept = json.loads(KEPT.read_text())
+    assert kept["format"] == DEFINITION_FORMAT, f"write the defaults of format {DEFINITION_FORMAT} to {KEPT}"
+    assert changed(kept["defaults"], defaults()) == []
+
+
+def test_the_file_knows_every_key() -> None:
+    """A new key changes no name, so no number: add it to the file, so that its default is guarded from now on."""
+    assert json.loads(KEPT.read_text())["defaults"] == defaults()
+
+
+def test_a_change_is_seen_and_a_new_key_is_none() -> None:
+    now = defaults()
+    assert changed(now | {"Privacy": now["Privacy"] | {"epsilon": 3.0}}, now) == ["Privacy.epsilon: 3.0 -> 2.0"]
+    assert changed(now | {"Privacy": now["Privacy"] | {"old": 1}}, now) == ["Privacy.old: 1 -> 'gone'"]
+    assert changed(now, now | {"Privacy": now["Privacy"] | {"new": 1}}) == []
