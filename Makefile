@@ -14,7 +14,6 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 LINTED := src services clients tests bench
-POINTS := experiments/figures/points.tar.gz
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -92,7 +91,6 @@ endure: setup ## 50,000 updates, a stalled and a flooding edge, recovery; writes
 	$(BIN)/python -m bench.recovery
 
 figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minutes)
-	test -d out/figures/points || ! test -f $(POINTS) || { mkdir -p out/figures && tar -xzf $(POINTS) -C out/figures; }
 	OMP_NUM_THREADS=1 $(BIN)/tacit figures $(if $(QUICK),--quick)
 
 PB = src/tacit/_pb

@@ -34,6 +34,9 @@ def figures(
     ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="only this many [default: the file's]")] = None,
     results: Annotated[Path | None, typer.Option(help="write the table of claims here, too")] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="measure again what is kept beside the figure files, in FOLDER/points")
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
     ] = None,
@@ -50,12 +53,13 @@ def figures(
     read = _read(folder, names, seeds)
     place = out / ("testbed.html" if testbed else "index.html")
     _ready(place, results)
-    shown = _measured(read, out, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1)
+    kept = None if anew else folder / "points"
+    shown = _measured(read, out, kept, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1)
     how = page.How(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
         place.write_text(page.page(shown, how), encoding="utf-8")
-        kept = out / ("testbed.json" if testbed else "verdicts.json")
-        kept.write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        verdicts = out / ("testbed.json" if testbed else "verdicts.json")
+        verdicts.write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
     if results is not None:
         with _writing("results", results):
             results.write_text(page.results(shown, how), encoding="utf-8")
@@ -107,7 +111,7 @@ def _writing(option: str, path: Path) -> Iterator[None]:
 
 
 def _measured(
-    read: dict[str, Figure], out: Path, root: Path | None, *, quick: bool, testbed: bool, jobs: int
+    read: dict[str, Figure], out: Path, kept: Path | None, root: Path | None, *, quick: bool, testbed: bool, jobs: int
 ) -> list[Shown]:
     from services.figures import draw, files, sweep, verdicts
     from services.figures import testbed as mqtt
@@ -115,12 +119,12 @@ def _measured(
 
     cells_of = mqtt.cells if testbed else files.cells
     cells = {name: list(cells_of(figure, quick=quick)) for name, figure in read.items()}
-    runs = [cell.run for mine in cells.values() for cell in mine]
+    runs = {name: [cell.run for cell in mine] for name, mine in cells.items()}
     with _bar() as done:
         if testbed:
             found = mqtt.sweep(runs, out / "testbed", root, done)
         else:
-            found = sweep.sweep(runs, out / "points", root, jobs, done)
+            found = sweep.sweep(runs, out / "points", root, jobs, done, kept)
     shown = []
     for name, figure in read.items():
         curves = verdicts.curves(figure, cells[name], found)

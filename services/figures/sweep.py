@@ -1,20 +1,15 @@
-"""Running the points of a sweep on all cores, and keeping what they gave: what is known is not run again."""
+"""Running the points of a sweep on all cores: what is known is not run again (points.py)."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from scipy.stats import rankdata
@@ -22,7 +17,9 @@ from torch import Tensor
 
 from services import simulation
 from services.aggregator.evaluator import Points
+from services.figures import points
 from services.figures.asked import Asked
+from services.figures.points import Result, Wanted
 from services.forked import die_with_parent
 from tacit import datasets
 from tacit.algorithm_sections import Vafl
@@ -36,17 +33,8 @@ from tacit.privacy.accounting import History, epsilon_pld
 from tacit.sections import Data
 from tacit.vectors import mean_gradient
 
-Result = dict[str, Any]
-# The code that made the kept points: the digest of src/tacit and the simulation at commit 2ff785b. Kept points are
-# results of that version, whatever the code is now; a point that is not kept is made by the code as it stands.
-POINTS_VERSION = "ac19838e0f695820d203201db11fa881ddabe7c06f834671c8861b201c31c9a6"
 NORM_ROWS = 500  # test rows, or words, whose mean gradient's norm is a point's
 MOST_LOSS = 50.0  # whose perplexity is still a number
-
-
-def key(run: RunFile) -> str:
-    """The name of a point: everything in the run file, the world and the seed included, and `POINTS_VERSION`."""
-    return hashlib.sha256(f"{run.model_dump_json()}|{POINTS_VERSION}".encode()).hexdigest()[:24]
 
 
 class _Series:
@@ -133,21 +121,22 @@ def _test(data: Data, root: Path | None) -> Dataset:
 
 
 def sweep(
-    runs: Iterable[RunFile], folder: Path, root: Path | None, jobs: int, done: Callable[[int, int], None]
-) -> dict[str, Result]:
-    """Results by `key`, from `folder` or measured now on `jobs` processes. `done(points done, points to do)`.
+    runs: Mapping[str, Iterable[RunFile]], folder: Path, root: Path | None, jobs: int,
+    done: Callable[[int, int], None], given: Path | None = None,
+) -> dict[str, Result]:  # fmt: skip
+    """Results of `runs` (by figure), by `points.name`: from `folder` or `given`, or measured now on `jobs` processes.
 
-    Each result is a file of its own, written whole by the process that found it: a sweep that was ended, in whatever
-    way, goes on from there. What is damaged all the same, by a full disk or a hand, is measured again. Raises
-    ConfigError where `folder` cannot be written, ServiceError when a process was killed.
+    `done(points done, points to do)`. Each process keeps each result in `folder` at once: a sweep that was ended, in
+    whatever way, goes on from there. Raises ConfigError where `folder` cannot be written, ServiceError when a process
+    was killed.
     """
-    found, todo = look_up(runs, folder)
+    found, todo = points.look_up(runs, folder, given)
     done(0, len(todo))
     # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
     try:
-        ordered = sorted(todo.items(), key=lambda item: (item[1].data.dataset, -item[1].run.updates))
+        ordered = sorted(todo.items(), key=lambda item: (item[1].run.data.dataset, -item[1].run.run.updates))
         futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
         count = 0
         for future in as_completed(futures):
@@ -163,63 +152,24 @@ def sweep(
     return found
 
 
-def look_up(runs: Iterable[RunFile], folder: Path) -> tuple[dict[str, Result], dict[str, RunFile]]:
-    """What `folder` has of `runs`, and the runs that it has nothing of; both by `key`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {key(run): run for run in runs}
-    found = {name: result for name in wanted if (result := known(folder / f"{name}.json")) is not None}
-    return found, {name: run for name, run in wanted.items() if name not in found}
-
-
 def _obey() -> None:
     """In a process of the sweep: Ctrl-C ends it without a word, and so does its parent's death."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     die_with_parent()
 
 
-def _alike(runs: Iterable[tuple[str, RunFile]]) -> Iterable[dict[str, RunFile]]:
+def _alike(runs: Iterable[tuple[str, Wanted]]) -> Iterable[dict[str, Wanted]]:
     """Runs that differ in nothing but the seed: what one process works out of a budget then serves them all."""
-    groups: dict[str, dict[str, RunFile]] = {}
-    for name, run in runs:
-        unseeded = run.model_copy(update={"run": run.run.model_copy(update={"seed": 0})})
-        groups.setdefault(unseeded.model_dump_json(), {})[name] = run
+    groups: dict[str, dict[str, Wanted]] = {}
+    for name, wanted in runs:
+        seed = {"run": wanted.run.run.model_copy(update={"seed": 0})}
+        groups.setdefault(points.name(wanted.run.model_copy(update=seed)), {})[name] = wanted
     return groups.values()
 
 
-def _measure_all(runs: Mapping[str, RunFile], folder: Path, root: Path | None) -> dict[str, Result]:
+def _measure_all(runs: Mapping[str, Wanted], folder: Path, root: Path | None) -> dict[str, Result]:
     found = {}
-    for name, run in runs.items():
-        found[name] = measure(run, root)
-        keep(folder / f"{name}.json", found[name])
+    for name, wanted in runs.items():
+        found[name] = measure(wanted.run, root)
+        points.keep(folder, wanted, found[name])
     return found
-
-
-def known(path: Path) -> Result | None:
-    """The result that is kept at `path`; None: none, or not a whole one."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    return result if _whole(result) else None
-
-
-def _whole(result: object) -> bool:
-    """Whether it is what `measure` gives: points of numbers, and an ε or none."""
-    if not isinstance(result, dict) or not isinstance(series := result.get("series"), list) or not series:
-        return False
-    numbers = [result.get("epsilon", math.nan)]
-    for point in series:
-        numbers.extend(point.values() if isinstance(point, dict) and "version" in point else [math.nan])
-    return all(number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers)
-
-
-def keep(path: Path, result: Result) -> None:
-    """Write it whole, or raise ConfigError and leave nothing."""
-    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")  # another sweep may be at the same point
-    try:
-        temporary.write_text(json.dumps(result), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise ConfigError(f"{path}: {error.strerror or error}") from error

@@ -6,16 +6,16 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from services.commands.plan_measure import as_toml
-from services.figures import files
+from services.figures import files, points
 from services.figures.asked import Asked
 from services.figures.files import Cell, Figure
-from services.figures.sweep import Result, keep, look_up
+from services.figures.points import Result
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 from tacit.sections import Network
@@ -35,17 +35,19 @@ def cells(figure: Figure, *, quick: bool) -> list[Cell]:
 
 
 def sweep(
-    runs: Iterable[RunFile], folder: Path, root: Path | None, done: Callable[[int, int], None]
+    runs: Mapping[str, Iterable[RunFile]], folder: Path, root: Path | None, done: Callable[[int, int], None]
 ) -> dict[str, Result]:
-    """Results by `key`, from `folder` or trained now, one run after another. `done(points done, points to do)`.
+    """Results of `runs` (by figure), by `points.name`: from `folder`, or trained now, one after another.
+
+    `done(points done, points to do)`.
 
     Two runs of one seed differ by whose update came first: what is kept is what was seen once.
     """
-    found, todo = look_up(runs, folder)
+    found, todo = points.look_up(runs, folder)
     done(0, len(todo))
-    for count, (name, run) in enumerate(todo.items(), 1):
-        found[name] = _trained(run, root)
-        keep(folder / f"{name}.json", found[name])
+    for count, (name, wanted) in enumerate(todo.items(), 1):
+        found[name] = _trained(wanted.run, root)
+        points.keep(folder, wanted, found[name])
         done(count, len(todo))
     return found
 

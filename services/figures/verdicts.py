@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from services.figures import points
 from services.figures.files import Cell, Claim, Figure, Noise
-from services.figures.sweep import Result, key
+from services.figures.points import Result
 
 HOLDS, PAPER_ONLY, PLAIN_ONLY, UNCLEAR, FAILS = (
     "holds", "holds only with the paper's non-private noise", "holds only without privacy", "cannot tell",
@@ -78,7 +79,7 @@ def curves(figure: Figure, cells: list[Cell], results: Mapping[str, Result]) -> 
 
 def _curve(figure: Figure, panel: int, line: int, cells: list[Cell], results: Mapping[str, Result]) -> Curve:
     head = figure.figure
-    found = {(cell.seed, cell.x): results[key(cell.run)] for cell in cells}
+    found = {(cell.seed, cell.x): results[points.name(cell.run)] for cell in cells}
     epsilons = tuple(sorted({result["epsilon"] for result in found.values()}, key=lambda e: (e is None, e or 0)))
     name = figure.line[line].name
     if head.over == "points":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.figures import sweep, testbed
+from services.figures import points, testbed
 from tacit.errors import ConfigError, ServiceError
 from tests.figure_files import HEAD, written
 
@@ -37,12 +37,12 @@ name = "MAPA"
 def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     (cell,) = testbed.cells(written(tmp_path, FIGURE), quick=False)
     counted: list[tuple[int, int]] = []
-    found = testbed.sweep([cell.run], tmp_path / "kept", None, lambda *done: counted.append(done))
-    result = found[sweep.key(cell.run)]
+    found = testbed.sweep({"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done))
+    result = found[points.name(cell.run)]
     assert result["series"][-1]["version"] == 12
     assert 0.1 < result["series"][-1]["accuracy"] <= 1
     assert 0 < result["epsilon"] <= 8
-    assert testbed.sweep([cell.run], tmp_path / "kept", None, lambda *done: counted.append(done)) == found
+    assert testbed.sweep({"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done)) == found
     assert counted == [(0, 1), (1, 1), (0, 0)]
 
 
@@ -51,7 +51,7 @@ def test_a_run_that_fails_says_why_in_one_line(tmp_path: Path) -> None:
     text = FIGURE.replace('"digits"', '"mnist"')
     (cell,) = testbed.cells(written(tmp_path, text), quick=False)
     with pytest.raises(ServiceError, match=r"tacit run ended with exit code 3 and said: .*mnist"):
-        testbed.sweep([cell.run], tmp_path / "kept", tmp_path, lambda *_: None)
+        testbed.sweep({"f": [cell.run]}, tmp_path / "kept", tmp_path, lambda *_: None)
     assert list((tmp_path / "kept").iterdir()) == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from services.figures import draw, files, page, sweep, verdicts
+from services.figures import draw, files, page, points, sweep, verdicts
 from services.figures.asked import Asked
 from services.figures.files import Figure
-from services.figures.sweep import Result
+from services.figures.points import Result
 from tacit import config, vertical_plan
 from tacit.config import RunFile
 from tacit.datasets import Dataset
@@ -137,7 +136,7 @@ def results(found: Figure, scores: Scores) -> dict[str, Result]:
     for cell in files.cells(found, quick=False):
         score = scores[cell.panel, found.line[cell.line].name, cell.x] + 0.01 * cell.seed
         point = {"version": 4, "accuracy": score, "loss": 1 - score, "gradients": 4}
-        made[sweep.key(cell.run)] = {"series": [point], "epsilon": 2.5 if cell.panel else None}
+        made[points.name(cell.run)] = {"series": [point], "epsilon": 2.5 if cell.panel else None}
     return made
 
 
@@ -243,7 +242,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     found = figure(tmp_path, OVER_TIME.format("version"))
     cells = [cell for cell in files.cells(found, quick=True) if cell.line == 1]
     series = [{"version": 0, "accuracy": 0.1}, {"version": 4, "accuracy": 0.3}]
-    result = {sweep.key(cell.run): {"series": series, "epsilon": None} for cell in cells}
+    result = {points.name(cell.run): {"series": series, "epsilon": None} for cell in cells}
     (flat,) = verdicts.curves(found, cells, result)
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
     (judged,) = verdicts.judge(found, [risen, flat])
@@ -260,46 +259,30 @@ def of_all_parties(run: RunFile) -> float:
 
 class TestSweep:
     def test_what_is_known_is_not_run_again(self, tmp_path: Path) -> None:
-        runs = [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]
+        runs = {"f": [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]}
         todo: list[int] = []
         first = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
         again = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
         assert first == again
         assert todo == [2, 2, 0]  # two seeds of one point come together
-        (tmp_path / "points" / f"{sweep.key(runs[0])}.json").unlink()
+        kept = tmp_path / "points" / "f.jsonl"
+        kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[1:]))
         assert sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)) == first
         assert todo[-1] == 1
 
-    @pytest.mark.parametrize(
-        "damaged",
-        [
-            '{"series": [{"ver',
-            "[]",
-            "{}",
-            "[" * 100_000,
-            '{"series": [], "epsilon": 1}',
-            '{"series": [{"version": 1}]}',
-            '{"series": [1], "epsilon": 1}',
-            '{"series": [{}], "epsilon": 1}',
-            '{"series": [{"version": 1}], "epsilon": "x"}',
-            '{"series": [{"version": 1, "accuracy": NaN}], "epsilon": 1}',
-            '{"series": [{"version": "x"}], "epsilon": null}',
-        ],
-        ids=range(11),
-    )
-    def test_what_is_damaged_is_not_known(self, tmp_path: Path, damaged: str) -> None:
-        whole = {"series": [{"version": 1, "accuracy": 0.5, "clip": None}], "epsilon": None}
-        (tmp_path / "whole.json").write_text(json.dumps(whole))
-        (tmp_path / "damaged.json").write_text(damaged)
-        (tmp_path / "folder.json").mkdir()
-        assert sweep.known(tmp_path / "whole.json") == whole
-        assert all(sweep.known(tmp_path / f"{name}.json") is None for name in ("damaged", "folder", "missing"))
+    def test_what_is_given_is_not_run_and_not_copied(self, tmp_path: Path) -> None:
+        runs = {"f": [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]}
+        given = sweep.sweep(runs, tmp_path / "given", None, 1, lambda *_: None)
+        todo: list[int] = []
 
-    def test_a_result_that_cannot_be_kept_is_one_line_and_leaves_nothing(self, tmp_path: Path) -> None:
-        (tmp_path / "k.json").mkdir()
-        with pytest.raises(ConfigError, match=r"k\.json: Is a directory"):
-            sweep.keep(tmp_path / "k.json", {})
-        assert [path.name for path in tmp_path.iterdir()] == ["k.json"]
+        def again(place: Path | None) -> dict[str, Result]:
+            return sweep.sweep(runs, tmp_path / "own", None, 1, lambda done, total: todo.append(total), place)
+
+        assert again(tmp_path / "given") == given
+        assert todo == [0]
+        assert list((tmp_path / "own").iterdir()) == []
+        assert again(None) == given  # the same seeds, so the same bits
+        assert todo[1] == 2
 
     def test_an_untrained_model_is_no_result(self) -> None:
         run = RunFile.model_validate(
@@ -333,14 +316,12 @@ class TestSweep:
         assert found["epsilon"] == round(summary["privacy"]["epsilon"], 4)
         assert capsys.readouterr().err == ""
 
-    def test_kept_points_of_vertical_runs_have_the_epsilon_of_all_parties_together(self, tmp_path: Path) -> None:
-        with tarfile.open(ROOT / "experiments" / "figures" / "points.tar.gz") as archive:
-            archive.extractall(tmp_path, filter="data")
+    def test_kept_points_of_vertical_runs_have_the_epsilon_of_all_parties_together(self) -> None:
         figures = [files.read(path) for path in (ROOT / "experiments" / "figures").glob("vafl-*.toml")]
         cells = (cell for figure in figures for quick in (False, True) for cell in files.cells(figure, quick=quick))
-        private = {sweep.key(cell.run): cell.run for cell in cells if cell.run.privacy.private}
-        kept = {name: sweep.known(tmp_path / "points" / f"{name}.json") for name in private}
-        found = {name: result["epsilon"] for name, result in kept.items() if result is not None}
+        private = {points.name(cell.run): cell.run for cell in cells if cell.run.privacy.private}
+        kept = points.read(ROOT / "experiments" / "figures" / "points")
+        found = {name: kept[name]["epsilon"] for name in private if name in kept}
         assert len(found) == 110
         assert found == {name: pytest.approx(of_all_parties(private[name]), abs=1e-4) for name in found}
 

@@ -1,0 +1,173 @@
+"""What the runs of figures gave, kept in JSON lines, a file a figure, and found again by what was run.
+
+    {"name", "results_version", "version", "torch", "instructions", "run", "result": {"series", "epsilon", …}}
+
+`run` is what the run file, its world and its seed say differently from the defaults, and `name` begins the SHA-256 of
+it (tacit/definition.py). No name depends on the code: a point is a result of the `version` that made it. A run that
+two figures have is in the file of the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import math
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit import definition
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+
+log = logging.getLogger("tacit.figures")
+Result = dict[str, Any]
+# Raise it by hand when a change moves points by more than their seeds spread: then none that is kept counts any more,
+# and all are measured anew. tests/unit/test_kept_points.py measures three again and tells.
+RESULTS_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run, and the figure whose file its point goes to."""
+
+    figure: str
+    run: RunFile
+
+
+def name(run: RunFile) -> str:
+    """What a point is called: by everything in the run file that is not a default, the world and the seed included."""
+    return _name(definition.differences(run))
+
+
+def _name(different: dict[str, Any]) -> str:
+    return definition.name("point", different)[:24]
+
+
+def look_up(
+    runs: Mapping[str, Iterable[RunFile]], own: Path, given: Path | None = None
+) -> tuple[dict[str, Result], dict[str, Wanted]]:
+    """Results of `runs` (by figure) that `own` or `given` has, `own` first, and the runs of which neither has one.
+
+    Both by `name`. Makes the folder `own`. Raises ConfigError where one cannot be read.
+    """
+    own.mkdir(parents=True, exist_ok=True)
+    wanted: dict[str, Wanted] = {}
+    for figure, each in runs.items():
+        for run in each:
+            wanted.setdefault(name(run), Wanted(figure, run))
+    there = ({} if given is None else read(given)) | read(own)
+    found = {key: there[key] for key in wanted if key in there}
+    return found, {key: one for key, one in wanted.items() if key not in found}
+
+
+def read(folder: Path) -> dict[str, Result]:
+    """Every result in `folder`, by `name`. What is not whole, as after a kill, is left out, and said.
+
+    Results of another RESULTS_VERSION are left out, too. Raises ConfigError.
+    """
+    found: dict[str, Result] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+        points = [_parsed(line) for line in lines]
+        found |= {one["name"]: one["result"] for one in points if one and one["results_version"] == RESULTS_VERSION}
+        if (damaged := points.count(None)) > 0:
+            first = points.index(None) + 1
+            log.warning(
+                "%s: %d of %d lines are no whole points (first: %d): left out", path, damaged, len(lines), first
+            )
+    return found
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The point of a line, or None where it is not one, or not under its own name."""
+    try:
+        point = json.loads(line)
+        named = point["name"] == _name(point["run"]) and type(point["results_version"]) is int
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return point if named and _whole(point.get("result")) else None
+
+
+def _whole(result: object) -> bool:
+    """Whether it is what `measure` gives: points of numbers, and an ε or none."""
+    if not isinstance(result, dict) or not isinstance(series := result.get("series"), list) or not series:
+        return False
+    numbers = [result.get("epsilon", math.nan)]
+    for point in series:
+        numbers.extend(point.values() if isinstance(point, dict) and "version" in point else [math.nan])
+    return all(number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers)
+
+
+def keep(folder: Path, wanted: Wanted, result: Result) -> None:
+    """Append the point to its figure's file; what has returned outlives kill -9. Raises ConfigError, leaving nothing.
+
+    Several processes may do so at once. A line that one was killed at is cut off.
+    """
+    path, line = folder / f"{wanted.figure}.jsonl", _line(wanted.run, result)
+    try:
+        with path.open("ab+", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            end, gap = _end_of_points(file)
+            file.truncate(end)
+            try:
+                rest = memoryview(gap + line)
+                while rest:  # unbuffered: a disk that fills up takes a part
+                    rest = rest[file.write(rest) :]
+            except OSError:
+                file.truncate(end)
+                raise
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+
+
+def _line(run: RunFile, result: Result) -> bytes:
+    different = definition.differences(run)
+    point = {
+        "name": _name(different), "results_version": RESULTS_VERSION, **made_by(), "run": different, "result": result,
+    }  # fmt: skip
+    return json.dumps(point, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def _end_of_points(file: FileIO) -> tuple[int, bytes]:
+    """Where the last whole point ends, and what must come before the next."""
+    size = file.seek(0, os.SEEK_END)
+    if not size or os.pread(file.fileno(), 1, size - 1) == b"\n":
+        return size, b""
+    file.seek(0)
+    data = file.read()
+    last = data.rfind(b"\n") + 1
+    return (last, b"") if _parsed(data[last:]) is None else (size, b"\n")  # a hand has taken the line's end away
+
+
+@lru_cache(maxsize=1)
+def made_by() -> dict[str, str]:
+    """What a result's bits depend on besides the run: tacit, torch, and the instructions that torch computes with."""
+    return {
+        "version": f"{metadata.version('tacit')}{_commit()}", "torch": torch.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }  # fmt: skip
+
+
+def _commit() -> str:
+    """The commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty; empty for an installed tacit."""
+    here = Path(__file__)
+    try:
+        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty", "--exclude=*"]):
+            git = ["git", "-C", str(here.parent), *command]
+            said = subprocess.run(git, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):  # no git, no repository, or somebody else's
+        return ""
+    return "+" + said.strip().replace("-", ".")
