@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from services import local
+from services.aggregator.observer import SUMMARY_FORMAT
 from services.children import Child, free_port, mend, start_broker, start_store, stopping
 from services.commands import connect
 from services.edge import turns
@@ -26,6 +27,7 @@ _SETTINGS = TypeAdapter(dict[str, str])  # what a marker holds: the environment 
 
 
 class _Summary(BaseModel):
+    format: int = Field(SUMMARY_FORMAT, le=SUMMARY_FORMAT)  # 0.1 wrote none
     run_file_sha256: str
 
 

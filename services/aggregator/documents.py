@@ -119,6 +119,7 @@ class Privacy(_Document):
 class Status(_Document):
     """summary.json's keys, with the run's state."""
 
+    format: int = Field(description="of these keys: raised when one goes or changes its meaning, not when one is new")
     state: str = Field(description="waiting, training, finished or halted")
     reason: str = Field(description="why the run ended; empty before")
     run: str

@@ -23,6 +23,7 @@ from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
 
 _VERSION = version("tacit")
+SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
 _ONLINE = ("online", "refusing", "retired")
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
 _GUARANTEE: dict[str, dict[str, Any]] = {
@@ -164,8 +165,8 @@ class Observer(Generic[_D]):
             stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
         seconds = self.duration
         return {
-            "state": state, "reason": reason, "run": driver.run_id, "algorithm": self.run.algorithm.name,
-            "dataset": self.run.data.dataset, "model": self.run.model.name,
+            "format": SUMMARY_FORMAT, "state": state, "reason": reason, "run": driver.run_id,
+            "algorithm": self.run.algorithm.name, "dataset": self.run.data.dataset, "model": self.run.model.name,
             "parameters": driver.size, "seed": self.run.run.seed,
             "tacit_version": _VERSION, "run_file_sha256": driver.fingerprint,
             "edges": len(role.edges), "edges_online": self.online(), **self.refusals(),

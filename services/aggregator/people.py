@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 from pathlib import Path
@@ -13,6 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from services.pki import files
+from services.runtime import state as state_file
 from tacit import datasets, vertical_plan
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import People
@@ -61,7 +61,7 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
 def _kept(path: Path, what: dict[str, str]) -> Tensor:
     content = path.read_bytes()
     try:
-        found = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        found = state_file.metadata(content)
         drawn = safetensors.torch.load(content)["answers"]
     except (SafetensorError, ValueError, KeyError) as error:
         raise PrivacyError(f"labels {path}: damaged ({error}); drawing them again would cost their budget") from error

@@ -9,7 +9,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from services.pki import files
+from services.runtime import state as state_file
 from tacit.errors import PrivacyError
+
+_FORMAT = "1"  # beside the tensor; 0.1 wrote none
 
 
 class KeptEmbeddings:
@@ -22,11 +25,14 @@ class KeptEmbeddings:
         """What was released under `name`, (n, e). Raises PrivacyError when it cannot be read."""
         path = self._path(name)
         try:
-            found: dict[str, Tensor] = safetensors.torch.load(path.read_bytes())
+            data = path.read_bytes()
+            found: dict[str, Tensor] = safetensors.torch.load(data)
+            if (number := state_file.metadata(data).get("tacit", _FORMAT)) != _FORMAT:
+                raise ValueError(f"has format {number}, this tacit reads {_FORMAT}")
             return found["embeddings"]
         except FileNotFoundError:
             return None
-        except (OSError, SafetensorError, KeyError) as error:
+        except (OSError, SafetensorError, ValueError, KeyError) as error:
             raise PrivacyError(f"embeddings {path}: {error}; without the file they would be paid for anew") from error
 
     def put(self, name: str, vectors: Tensor) -> None:
@@ -34,7 +40,9 @@ class KeptEmbeddings:
         path = self._path(name)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            files.write(path, safetensors.torch.save({"embeddings": vectors.contiguous()}), files.SECRET)
+            files.write(
+                path, safetensors.torch.save({"embeddings": vectors.contiguous()}, {"tacit": _FORMAT}), files.SECRET
+            )
         except OSError as error:
             raise PrivacyError(f"embeddings {path}: {error.strerror or error}; they were not sent") from error
 

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from services.runtime import sqlite_format
 from tacit.errors import PrivacyError
 
+_FORMAT = 1  # 0.1 wrote none, and the same tables
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tensor (
     run TEXT, name TEXT, dtype TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID;
@@ -27,15 +29,15 @@ class PeerState:
     """
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged or cannot be written."""
+        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written."""
         self._path, self._run = path, run
         self._saved: dict[str, Tensor] = {}
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error as error:
+            sqlite_format.prepare(self._db, _SCHEMA, _FORMAT)
+        except (sqlite3.Error, ValueError) as error:
             raise PrivacyError(f"peer state {path}: {error}") from error
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

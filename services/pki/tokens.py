@@ -1,7 +1,7 @@
 """Enrolment tokens: who may ask for a certificate, of which name. The file keeps their digests only.
 
-One line each: SHA-256 of the token, `shared` or `once`, the pattern that the edge's id must match, and whom a
-one-time token has served (`-`: nobody yet).
+The first line is the format (0.1 wrote none); then a line each: SHA-256 of the token, `shared` or `once`, the pattern
+that the edge's id must match, and whom a one-time token has served (`-`: nobody yet).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tacit.errors import ConfigError
 
 _PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,63}")
 NOBODY = "-"
+_FORMAT = "tacit tokens 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,13 @@ class Tokens:
         """Every token. Raises ConfigError for a damaged file."""
         try:
             lines = self._path.read_text(encoding="ascii").splitlines() if self._path.exists() else []
-            return [_parsed(line) for line in lines]
+            return [_parsed(line) for line in (lines[1:] if lines[:1] == [_FORMAT] else lines)]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self._path}: {error}") from error
 
     def _write(self, tokens: list[Token]) -> None:
         lines = (f"{t.digest} {'once' if t.once else 'shared'} {t.edges} {t.served}\n" for t in tokens)
-        files.write(self._path, "".join(lines).encode("ascii"), files.SECRET)
+        files.write(self._path, "".join([f"{_FORMAT}\n", *lines]).encode("ascii"), files.SECRET)
 
 
 def _digest(token: str) -> str:

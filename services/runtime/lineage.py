@@ -2,7 +2,7 @@
 
 The ledger goes with the data (TACIT_LEDGER), not with the identity, the container or the run. `enrolled.json` in the
 identity's directory remembers the lineage of every dataset's ledger, so that one that is gone, emptied or exchanged is
-not taken for a new beginning.
+not taken for a new beginning: {"format": 1, "ledgers": {dataset: lineage in hex}}. Files of 0.1 are the inner object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from services.runtime.identity import Identity
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
 
-_MARKER = "enrolled.json"
+_MARKER, _FORMAT = "enrolled.json", 1
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
         raise PrivacyError(f"ledger {path}: not a file; an edge needs a durable place for it")
     with locked(path):
         refuse_unfinished(path)
-        known = _enrolled(identity.path, dataset)
+        known = _enrolled(identity.path).get(dataset)
         if known is None and not (path.is_file() and path.stat().st_size) and _used_before_markers(identity.path):
             raise PrivacyError(
                 f"ledger {path}: is missing or empty, but {identity.edge} has sent messages before; refusing to train "
@@ -82,14 +82,17 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _enrolled(folder: Path, dataset: str) -> bytes | None:
-    """The lineage that was enrolled, if one was."""
+def _enrolled(folder: Path) -> dict[str, bytes]:
+    """Every dataset whose ledger is enrolled here, with the ledger's lineage."""
     try:
-        found = json.loads((folder / _MARKER).read_bytes()).get(dataset)
-        return None if found is None else bytes.fromhex(found)
+        content = json.loads((folder / _MARKER).read_bytes())
+        if content.get("format", _FORMAT) != _FORMAT:
+            raise ValueError(f"has format {content['format']!r}, this tacit reads {_FORMAT}")
+        ledgers = content["ledgers"] if "format" in content else content
+        return {dataset: bytes.fromhex(lineage) for dataset, lineage in ledgers.items()}
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        return {}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise PrivacyError(f"identity {folder / _MARKER}: {error}; refusing to train without it") from error
 
 
@@ -107,29 +110,19 @@ def _check_payers(identity: Identity, lineage: bytes) -> None:
             payers = {bytes(row[0]) for row in db.execute("SELECT lineage FROM anchor")}
     except sqlite3.Error as error:
         raise PrivacyError(f"outbox {path}: {error}") from error
-    if payers - _markers(identity.path) - {lineage}:
+    if payers - set(_enrolled(identity.path).values()) - {lineage}:
         raise PrivacyError(
             f"ledger of {identity.edge}: messages in {path} were paid with a ledger that is not here any more; it was "
             "exchanged, refusing to train"
         )
 
 
-def _markers(folder: Path) -> set[bytes]:
-    """Every lineage that is enrolled here."""
-    try:
-        return {bytes.fromhex(found) for found in json.loads((folder / _MARKER).read_bytes()).values()}
-    except FileNotFoundError:
-        return set()
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise PrivacyError(f"identity {folder / _MARKER}: {error}; refusing to train without it") from error
-
-
 def _enrol(folder: Path, dataset: str, lineage: bytes) -> None:
     """Remember the lineage, durably, before anything is charged."""
     path = folder / _MARKER
     try:
-        known = json.loads(path.read_bytes()) if path.exists() else {}
-        files.write(path, json.dumps(known | {dataset: lineage.hex()}).encode("ascii"), files.PUBLIC)
+        ledgers = {name: known.hex() for name, known in (_enrolled(folder) | {dataset: lineage}).items()}
+        files.write(path, json.dumps({"format": _FORMAT, "ledgers": ledgers}).encode("ascii"), files.PUBLIC)
     except OSError as error:
         raise PrivacyError(f"identity {path}: {error.strerror or error}; nothing was computed") from error
 

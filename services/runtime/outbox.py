@@ -9,9 +9,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from services.runtime import sqlite_format
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
 
+_FORMAT = 1  # 0.1 wrote none, and the same tables
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS message (run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
@@ -24,18 +26,18 @@ class Outbox:
     """One identity's unreceipted messages of one run."""
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged or cannot be written."""
+        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written."""
         self._path, self._run = path, run
         self._finished: list[int] = []
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_SCHEMA)
+            sqlite_format.prepare(self._db, _SCHEMA, _FORMAT)
             rows = self._db.execute("SELECT seq, envelope FROM message WHERE run = ? ORDER BY seq", (run,))
             self._pending: dict[int, bytes] = dict(rows.fetchall())
             last = self._db.execute("SELECT seq FROM counter WHERE run = ?", (run,)).fetchone()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:
             raise PrivacyError(f"outbox {path}: {error}") from error
         self._last = int(last[0]) if last else 0
 

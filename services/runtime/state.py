@@ -35,11 +35,16 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise ServiceError("snapshot: damaged (it does not match its checksum)")
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(data)
-        length = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-        version, values = metadata["tacit"], json.loads(metadata["values"])
+        said = metadata(data)
+        version, values = said["tacit"], json.loads(said["values"])
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ServiceError(f"snapshot: damaged ({error})") from error
     if version != _VERSION:
         raise ServiceError(f"snapshot: version {version}, this tacit reads {_VERSION}")
     return tensors, values
+
+
+def metadata(data: bytes) -> dict[str, str]:
+    """What the bytes of a safetensors file say beside their tensors. Raises ValueError for bytes that are none."""
+    header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return header.get("__metadata__", {})

@@ -57,21 +57,21 @@ def run(folder: Path, **settings: object) -> Iterator[tuple[Deployment, Mosquitt
 class Disks:
     """What the peers of a run have on disk."""
 
-    def __init__(self, made: Deployment) -> None:
-        self._made = made
+    def __init__(self, made: Deployment, count: int = COUNT) -> None:
+        self._made, self.count = made, count
         self.size = config.load(made.file).build_model().size
 
     def prepare(self) -> None:
         """Models of their own, as if they had trained apart."""
         generator = torch.Generator().manual_seed(5)
-        for number in range(COUNT):
+        for number in range(self.count):
             with closing(self._open(number)) as state:
                 params = torch.randn(self.size, generator=generator, dtype=torch.float64)
                 state.save({"params": params}, {"life": 1, "counts": {}, "links": {}, "staleness": []})
 
     def total(self) -> Tensor:
         """(d,): the sum of all models, less what a receiver has added and the proposer not yet taken off."""
-        states = [self._read(number) for number in range(COUNT)]
+        states = [self._read(number) for number in range(self.count)]
         total = torch.stack([tensors["params"] for tensors, _ in states]).sum(0)
         for me, (_, values) in enumerate(states):
             for other, (proposed, is_open, _, _) in values.get("links", {}).items():
@@ -82,7 +82,7 @@ class Disks:
         return total
 
     def spread(self) -> float:
-        return float(torch.stack([self._read(number)[0]["params"] for number in range(COUNT)]).std(0).max())
+        return float(torch.stack([self._read(number)[0]["params"] for number in range(self.count)]).std(0).max())
 
     def answered(self, number: int) -> int:
         """Exchanges that a peer has had, both ways."""
@@ -127,14 +127,14 @@ def settled(made: Deployment, disks: Disks, updates: int | None) -> None:
     summary = made.ended()
     assert updates in (None, summary["applied"])
     rate = config.load(made.file).sampling_rate()
-    for number in range(COUNT):
+    for number in range(disks.count):
         said = summary["privacy"]["edges"][f"edge-{number}"]
         events = [Spend(rate, 2.0, 1)] * made.pushes(number)  # one for each charge in the ledger's chain
         assert said["pushes"] == len(events) >= disks.steps(number)
         assert said["epsilon_pld"] == pytest.approx(epsilon_pld(events, 1e-5), rel=1e-6)
-    assert sum(made.pushes(number) for number in range(COUNT)) >= summary["applied"] > 0
+    assert sum(made.pushes(number) for number in range(disks.count)) >= summary["applied"] > 0
     assert json.loads((made.out / "ledger.json").read_text())["epsilon"] == summary["privacy"]["epsilon"]
     if updates is not None:  # peers that hear of a halt have gone on meanwhile
         weights = torch.cat([part.flatten() for part in load_file(made.out / "model.safetensors").values()])
-        mean = disks.total() / COUNT
+        mean = disks.total() / disks.count
         assert sorted(weights.tolist()) == pytest.approx(sorted(mean.tolist()), abs=1e-5)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -157,6 +157,21 @@ def test_an_sqlite_file_without_all_of_its_entries_is_not_opened(tmp_path: Path)
     with pytest.raises(errors.WireError, match="run 'run' has 2 entries behind its snapshot, 3 were accepted"):
         store.open("f")
     store.close()
+
+
+def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(own_server: RedisServer) -> None:
+    with closing(RedisStore(own_server.url, "run", ROOMY)) as store, redis.Redis.from_url(own_server.url) as client:
+        store.open("f")
+        meta = "tacit:{run}:meta"
+        assert client.hget(meta, "format") == b"1"
+        client.hset(meta, "format", "2")
+        before = client.hgetall(meta)
+        with pytest.raises(errors.ServiceError, match=r"run 'run' has format 2, this tacit reads 1$"):
+            store.open("f")
+        assert client.hgetall(meta) == before
+        client.hdel(meta, "format")  # as 0.1 left it
+        assert store.open("f") == 2
+        assert client.hget(meta, "format") == b"1"
 
 
 def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer) -> None:

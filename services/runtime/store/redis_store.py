@@ -31,21 +31,24 @@ from tacit import errors
 
 log = logging.getLogger("tacit.store")
 _CONNECT_S = 5.0
+_FORMAT = 1  # of the keys below
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
-# KEYS meta journal snapshot; ARGV fingerprint and older ones. Answers {epoch, 0 or -1; fingerprint held; entries there;
-# entries due}: 0 if the parameters are others, -1 unless every entry behind the snapshot is there; then nothing has
-# been written.
+# KEYS meta journal snapshot; ARGV format, fingerprint and older ones. Answers {epoch, 0, -1 or -2; fingerprint or
+# format held; entries there; entries due}: 0 if the parameters are others, -1 unless every entry behind the snapshot is
+# there, -2 if the format is another (0.1 wrote none: the first); then nothing has been written.
 _OPEN = """
-local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[1]
+local format = redis.call('HGET', KEYS[1], 'format') or '1'
+if format ~= ARGV[1] then return {-2, format, 0, 0} end
+local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[2]
 local same = false
-for each = 1, #ARGV do same = same or held == ARGV[each] end
+for each = 2, #ARGV do same = same or held == ARGV[each] end
 if not same then return {0, held, 0, 0} end
 local there, position = redis.call('XLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
 local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
 if there ~= due then return {-1, '', there, due} end
-redis.call('HSET', KEYS[1], 'fingerprint', held)
+redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 """
 
@@ -126,8 +129,11 @@ class RedisStore:
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         keys = (self._meta, self._journal, self._snapshot)
-        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, fingerprint, *older)
-        if epoch < 0:
+        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, _FORMAT, fingerprint, *older)
+        if epoch == -2:
+            said = f"has format {held.decode()}, this tacit reads {_FORMAT}"
+            raise errors.ServiceError(f"store: {self._shown}: run {self._run!r} {said}")
+        if epoch == -1:
             raise rules.incomplete(self._shown, self._run, there, due)
         if epoch == 0:
             raise rules.other_parameters(self._run, held.decode(), fingerprint)

@@ -56,8 +56,8 @@ class Fold:
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.params = tensors["params"]
-        for name in ("version", "clip", "stale", "halted"):
-            setattr(self, name, values[name])
+        self.version, self.clip = values["version"], values["clip"]
+        self.stale, self.halted = values["stale"], values["halted"]
         self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
         self.tau_max = max(self.recent, default=0)
         self.staleness = Counter(dict(values["staleness"]))

@@ -94,8 +94,8 @@ class Party:
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.theta, self.place = tensors["theta"], tensors.get("place")
-        for name in ("step", "request", "iteration", "records"):
-            setattr(self, name, values[name])
+        self.step, self.request = values["step"], values["request"]
+        self.iteration, self.records = values["iteration"], values["records"]
 
     def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
         """Before anything is paid for: whether rows exist, and a gradient has the shape of what it answers."""

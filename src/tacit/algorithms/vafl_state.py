@@ -12,8 +12,6 @@ from tacit.vertical import Feedback, Request
 if TYPE_CHECKING:
     from tacit.algorithms.vafl import Server
 
-_PLAIN = ("requests", "due", "final", "examined")
-
 
 def dump(
     server: Server, tensors: dict[str, Tensor], values: dict[str, Any]
@@ -26,7 +24,8 @@ def dump(
         if one.gradient is not None
     }  # fmt: skip
     return tensors, {
-        **values, **{name: getattr(server, name) for name in _PLAIN}, "complete": sorted(server.complete),
+        **values, "requests": server.requests, "due": server.due, "final": server.final, "examined": server.examined,
+        "complete": sorted(server.complete),
         "gathered": [[edge, step, rows.tolist()] for edge, step, rows in server.gathered],
         "answers": {edge: [one.iteration, one.step] for edge, one in server.answers.items()},
         "asked": {edge: [[one.number, one.rows.tolist()] for one in asked] for edge, asked in server.asked.items()},
@@ -38,8 +37,8 @@ def dump(
 def read(server: Server, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     """Continue from what `dump` returned."""
     server.table, server.uploaded = tensors["table"], tensors["uploaded"]
-    for name in _PLAIN:
-        setattr(server, name, values[name])
+    server.requests, server.due = values["requests"], values["due"]
+    server.final, server.examined = values["final"], values["examined"]
     server.complete, server.examining = set(values["complete"]), set(values["examining"])
     server.gathered = [(edge, step, torch.tensor(rows)) for edge, step, rows in values["gathered"]]
     server.answers = {
