@@ -13,7 +13,7 @@ BIN := .venv/bin
 # Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
-LINTED := src services clients tests bench
+LINTED := src services clients tests bench golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -25,7 +25,7 @@ LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --univer
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all chaos check e2e audit bench fuzz endure proto lock up down clean
+.PHONY: help setup run test test-all chaos check e2e audit bench fuzz endure golden proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody,
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(BIN)/pytest -m "e2e and not exhaustive"
+
+golden: setup ## a refactoring changed nothing: the kept files, and the bits of golden/REFERENCE (QUICK=1: a part, for CI)
+	$(BIN)/python -m golden $(if $(QUICK),--quick)
 
 audit: setup ## attack every mechanism through the wire, and broken ones that must be caught
 	$(BIN)/tacit audit

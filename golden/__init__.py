@@ -1,0 +1,1 @@
+"""`make golden`: a refactoring changes nothing that anybody outside can see, to the last bit (CONTRIBUTING.md)."""

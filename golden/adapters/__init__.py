@@ -1,0 +1,20 @@
+"""The layouts that the tree has had. A file here re-exports, under golden's own names, all that golden uses of a tree.
+
+Nothing else knows where a module is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Folders of a tree's import path, and the packages that must come from there."""
+
+    paths: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
+NEWEST = "first"  # of the tree that this file is in
+LAYOUTS = {"first": Layout(("src", ".", "clients/python"), ("tacit", "services", "tests", "tacit_client"))}

@@ -1,0 +1,1 @@
+"""What runs in a tree's own process. It imports the tree through `golden.layout` only."""
