@@ -56,7 +56,7 @@ def refuse_late(found: Sequence[str], left_out: Sequence[str], bits: str) -> Non
     if left_out:
         raise Failed(f"TACIT_DATA: without all data nobody knows what changed ({len(left_out)} runs left out)")
     if (changed := _of_bits(found)) and not bits.strip():
-        raise Failed(f'BITS: missing; {len(changed)} runs differ, say why they may (BITS="…"). The first: {changed[0]}')
+        raise Failed(f'BITS: missing; {len(changed)} differences of bits, say why (BITS="…"). The first: {changed[0]}')
 
 
 def _of_bits(found: Sequence[str]) -> list[str]:

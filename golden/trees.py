@@ -58,7 +58,6 @@ def git(*arguments: str, cwd: Path = ROOT) -> str:
 @contextmanager
 def checked_out(wanted: Reference) -> Iterator[Tree]:
     """The commit's tree in a git worktree of its own, for as long. Raises Failed where this clone has not got it."""
-    git("worktree", "prune")
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         place = Path(folder) / "tree"
         git("worktree", "add", "--quiet", "--detach", str(place), wanted.commit)

@@ -171,7 +171,7 @@ def test_a_renewal_needs_a_reason_a_clean_tree_and_another_reason_for_other_bits
         renew.refuse_early(" ", "")
     with pytest.raises(Failed, match="not committed"):
         renew.refuse_early("a new key", " M src/tacit/wire.py\n")
-    with pytest.raises(Failed, match="1 runs differ"):
+    with pytest.raises(Failed, match="1 differences of bits"):
         renew.refuse_late(["kept rest: was 1, is 2", "simulated mapa-digits: model: was 1, is 2"], [], "")
     with pytest.raises(Failed, match="TACIT_DATA"):
         renew.refuse_late([], ["simulated vafl-mnist"], "")
