@@ -1,4 +1,7 @@
-"""Image files as arrays of whole numbers: idx (MNIST, Fashion-MNIST), USPS, CIFAR-10, scikit-learn's digits.
+"""Image files as arrays of whole numbers: idx (MNIST, Fashion-MNIST), USPS, CIFAR-10, and the bundled digits.
+
+The digits are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998,
+doi:10.24432/C50P49, CC BY 4.0), the same 1,797 that scikit-learn ships.
 
 The only normalisation is a fixed scaling of the pixel range to [0, 1]. A mean or a standard deviation would
 be computed from private rows and would leave inside the model without a charge (docs/privacy.md).
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import io
 import struct
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +24,7 @@ _Bytes = npt.NDArray[np.uint8]
 IMAGES, LABELS = 0x803, 0x801  # idx magic: unsigned bytes in 3 dimensions, in 1 dimension
 _BYTE = 255
 _USPS_UNIT = 1000  # usps.npz holds thousandths
+_DIGITS = Path(__file__).with_name("digits.npz")  # (1797, 65): 64 pixels and the label
 _DIGITS_TRAIN, _DIGITS_MAX = 1437, 16
 _DIGITS_SEED = 1797
 _DIGITS_SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
@@ -67,13 +72,9 @@ def cifar10_labels(content: bytes, split: Split) -> Array:
 
 def digits(split: Split) -> Stored:
     """Rows 0 to 1436 (train) or 1437 to 1796 (test) of a fixed permutation of the 1,797 bundled digits."""
-    from sklearn.datasets import (
-        load_digits,
-    )  # here: its import takes a second that other datasets need not pay
-
-    bunch = load_digits()
-    table = np.column_stack([bunch.data, bunch.target]).astype(np.uint8)
-    check_sum("scikit-learn's bundled digits", table.tobytes(), _DIGITS_SHA256)
+    with np.load(_DIGITS, allow_pickle=False) as arrays:
+        table: Array = arrays["rows"]
+    check_sum("the bundled digits", table.tobytes(), _DIGITS_SHA256)
     # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and version.
     order = np.random.RandomState(_DIGITS_SEED).permutation(len(table))
     rows = order[:_DIGITS_TRAIN] if split == "train" else order[_DIGITS_TRAIN:]

@@ -54,7 +54,7 @@ def load(
 ) -> Dataset:
     """One split of a named dataset, checked against its SHA-256.
 
-    `root` is the data folder (ignored for "digits", which scikit-learn brings along). With `rows`
+    `root` is the data folder (ignored for "digits", which are a part of tacit). With `rows`
     (int64 (m,)) only those rows become float32: an edge then never holds the whole table. `features` replace
     each image by a function of that image alone, computed here and kept in memory only. `text` says how wikitext-2
     is cut.
