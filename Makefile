@@ -25,7 +25,7 @@ LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --univer
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all chaos check e2e audit bench fuzz endure golden golden-renew proto lock up down clean
+.PHONY: help setup run test test-all chaos check e2e audit bench fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,8 @@ e2e: setup ## the tests that run compose.yaml (needs Docker)
 
 golden: setup ## a refactoring changed nothing: the kept files, and the bits of golden/REFERENCE (QUICK=1: a part, for CI)
 	$(BIN)/python -m golden $(if $(QUICK),--quick)
+
+nightly: golden chaos ## what takes longer than CI has time for: all of `make golden`, and `make chaos`
 
 golden-renew: setup ## take the commit as it is for the reference: REASON="…", and BITS="…" if model bits changed
 	$(BIN)/python -m golden.renew
