@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,11 +96,14 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 def host(*, thorough: bool = False) -> Host:
     """This process, for the audit: its outbox, its fork, its disk, and Opacus's accountant where installed."""
-    from services.commands.audit_wire import wire_seconds
     from tacit.audit.whole import Host
 
-    seconds = wire_seconds if thorough else None
-    return Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory, seconds)
+    found = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
+    if not thorough:
+        return found
+    from services.commands.audit_wire import wire_seconds
+
+    return replace(found, seconds=wire_seconds)
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:

@@ -42,36 +42,31 @@ class OppositeCoins(Edge):
         rate = self.releaser.plan.sampling_rate
         coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         coins[1::2] = (coins[0::2][: len(coins[1::2])] - rate) % 1.0
-        return self.placed(np.flatnonzero(coins < rate))
-
-    def placed(self, drawn: Any) -> Batch:
-        """As `poisson` places them."""
+        drawn = np.flatnonzero(coins < rate)
         index = np.full(self.size, self.records, dtype=np.int64)
         index[self.releaser.random.permutation(self.size)[: len(drawn)]] = drawn
         return Batch(torch.from_numpy(index), torch.from_numpy(index < self.records))
 
 
-class Packed(OppositeCoins):
+class Packed(Edge):
     """The drawn rows stand one behind the other, from the first slot on: a record moves all behind it."""
 
     def draw(self) -> Batch:
         """Poisson, but for the places."""
-        rate, random = self.releaser.plan.sampling_rate, self.releaser.random
-        return self.placed(poisson(self.records, rate, self.size, random).index.sort().values.numpy())
-
-    def placed(self, drawn: Any) -> Batch:
-        """`drawn` as it is, the empty slots last."""
-        index = torch.from_numpy(np.ascontiguousarray(drawn))
+        index = super().draw().index.sort().values.roll(self.first())  # empty slots have the largest number
         return Batch(index, index < self.records)
+
+    def first(self) -> int:
+        """The slot of the first row."""
+        return 0
 
 
 class Turned(Packed):
     """As `Packed`, but the first slot is a random one: where each stands *relative to the others* still tells."""
 
-    def placed(self, drawn: Any) -> Batch:
-        """Turned by a random number of slots."""
-        first = int(self.releaser.random.words(1)[0] % np.uint64(self.size))
-        return super().placed(np.roll(drawn, first))
+    def first(self) -> int:
+        """Any."""
+        return int(self.releaser.random.words(1)[0] % np.uint64(self.size))
 
 
 # -- how they are clipped -------------------------------------------------------------------------------------------
