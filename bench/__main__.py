@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_services.children import Child, start_broker, start_store
+from tacit_services.edge import turns
+from tacit_services.edge.main import schema_hash
+from tacit_services.forked import KEEP_HEAP
+from tacit_services.runtime.driver import ServerDriver
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.store import open_store
 
 from bench import cost, step, training
-from services.children import Child, start_broker, start_store
-from services.edge import turns
-from services.edge.main import schema_hash
-from services.forked import KEEP_HEAP
-from services.runtime.driver import ServerDriver
-from services.runtime.mqtt import Connection
-from services.runtime.store import open_store
 from tacit import config, topics
 from tacit.algorithms.mapa import Server
 

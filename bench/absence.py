@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 from tacit_client import ApiError, Client, Unreachable
+from tacit_services.children import free_port
+from tacit_services.edge.main import schema_hash
+from tacit_services.figures.testbed import train
+from tacit_services.figures.verdicts import half_width
+from tacit_services.runtime import entries, journal
 
-from services.children import free_port
-from services.edge.main import schema_hash
-from services.figures.testbed import train
-from services.figures.verdicts import half_width
-from services.runtime import entries, journal
 from tacit import datasets
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server

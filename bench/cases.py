@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from tacit_services.figures import sweep
+from tacit_services.figures.verdicts import half_width
 
 from bench.vertical import changed
-from services.figures import sweep
-from services.figures.verdicts import half_width
 
 FILE = Path(__file__).parent.parent / "experiments" / "adp2sgd-digits.toml"
 TARGETS = (0.85, 0.9)

@@ -24,10 +24,10 @@ from typing import Any
 
 import httpx
 import numpy as np
+from tacit_services.children import Child, free_port, start_broker, start_store
+from tacit_services.forked import Forked
 
 from bench.__main__ import ROOT, Worker
-from services.children import Child, free_port, start_broker, start_store
-from services.forked import Forked
 
 UPDATES, EDGES, PHASE = 50_000, 5, 15.0
 RUN = """

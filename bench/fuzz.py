@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_services.runtime import entries
+from tacit_services.runtime.partials import Crowded, Partials
+from tacit_services.runtime.transfer import Download, Transfer
 
-from services.runtime import entries
-from services.runtime.partials import Crowded, Partials
-from services.runtime.transfer import Download, Transfer
 from tacit import wire
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError

@@ -17,8 +17,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
+from tacit_services.simulation import Simulation
 
-from services.simulation import Simulation
 from tacit import config, datasets
 from tacit.config import RunFile
 from tacit.models import evaluate

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from tacit_services.commands import plan_measure
+from tacit_services.commands.plan_dp_pasgd import as_run_file
 from torch import Tensor
 
-from services.commands import plan_measure
-from services.commands.plan_dp_pasgd import as_run_file
 from tacit import datasets
 from tacit.algorithms import dp_pasgd_plan as design
 from tacit.algorithms.dp_pasgd_plan import Problem

@@ -23,13 +23,13 @@ from typing import Any
 
 import psutil
 import torch
+from tacit_services.children import Child, start_broker, start_store
+from tacit_services.edge.main import schema_hash
+from tacit_services.forked import Forked, prepare
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.store import Anchor, Entry, Verdict, open_store
 
 from bench.__main__ import ROOT, _data, _run_file
-from services.children import Child, start_broker, start_store
-from services.edge.main import schema_hash
-from services.forked import Forked, prepare
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.store import Anchor, Entry, Verdict, open_store
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.config import RunFile
@@ -128,7 +128,7 @@ def fill(file: str, store_address: str) -> None:
 
 def _import_seconds() -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import services.aggregator.main"], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", "import tacit_services.aggregator.main"], check=True, cwd=ROOT)
     return time.perf_counter() - began
 
 

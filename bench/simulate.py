@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import torch
+from tacit_services.simulation import Simulation
 
-from services.simulation import Simulation
 from tacit import config
 from tacit.algorithms import together as batched
 

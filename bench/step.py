@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from tacit_services.forked import KEEP_HEAP
 from torch import Tensor
 
-from services.forked import KEEP_HEAP
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.messages import GlobalModel, Push

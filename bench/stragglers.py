@@ -14,8 +14,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from services.commands.plan_measure import as_toml
-from services.figures.testbed import train
+from tacit_services.commands.plan_measure import as_toml
+from tacit_services.figures.testbed import train
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RUNS = ("fedasync-cifar10-cnn", "fedasync-cifar10-cnn-hinge", "fedbuff-cifar10-cnn", "fedavg-cifar10-cnn")

@@ -17,10 +17,9 @@ from typing import Any
 
 import psutil
 from tacit_client import Status
-
-from services import local
-from services.children import free_port
-from services.commands import connect
+from tacit_services import local
+from tacit_services.children import free_port
+from tacit_services.commands import connect
 
 TURN_SECONDS, TURNS = 3.0, 20
 SETTLE_SECONDS = 0.5  # of each turn that do not count: what was stopped takes up to that long to be in step again

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_services.runtime.rows import dealt
 from torch import Tensor
 
-from services.runtime.rows import dealt
 from tacit import datasets
 from tacit.algorithms.mapa import Edge, Server
 from tacit.config import RunFile

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from tacit_services.figures.verdicts import half_width
 
-from services.figures.verdicts import half_width
 from tacit import config, datasets
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server

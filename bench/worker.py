@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_services.edge.loop import UP, EdgeLoop, Terms
+from tacit_services.edge.main import schema_hash
+from tacit_services.edge.turns import Turns
+from tacit_services.runtime.mqtt import WINDOW, Connection, Inbound
+from tacit_services.runtime.outbox import Outbox
 
-from services.edge.loop import UP, EdgeLoop, Terms
-from services.edge.main import schema_hash
-from services.edge.turns import Turns
-from services.runtime.mqtt import WINDOW, Connection, Inbound
-from services.runtime.outbox import Outbox
 from tacit import config, datasets, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Edge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.figures import files
+from tacit_services.figures import files
 
 HEAD = """
 [figure]

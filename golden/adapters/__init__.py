@@ -16,5 +16,8 @@ class Layout:
     packages: tuple[str, ...]
 
 
-NEWEST = "first"  # of the tree that this file is in
-LAYOUTS = {"first": Layout(("src", ".", "clients/python"), ("tacit", "services", "tests", "tacit_client"))}
+NEWEST = "second"  # of the tree that this file is in
+LAYOUTS = {
+    "first": Layout(("src", ".", "clients/python"), ("tacit", "services", "tests", "tacit_client")),
+    "second": Layout(("src", "services", ".", "clients/python"), ("tacit", "tacit_services", "tests", "tacit_client")),
+}

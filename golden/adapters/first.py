@@ -7,8 +7,6 @@ from pathlib import Path
 
 import typer.main
 from fastapi import FastAPI
-from torch import Tensor
-
 from services.aggregator import metrics
 from services.cli import INTERRUPTED
 from services.cli import app as _commands
@@ -31,6 +29,8 @@ from services.runtime.store.memory import MemoryStore
 from services.runtime.store.rules import Limits
 from services.runtime.weights import weights
 from services.simulation import parts, simulate
+from torch import Tensor
+
 from tacit import config, datasets, errors, topics, wire, wire_peers
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithm_sections import Gossip as GossipSection

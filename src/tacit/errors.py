@@ -9,8 +9,8 @@
     │   └── BudgetSpent        5  the next push would pass the edge's budget
     └── WireError              6  bytes that are not a message; carries a short `reason` for counters
 
-A message of any of these is one line that a person can act on; `services/cli.py` prints it and leaves with
-the code. Bad input never becomes a traceback. `assert` and other exceptions mean a bug in tacit.
+A message of any of these is one line that a person can act on; the command line prints it and
+leaves with the code. Bad input never becomes a traceback. `assert` and other exceptions mean a bug in tacit.
 """
 
 from __future__ import annotations

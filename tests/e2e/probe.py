@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import httpx
-
-from services.pki import certificates
-from services.runtime.mqtt import Connection
-from services.runtime.tls import Tls, believing
+from tacit_services.pki import certificates
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.tls import Tls, believing
 
 ca, folder, name = Path("/run/tacit/ca.crt"), Path("/tmp/probe"), sys.argv[1]
 tls = None

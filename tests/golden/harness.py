@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from tacit_services.edge.loop import UP, EdgeLoop, Terms
+from tacit_services.edge.main import schema_hash
+from tacit_services.party.loop import PartyLoop
+from tacit_services.peer.loop import PeerLoop
+from tacit_services.peer.main import restore
+from tacit_services.peer.state import PeerState
+from tacit_services.runtime.driver import ServerDriver
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.outbox import Outbox
+from tacit_services.runtime.store import Store
 
-from services.edge.loop import UP, EdgeLoop, Terms
-from services.edge.main import schema_hash
-from services.party.loop import PartyLoop
-from services.peer.loop import PeerLoop
-from services.peer.main import restore
-from services.peer.state import PeerState
-from services.runtime.driver import ServerDriver
-from services.runtime.mqtt import Connection
-from services.runtime.outbox import Outbox
-from services.runtime.store import Store
 from tacit import datasets, topics, wire
 from tacit.algorithm_sections import Gossip, Vafl
 from tacit.algorithms import roles

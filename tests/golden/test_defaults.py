@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from pydantic import BaseModel
+from tacit_services.figures.asked import Asked
 
-from services.figures.asked import Asked
 from tacit.config import sections_of
 from tacit.definition import DEFINITION_FORMAT
 from tests.conftest import ROOT

@@ -55,19 +55,19 @@ PLANTS = {
          "kept run-file: run file: properties: privacy: properties: epsilon: default: was 2.0, is 3.0"),
     ),
     "a changed default of a command": Plant(
-        "services/commands/plan.py",
+        "services/tacit_services/commands/plan.py",
         (('at most 1 over the records of an edge")] = 1e-5', 'at most 1 over the records of an edge")] = 1e-6'),),
         ("kept commands: commands: tacit plan privacy: parameters: --delta: default: was 1e-05, is 1e-06",),
     ),
     "a lost option": Plant(
-        "services/cli.py",
+        "services/tacit_services/cli.py",
         (('    reason: Annotated[str, typer.Option(help="said to every edge, and kept in the journal")] ', ""),
          ('= "operator",\n    token_file', "    token_file"),
          ("client.halt(reason)", 'client.halt("operator")')),
         ("kept commands: commands: tacit halt: parameters: --reason: was",),
     ),
     "a metric's name": Plant(
-        "services/aggregator/metrics.py", (('"tacit_model_version"', '"tacit_version"'),),
+        "services/tacit_services/aggregator/metrics.py", (('"tacit_model_version"', '"tacit_version"'),),
         ("kept metrics: tacit_model_version: was", "kept metrics: tacit_version: was absent"),
     ),
 }  # fmt: skip
@@ -136,9 +136,9 @@ def test_the_runs_of_ci_have_every_algorithm(control: Gate) -> None:
 
 
 def test_a_tree_whose_packages_are_not_its_own_is_refused(tmp_path: Path) -> None:
-    for package in ("experiments", "src"):  # without services: an installed tacit's would be found
+    for package in ("experiments", "src"):  # without tacit_services: an installed tacit's would be found
         shutil.copytree(ROOT / package, tmp_path / package)
-    with gate(tmp_path, tmp_path / "gate") as made, pytest.raises(Failed, match="services: "):
+    with gate(tmp_path, tmp_path / "gate") as made, pytest.raises(Failed, match="tacit_services: "):
         made.newer.ask("algorithms")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.runtime.store.rules import Limits
 
-from services.runtime.store.memory import MemoryStore
-from services.runtime.store.rules import Limits
 from tacit import config
 from tacit.config import RunFile
 from tests.golden.harness import MqttRun, accepted, in_process, sha256

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.runtime.store.rules import Limits
 from torch import Tensor
 
-from services.edge.main import schema_hash
-from services.runtime.store.memory import MemoryStore
-from services.runtime.store.rules import Limits
 from tacit import config, wire, wire_peers
 from tacit.algorithms.adp2sgd import Peer, Worker
 from tacit.config import RunFile

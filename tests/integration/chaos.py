@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from tacit_services.commands.replay import fold
+from tacit_services.runtime import journal
+from tacit_services.runtime.store import open_store
 
-from services.commands.replay import fold
-from services.runtime import journal
-from services.runtime.store import open_store
 from tacit import config, wire
 from tacit.errors import ServiceError
 from tacit.privacy.accounting import epsilon_pld

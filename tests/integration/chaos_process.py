@@ -14,13 +14,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from services.aggregator import main as aggregator_main
-from services.edge import main as edge_main
-from services.edge.loop import EdgeLoop
-from services.runtime.logs import to_stderr
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.outbox import Outbox
-from services.runtime.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.aggregator import main as aggregator_main
+from tacit_services.edge import main as edge_main
+from tacit_services.edge.loop import EdgeLoop
+from tacit_services.runtime.logs import to_stderr
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.outbox import Outbox
+from tacit_services.runtime.settings import AggregatorSettings, EdgeSettings, read
+
 from tacit._pb import wire_pb2 as pb
 from tests.integration.crash_edge import forked, serve
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_services.edge import main as edge_main
+from tacit_services.edge.loop import EdgeLoop
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.outbox import Outbox
+from tacit_services.runtime.settings import EdgeSettings, read
 
-from services.edge import main as edge_main
-from services.edge.loop import EdgeLoop
-from services.runtime.mqtt import Connection
-from services.runtime.outbox import Outbox
-from services.runtime.settings import EdgeSettings, read
 from tacit.algorithms.mapa import Edge
 from tacit.errors import TacitError
 from tacit.privacy.accounting import Spend

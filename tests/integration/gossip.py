@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tacit_services.peer.state import PeerState
 from torch import Tensor
 
-from services.peer.state import PeerState
 from tacit import config
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tests.integration.processes import Deployment, Service, deployment

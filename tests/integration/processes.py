@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.edge.main import schema_hash
-from services.forked import Forked
-from services.runtime import entries
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.store import open_store
-from services.runtime.weights import weights
+from tacit_services.edge.main import schema_hash
+from tacit_services.forked import Forked
+from tacit_services.runtime import entries
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.store import open_store
+from tacit_services.runtime.weights import weights
+
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms import roles
@@ -30,7 +31,6 @@ from tacit.algorithms.vafl import People
 from tacit.config import RunFile
 from tacit.errors import ServiceError
 from tacit.messages import Update
-from tests.conftest import ROOT
 from tests.integration.servers import HOST, wait_for
 
 PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
@@ -38,9 +38,8 @@ PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expec
 
 def environment(**variables: str) -> dict[str, str]:
     """This process's environment without its TACIT_* settings, one thread for torch, and `variables`."""
-    path = os.pathsep.join(str(ROOT / part) for part in ("src", ".", "clients/python"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
-    return kept | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | variables
+    return kept | {"OMP_NUM_THREADS": "1"} | variables
 
 
 class Service:

@@ -11,14 +11,14 @@ from pathlib import Path
 import torch
 import uvicorn
 from fastapi import FastAPI
+from tacit_services.aggregator.api import Operator, create_app
+from tacit_services.aggregator.observer import Observer
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime import web
+from tacit_services.runtime.driver import ServerDriver
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.store import open_store
 
-from services.aggregator.api import Operator, create_app
-from services.aggregator.observer import Observer
-from services.edge.main import schema_hash
-from services.runtime import web
-from services.runtime.driver import ServerDriver
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.store import open_store
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server

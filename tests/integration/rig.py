@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from tacit_services.edge.loop import UP, EdgeLoop, Terms
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime.driver import ServerDriver
+from tacit_services.runtime.hearing import subscriptions
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.outbox import Outbox
+from tacit_services.runtime.store import Store
+from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.runtime.store.rules import Limits
 from torch import Tensor
 
-from services.edge.loop import UP, EdgeLoop, Terms
-from services.edge.main import schema_hash
-from services.runtime.driver import ServerDriver
-from services.runtime.hearing import subscriptions
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.outbox import Outbox
-from services.runtime.store import Store
-from services.runtime.store.memory import MemoryStore
-from services.runtime.store.rules import Limits
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms import roles

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from services.runtime.store import Appended, Entry, Store
-from services.runtime.store.memory import MemoryRun, MemoryStore
-from services.runtime.store.redis_store import RedisStore
-from services.runtime.store.rules import Limits
-from services.runtime.store.sqlite import SqliteStore
+from tacit_services.runtime.store import Appended, Entry, Store
+from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
+from tacit_services.runtime.store.redis_store import RedisStore
+from tacit_services.runtime.store.rules import Limits
+from tacit_services.runtime.store.sqlite import SqliteStore
 
 ROOMY = Limits(entries=1000, bytes=1 << 30)
 ALL_BYTES_1_MIB = bytes(range(256)) * 4096

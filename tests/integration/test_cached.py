@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services.edge.loop import Terms
+from tacit_services.edge.main import schema_hash
+from tacit_services.party.kept import KeptEmbeddings
+from tacit_services.party.loop import PartyLoop
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.outbox import Outbox
 
-from services.edge.loop import Terms
-from services.edge.main import schema_hash
-from services.party.kept import KeptEmbeddings
-from services.party.loop import PartyLoop
-from services.runtime.mqtt import Connection
-from services.runtime.outbox import Outbox
 from tacit import config, datasets, wire
 from tacit.algorithms import roles
 from tacit.config import RunFile

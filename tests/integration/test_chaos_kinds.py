@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from tacit_client import ApiError, Client, Edge, Unreachable
+from tacit_services.commands import connect
 
-from services.commands import connect
 from tests.integration import gossip
 from tests.integration.chaos import storm
 from tests.integration.gossip import COUNT, Disks, peer

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_client import Client
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime.store import open_store
 
-from services.edge.main import schema_hash
-from services.runtime.store import open_store
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tests.integration.processes import PATIENCE, Caller, Deployment, Service, Watcher, appended, check, deployment

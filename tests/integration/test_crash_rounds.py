@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.runtime.weights import weights
 
-from services.runtime.weights import weights
 from tacit import config
 from tests.integration.processes import Caller, Deployment, appended, check, deployment, refold
 from tests.integration.servers import mosquitto, redis_server

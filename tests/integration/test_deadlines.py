@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime import entries
+from tacit_services.runtime.store import open_store
 
-from services.runtime import entries
-from services.runtime.store import open_store
 from tacit import config
 from tacit.config import RunFile
 from tacit.messages import Deadline

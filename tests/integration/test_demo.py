@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services import children, demo_inversion
 
-from services import children, demo_inversion
 from tests.integration.servers import need
 from tests.unit.test_cli import Captured, one_line, tacit
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.store import Record, open_store
+from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
+from tacit_services.runtime.store.rules import Limits
 
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.store import Record, open_store
-from services.runtime.store.memory import MemoryRun, MemoryStore
-from services.runtime.store.rules import Limits
 from tacit import topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.errors import Fenced, ServiceError, WireError

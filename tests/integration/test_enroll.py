@@ -17,15 +17,15 @@ import uvicorn
 from cryptography import x509
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tacit_services.edge.enroll import credentials
+from tacit_services.pki import certificates, enrollment
+from tacit_services.pki.authority import Authority
+from tacit_services.pki.tokens import Tokens
+from tacit_services.runtime import identity as identities
+from tacit_services.runtime.identity import Identity
+from tacit_services.runtime.settings import EdgeSettings, read
+from tacit_services.runtime.tls import believing
 
-from services.edge.enroll import credentials
-from services.pki import certificates, enrollment
-from services.pki.authority import Authority
-from services.pki.tokens import Tokens
-from services.runtime import identity as identities
-from services.runtime.identity import Identity
-from services.runtime.settings import EdgeSettings, read
-from services.runtime.tls import believing
 from tacit.errors import ConfigError, ServiceError
 from tests.integration.servers import HOST, free_port
 

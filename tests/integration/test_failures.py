@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime import journal
+from tacit_services.runtime.store import Store, open_store
+from tacit_services.runtime.store.kept import KeptStore
+from tacit_services.runtime.store.memory import MemoryStore
 
-from services.runtime import journal
-from services.runtime.store import Store, open_store
-from services.runtime.store.kept import KeptStore
-from services.runtime.store.memory import MemoryStore
 from tacit.config import RunFile
 from tests.golden.harness import sha256
 from tests.integration.processes import PATIENCE, Watcher, deployment, environment, refold
@@ -121,7 +121,7 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_RUN_ID": "small", "TACIT_BROKER": address,
         "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_IDENTITY": "0",
     }  # fmt: skip
-    command = ["bash", "-c", 'ulimit -f 256; exec "$@"', "bash", sys.executable, "-m", "services.cli", "edge"]
+    command = ["bash", "-c", 'ulimit -f 256; exec "$@"', "bash", sys.executable, "-m", "tacit_services.cli", "edge"]
     # when they are full,
     done = subprocess.run(
         command, env=environment(**settings), capture_output=True, text=True, timeout=PATIENCE, check=False

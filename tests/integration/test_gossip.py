@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from tacit_services.commands import connect
+from tacit_services.runtime.mqtt import Connection, Inbound
 
-from services.commands import connect
-from services.runtime.mqtt import Connection, Inbound
 from tests.integration.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
 from tests.integration.network import network
 from tests.integration.servers import HOST, free_port, wait_for

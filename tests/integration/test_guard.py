@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tacit_services.aggregator.api import Operator, create_app
+from tacit_services.aggregator.observer import Observer
+from tacit_services.runtime.door import Door
+from tacit_services.runtime.guard import Guard
+from tacit_services.runtime.hearing import subscriptions
 
-from services.aggregator.api import Operator, create_app
-from services.aggregator.observer import Observer
-from services.runtime.door import Door
-from services.runtime.guard import Guard
-from services.runtime.hearing import subscriptions
 from tacit import sections, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server

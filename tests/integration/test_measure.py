@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.commands.plan_measure import Round, Tap, as_toml, solve
 
-from services.commands.plan_measure import Round, Tap, as_toml, solve
 from tacit import config
 from tacit.errors import ServiceError
 from tests.conftest import ROOT

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services.runtime import transfer
+from tacit_services.runtime.store.memory import MemoryStore
 
-from services.runtime import transfer
-from services.runtime.store.memory import MemoryStore
 from tacit import config
 from tacit.algorithms.edge import EdgeRole
 from tacit.config import RunFile

@@ -15,20 +15,20 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_client import ApiError, Client, Predictions
+from tacit_services import local
+from tacit_services.aggregator.api import Operator, create_app
+from tacit_services.aggregator.inference import Inference
+from tacit_services.aggregator.observer import Observer
+from tacit_services.cli import main
+from tacit_services.commands.replay import fold
+from tacit_services.predict import predict
+from tacit_services.runtime import journal
+from tacit_services.runtime.journal import Writer
+from tacit_services.runtime.store.kept import KeptStore
+from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.runtime.store.rules import Limits
+from tacit_services.runtime.weights import weights
 
-from services import local
-from services.aggregator.api import Operator, create_app
-from services.aggregator.inference import Inference
-from services.aggregator.observer import Observer
-from services.cli import main
-from services.commands.replay import fold
-from services.predict import predict
-from services.runtime import journal
-from services.runtime.journal import Writer
-from services.runtime.store.kept import KeptStore
-from services.runtime.store.memory import MemoryStore
-from services.runtime.store.rules import Limits
-from services.runtime.weights import weights
 from tacit import config, datasets
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from tacit_client import Client, Status
+from tacit_services import tables
+from tacit_services.aggregator import metrics
+from tacit_services.aggregator.api import Operator, create_app
+from tacit_services.aggregator.observer import Observer
+from tacit_services.runtime.driver import ServerDriver
 
-from services import tables
-from services.aggregator import metrics
-from services.aggregator.api import Operator, create_app
-from services.aggregator.observer import Observer
-from services.runtime.driver import ServerDriver
 from tacit._pb import wire_pb2 as pb
 from tacit.messages import Terms
 from tests.integration.processes import environment
@@ -201,7 +201,7 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_POLICY": str(tmp_path / "policy.toml"),
         "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_BROKER": "127.0.0.1:1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "services.cli", "edge"]
+    command = [sys.executable, "-m", "tacit_services.cli", "edge"]
     ended = subprocess.run(command, env=environment(**settings), capture_output=True, text=True, timeout=60)
     assert ended.returncode == code
     (said,) = [text for text in ended.stderr.splitlines() if text.startswith("tacit: ")]
@@ -211,7 +211,15 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
 def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(POLICY_RUN)
     (tmp_path / "policy.toml").write_text("clip_max = 50.0")
-    command = [sys.executable, "-m", "services.cli", "run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "tacit_services.cli",
+        "run",
+        str(tmp_path / "run.toml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     command += ["--policy", str(tmp_path / "policy.toml"), "--edges", "1"]
     ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
     assert ended.returncode == 5, ended.stderr

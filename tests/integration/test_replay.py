@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.cli import main
+from tacit_services.commands.replay import fold
+from tacit_services.runtime import journal
+from tacit_services.runtime.journal import Header, Reader, Writer
+from tacit_services.runtime.store import Snapshot
 
-from services.cli import main
-from services.commands.replay import fold
-from services.runtime import journal
-from services.runtime.journal import Header, Reader, Writer
-from services.runtime.store import Snapshot
 from tacit import config
 from tests.conftest import ROOT
 from tests.integration.processes import PATIENCE, Deployment, appended, deployment

@@ -18,11 +18,11 @@ import safetensors.torch
 import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
+from tacit_services.aggregator import api, observer
+from tacit_services.runtime import web as bounded
+from tacit_services.runtime.weights import weights
 from torch import Tensor
 
-from services.aggregator import api, observer
-from services.runtime import web as bounded
-from services.runtime.weights import weights
 from tacit._pb import wire_pb2 as pb
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.edge.loop import UP, EdgeLoop, Terms
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.outbox import Outbox
+from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
 
-from services.edge.loop import UP, EdgeLoop, Terms
-from services.runtime.mqtt import Connection
-from services.runtime.outbox import Outbox
-from services.runtime.store.memory import MemoryRun, MemoryStore
 from tacit import config, topics
 from tacit.errors import PrivacyError
 from tacit.privacy.chain import Chain

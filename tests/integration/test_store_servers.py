@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 import redis
+from tacit_services.runtime.store import Anchor, Appended, Entry, Snapshot, Store, Verdict, open_store
+from tacit_services.runtime.store.redis_store import RedisStore
+from tacit_services.runtime.store.sqlite import SqliteStore
 
-from services.runtime.store import Anchor, Appended, Entry, Snapshot, Store, Verdict, open_store
-from services.runtime.store.redis_store import RedisStore
-from services.runtime.store.sqlite import SqliteStore
 from tacit import errors
 from tests.integration.servers import HOST, RedisServer, free_port, redis_server, wait_for
 from tests.integration.stores import ALL_BYTES_1_MIB, ROOMY, connector, contents, entries, verdicts
@@ -339,7 +339,7 @@ def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None
 
 WRITER = """
 import sys
-from services.runtime.store import Entry, open_store
+from tacit_services.runtime.store import Entry, open_store
 store = open_store(sys.argv[1], "run")
 store.open("f")
 for first in range(1, 100_000, 3):
@@ -350,10 +350,7 @@ for first in range(1, 100_000, 3):
 
 def test_sqlite_writer_killed_in_the_middle_keeps_whole_batches(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    path = os.pathsep.join(part for part in sys.path if part)
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
-    ) as writer:
+    with subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         for _ in range(10):
             assert writer.stdout.readline()

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.aggregator import people
+from tacit_services.runtime import journal
+from tacit_services.runtime.store import open_store
+from tacit_services.runtime.weights import weights
 
-from services.aggregator import people
-from services.runtime import journal
-from services.runtime.store import open_store
-from services.runtime.weights import weights
 from tacit import config, wire
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tacit_services.figures import points, testbed
 
-from services.figures import points, testbed
 from tacit.errors import ConfigError, ServiceError
 from tests.figure_files import HEAD, written
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from tacit_services.pki import enrollment
+from tacit_services.pki.authority import Authority
+from tacit_services.pki.tokens import Tokens
+from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.runtime.tls import Tls
 
-from services.pki import enrollment
-from services.pki.authority import Authority
-from services.pki.tokens import Tokens
-from services.runtime.mqtt import Connection, Inbound
-from services.runtime.tls import Tls
 from tacit.errors import ConfigError, ServiceError
 from tests.integration.processes import Service, deployment
 from tests.integration.servers import HOST, Mosquitto, free_port, secure_mosquitto, wait_for

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.aggregator import trusted
+from tacit_services.aggregator.observer import Observer
+from tacit_services.runtime.mqtt import Inbound
+from tacit_services.runtime.store import Appended, Entry
+from tacit_services.runtime.store.memory import MemoryStore
 from torch import Tensor
 
-from services.aggregator import trusted
-from services.aggregator.observer import Observer
-from services.runtime.mqtt import Inbound
-from services.runtime.store import Appended, Entry
-from services.runtime.store.memory import MemoryStore
 from tacit import config, topics, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.config import RunFile
@@ -74,7 +74,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that comes in a batch with the last would be journalled beside it, and not be in the model.
-    monkeypatch.setattr("services.runtime.intake.BATCH", 1)
+    monkeypatch.setattr("tacit_services.runtime.intake.BATCH", 1)
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
     rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
     watcher = Watcher(rig.broker, rig.run_id)

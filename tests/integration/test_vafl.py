@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services.aggregator import people
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime import entries
 from torch import Tensor
 
-from services.aggregator import people
-from services.edge.main import schema_hash
-from services.runtime import entries
 from tacit.errors import PrivacyError
 from tacit.messages import Update
 from tacit.privacy import gdp

@@ -6,14 +6,14 @@ import hashlib
 from typing import Any
 
 import torch
+from tacit_services.aggregator import people
+from tacit_services.edge.main import schema_hash
+from tacit_services.party.main import build_role
+from tacit_services.runtime import entries
+from tacit_services.runtime.identity import Identity
+from tacit_services.runtime.settings import EdgeSettings
+from tacit_services.runtime.weights import weights
 
-from services.aggregator import people
-from services.edge.main import schema_hash
-from services.party.main import build_role
-from services.runtime import entries
-from services.runtime.identity import Identity
-from services.runtime.settings import EdgeSettings
-from services.runtime.weights import weights
 from tacit import config
 from tacit.algorithms import roles
 from tacit.algorithms.vafl import Server

@@ -12,9 +12,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit_services.runtime import state as state_file
 from torch import Tensor
 
-from services.runtime import state as state_file
 from tacit import config
 from tacit.algorithm_sections import FedAsync
 from tacit.algorithms import fedasync, roles

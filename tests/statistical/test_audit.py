@@ -13,10 +13,10 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from tacit_services import cli
+from tacit_services.commands.audit import host
 from torch import Tensor
 
-from services import cli
-from services.commands.audit import host
 from tacit.audit import checks, rows
 from tacit.audit.mutants import FIRST_LAYER, HALF, MEAN_CLIP, OTHERS, SAMPLED
 from tacit.audit.party import HONEST as PARTIES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit_services.runtime.anchors import Anchors
+from tacit_services.runtime.store import MAX_SEQ, Anchor
 
-from services.runtime.anchors import Anchors
-from services.runtime.store import MAX_SEQ, Anchor
 from tacit.errors import WireError
 from tacit.messages import Retired
 from tacit.privacy.ledger import UNCHARGED, Charged

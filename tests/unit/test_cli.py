@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tacit_services import cli
+from tacit_services.runtime.guard import Guard
 
-from services import cli
-from services.runtime.guard import Guard
 from tacit import sections
 from tests.conftest import ROOT
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
@@ -53,10 +53,9 @@ def tacit(*arguments: str) -> int:
 
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
-    path = os.pathsep.join(str(ROOT / part) for part in ("src", ".", "clients/python"))
     return subprocess.run(
-        [sys.executable, "-m", "services.cli", *arguments], capture_output=True, text=True, timeout=60, check=False,
-        env=os.environ | {"PYTHONPATH": path} | environment,
+        [sys.executable, "-m", "tacit_services.cli", *arguments], capture_output=True, text=True, timeout=60,
+        check=False, env=os.environ | environment,
     )  # fmt: skip
 
 
@@ -242,12 +241,10 @@ class TestProcess:
 
     def test_status_does_without_torch(self) -> None:
         # Torch takes seconds to load; a status is asked for often.
-        script = "import sys; from services import cli\ntry: cli.main(['status', '--url', sys.argv[1]])\n"
+        script = "import sys; from tacit_services import cli\ntry: cli.main(['status', '--url', sys.argv[1]])\n"
         script += "finally: print({'torch', 'fastapi', 'numpy', 'paho'} & set(sys.modules))"
-        path = os.pathsep.join(str(ROOT / part) for part in ("src", ".", "clients/python"))
         done = subprocess.run(
             [sys.executable, "-c", script, f"http://{HOST}:{free_port()}"], capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": path},
         )  # fmt: skip
         assert (done.returncode, done.stdout.strip()) == (4, "set()")
 
@@ -263,7 +260,7 @@ class TestProcess:
         assert done.stderr.splitlines()[-1].startswith("tacit: broker 127.0.0.1:")
 
     def test_log_lines_carry_time_level_and_name(self) -> None:
-        script = "import logging; from services.runtime.logs import to_stderr as on; on('info')\n"
+        script = "import logging; from tacit_services.runtime.logs import to_stderr as on; on('info')\n"
         script += "logging.getLogger('tacit.x').info('hello'); logging.getLogger('tacit.x').debug('no')"
         done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
         time, *rest = done.stderr.split()

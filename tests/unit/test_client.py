@@ -184,8 +184,9 @@ def test_server_sent_events_by_the_book() -> None:
 
 def test_the_client_stands_alone() -> None:
     script = (
-        "import sys; sys.path.insert(0, 'clients/python'); import tacit_client;"
-        "print({name.partition('.')[0] for name in sys.modules} & {'torch', 'tacit', 'services', 'fastapi', 'numpy'})"
+        "import sys, tacit_client;"
+        "print({name.partition('.')[0] for name in sys.modules}"
+        " & {'torch', 'tacit', 'tacit_services', 'fastapi', 'numpy'})"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "set()"

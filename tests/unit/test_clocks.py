@@ -11,8 +11,11 @@ from tests.conftest import ROOT
 
 WALL = {"time", "time_ns", "localtime", "gmtime", "ctime", "strftime"}  # of `time`; monotonic and perf_counter are not
 ALLOWED = {
-    ("services/runtime/logs.py", "time.gmtime"),  # when a log line was written
-    ("services/peer/main.py", "time.time_ns"),  # which of two states of a peer, one of them lost, is the newer
+    ("services/tacit_services/runtime/logs.py", "time.gmtime"),  # when a log line was written
+    (
+        "services/tacit_services/peer/main.py",
+        "time.time_ns",
+    ),  # which of two states of a peer, one of them lost, is the newer
 }
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tacit_services.runtime.door import Door
+from tacit_services.runtime.mqtt import Inbound
 
-from services.runtime.door import Door
-from services.runtime.mqtt import Inbound
 from tacit import topics, wire
 
 

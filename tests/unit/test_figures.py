@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tacit_services.figures import draw, files, page, points, sweep, verdicts
+from tacit_services.figures.asked import Asked
+from tacit_services.figures.files import Figure
+from tacit_services.figures.points import Result
 
-from services.figures import draw, files, page, points, sweep, verdicts
-from services.figures.asked import Asked
-from services.figures.files import Figure
-from services.figures.points import Result
 from tacit import config, vertical_plan
 from tacit.config import RunFile
 from tacit.datasets import Dataset

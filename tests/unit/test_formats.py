@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from tacit_services import local, predict
+from tacit_services.aggregator.observer import SUMMARY_FORMAT
+from tacit_services.party.kept import KeptEmbeddings
+from tacit_services.peer.state import PeerState
+from tacit_services.pki.tokens import Token, Tokens
+from tacit_services.runtime import lineage
+from tacit_services.runtime import state as state_file
+from tacit_services.runtime.identity import Identity, acquire
+from tacit_services.runtime.outbox import Outbox
+from tacit_services.simulation import Simulation
 
-from services import local, predict
-from services.aggregator.observer import SUMMARY_FORMAT
-from services.party.kept import KeptEmbeddings
-from services.peer.state import PeerState
-from services.pki.tokens import Token, Tokens
-from services.runtime import lineage
-from services.runtime import state as state_file
-from services.runtime.identity import Identity, acquire
-from services.runtime.outbox import Outbox
-from services.simulation import Simulation
 from tacit import config
 from tacit.config import RunFile
 from tacit.errors import BudgetSpent, ConfigError, PrivacyError

@@ -9,15 +9,15 @@ import threading
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime.identity import Identity, acquire
 
-from services.runtime.identity import Identity, acquire
 from tacit.errors import ConfigError, PrivacyError
 from tests.integration.processes import environment
 
 HOLDER = """
 import sys, threading
 from pathlib import Path
-from services.runtime.identity import acquire
+from tacit_services.runtime.identity import acquire
 identity = acquire(Path(sys.argv[1]), 2, None, threading.Event())
 print(identity.number, flush=True)
 sys.stdin.read()

@@ -13,15 +13,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit_services.commands.replay import fold
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime import journal, state
+from tacit_services.runtime.journal import Header, Reader, Writer
+from tacit_services.runtime.store import Appended, Entry, Snapshot, Verdict
+from tacit_services.runtime.store.kept import KeptStore
+from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
+from tacit_services.runtime.store.rules import Limits
 
-from services.commands.replay import fold
-from services.edge.main import schema_hash
-from services.runtime import journal, state
-from services.runtime.journal import Header, Reader, Writer
-from services.runtime.store import Appended, Entry, Snapshot, Verdict
-from services.runtime.store.kept import KeptStore
-from services.runtime.store.memory import MemoryRun, MemoryStore
-from services.runtime.store.rules import Limits
 from tacit import config, wire
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithms import roles

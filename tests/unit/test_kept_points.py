@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import t as student
+from tacit_services.figures import files, points, sweep
+from tacit_services.figures.points import Result
 
-from services.figures import files, points, sweep
-from services.figures.points import Result
 from tacit.config import RunFile
 from tests.conftest import ROOT
 
@@ -63,7 +63,7 @@ class TestAllAreFound:
 
     def test_after_a_comment_a_rename_and_a_new_default_key(self, tmp_path: Path) -> None:
         # Given the code with a comment more, a section's class of another name, and a key that has a default,
-        for name in ("src/tacit", "services"):
+        for name in ("src/tacit", "services/tacit_services"):
             shutil.copytree(ROOT / name, tmp_path / Path(name).name, ignore=shutil.ignore_patterns("__pycache__"))
         for path in tmp_path.rglob("*.py"):
             path.write_text(re.sub(r"\bModelSection\b", "Architecture", path.read_text()) + "# a comment\n")
@@ -72,7 +72,7 @@ class TestAllAreFound:
         sections.write_text(before + head + "    floor: float = 0.5\n" + after)
         # when it looks for the runs of the figures,
         code = (
-            "import sys, pathlib as p; from services.figures import files, points; from tacit.sections import *\n"
+            "import sys, pathlib as p; from tacit_services.figures import files, points; from tacit.sections import *\n"
             "figures = p.Path(sys.argv[1]); assert Architecture and Privacy().floor == 0.5\n"
             "runs = {f.stem: [c.run for c in files.cells(files.read(f), quick=False)]"
             " for f in figures.glob('*.toml')}\n"

@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tacit_services.cli import app
 from typer.testing import CliRunner
 
-from services.cli import app
 from tacit.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime import lineage, moving
 
-from services.runtime import lineage, moving
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger, held, read
@@ -321,7 +321,7 @@ def test_a_move_is_refused_and_changes_nothing(tmp_path: Path, capsys: Captured,
 MOVE_AND_DIE = """
 import itertools, os, signal, sys
 from pathlib import Path
-from services.runtime import moving
+from tacit_services.runtime import moving
 left = 0
 def count(event, arguments):
     global left

@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime import lineage
+from tacit_services.runtime.identity import Identity, acquire
+from tacit_services.runtime.outbox import Outbox
 
-from services.runtime import lineage
-from services.runtime.identity import Identity, acquire
-from services.runtime.outbox import Outbox
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
 

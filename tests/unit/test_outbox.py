@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime.outbox import Outbox
 
-from services.runtime.outbox import Outbox
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
 from tests.integration.processes import environment
 
 WRITER = """
 import sys
-from services.runtime.outbox import Outbox
+from tacit_services.runtime.outbox import Outbox
 box = Outbox(sys.argv[1], "run")
 for seq in range(1, 100_000):
     box.put(seq, seq.to_bytes(8, "little") * 512)

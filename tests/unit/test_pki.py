@@ -11,11 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tacit_services import cli
+from tacit_services.pki import certificates, files
+from tacit_services.pki.authority import Authority, Taken
+from tacit_services.pki.tokens import Tokens
 
-from services import cli
-from services.pki import certificates, files
-from services.pki.authority import Authority, Taken
-from services.pki.tokens import Tokens
 from tacit.errors import ConfigError
 
 

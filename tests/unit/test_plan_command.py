@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.commands import plan
 
-from services.commands import plan
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
 from tacit.privacy.sampling import padded_size
 from tests.unit.test_cli import Captured, one_line, tacit

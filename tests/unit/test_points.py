@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.figures import points
+from tacit_services.figures.points import Result, Wanted
 
-from services.figures import points
-from services.figures.points import Result, Wanted
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tests.conftest import ROOT
@@ -82,10 +82,10 @@ class TestKept:
     def test_an_installed_tacit_names_no_commit(self, tmp_path: Path) -> None:
         """In a folder of somebody else's repository, as an environment inside a project is."""
         subprocess.run(["git", "init", "-q", tmp_path], check=True)
-        for name in ("src/tacit", "services"):
+        for name in ("src/tacit", "services/tacit_services"):
             skipped = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, tmp_path / "site" / Path(name).name, ignore=skipped)
-        code = "from services.figures import points; print(points.made_by()['version'], points.__file__)"
+        code = "from tacit_services.figures import points; print(points.made_by()['version'], points.__file__)"
         path = os.pathsep.join((str(tmp_path / "site"), str(ROOT / "clients" / "python")))
         said = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True,

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tacit_services.runtime.address import split_host_port
+from tacit_services.runtime.settings import AggregatorSettings, EdgeSettings, read
 
-from services.runtime.address import split_host_port
-from services.runtime.settings import AggregatorSettings, EdgeSettings, read
 from tacit.errors import ConfigError, DataError
 
 RUN_FILE = """

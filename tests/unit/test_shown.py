@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from tacit_services import display, tables
+from tacit_services.edge.loop import EdgeLoop
 
-from services import display, tables
-from services.edge.loop import EdgeLoop
 from tacit import config
 from tacit._pb import wire_pb2 as pb
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.simulation import Simulation
 
-from services.simulation import Simulation
 from tacit import config
 from tacit.algorithms import together
 from tacit.algorithms.edge import EdgeRole, LocalSteps

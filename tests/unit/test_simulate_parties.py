@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tacit_services.simulation import Simulation
 
-from services.simulation import Simulation
 from tacit import config
 from tacit.algorithms.vafl import Server
 from tacit.errors import ConfigError

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import pytest
 import torch
+from tacit_services.simulation import Simulation
 
-from services.simulation import Simulation
 from tacit import config, simulate_peers
 from tacit.algorithms.adp2sgd import Peer, Worker
 from tacit.algorithms.observer import Observer

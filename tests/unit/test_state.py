@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tacit_services.runtime import state
 
-from services.runtime import state
 from tacit.errors import ServiceError
 
 VALUES = {"role": {"version": 3, "halted": "", "recent": [0, 1]}, "counts": {"accepted": 7}}

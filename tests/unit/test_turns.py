@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tacit_services.edge import turns
+from tacit_services.edge.turns import Turns
 
-from services.edge import turns
-from services.edge.turns import Turns
 from tacit.errors import ConfigError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from tacit_services.runtime.outbox import Outbox
 
-from services.runtime.outbox import Outbox
 from tacit import config, vertical_plan
 from tacit.config import RunFile
 from tacit.datasets import Dataset

@@ -6,7 +6,7 @@
 `lineage` is drawn once, when the ledger is made; `session` at every opening of the file, so that two copies of one
 ledger differ from their first charge on. Charges of one session with equal fields share a row that holds their count
 and the head after the last of them. The chain shows changes to whoever knows an earlier (count, head); it cannot show
-that a whole older file was put back. The outbox's aggregator can: see services/runtime/anchors.py.
+that a whole older file was put back. The outbox's aggregator can: see services/tacit_services/runtime/anchors.py.
 """
 
 from __future__ import annotations

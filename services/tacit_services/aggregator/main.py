@@ -1,0 +1,253 @@
+"""`tacit aggregator`: one run's single writer, with its REST interface."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from tacit import datasets, topics
+from tacit.algorithm_sections import Vafl
+from tacit.algorithms import roles, vafl
+from tacit.config import RunFile
+from tacit.errors import ConfigError, ServiceError
+from tacit.models import Model
+from tacit_services.aggregator import people, report, trusted
+from tacit_services.aggregator.api import Operator, create_app
+from tacit_services.aggregator.evaluator import Evaluator, Points
+from tacit_services.aggregator.inference import Inference
+from tacit_services.aggregator.observer import Observer
+from tacit_services.edge.main import schema_hash
+from tacit_services.runtime import hearing, presence, web
+from tacit_services.runtime.address import bind
+from tacit_services.runtime.door import Door
+from tacit_services.runtime.driver import ServerDriver
+from tacit_services.runtime.guard import Guard
+from tacit_services.runtime.journal import Writer
+from tacit_services.runtime.mqtt import Connection
+from tacit_services.runtime.settings import AggregatorSettings
+from tacit_services.runtime.store import Store, open_store
+from tacit_services.runtime.store.kept import KeptStore
+
+log = logging.getLogger("tacit.aggregator")
+ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
+FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever come
+
+
+def main(settings: AggregatorSettings) -> None:
+    """Serve one run to its end, write its results, and, with `linger`, go on answering REST. Raises TacitError."""
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    torch.set_num_threads(settings.threads)
+    # Hashing, sockets and tensors let go of the interpreter lock all the time, and may wait 5 ms to have it back.
+    sys.setswitchinterval(1e-4)
+    settings.tls()  # a wrong setting is better said before the data is loaded
+    run = settings.load_run()
+    model = run.build_model()
+    test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features, text=run.data.text)
+    listener = bind(settings.http)
+    _prepare(settings.out)
+    store = _store(settings, run)
+    driver = _driver(settings, run, model, store)
+    noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
+    driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
+    if run.guard.rate is not None:
+        driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
+    observer = Observer(run, driver, settings.out / "metrics.jsonl")
+    operator = Operator(_token(settings.token_file, settings.http))
+    inference = Inference(driver, driver.role, settings.salt) if isinstance(driver.role, vafl.Server) else None
+    server, serving = _web(create_app(observer, operator, model, inference), listener)
+    evaluator = Evaluator(Points(run, model, test, observer.point))
+    try:
+        _recover(driver, observer, settings, stop)
+        _train(settings, driver, observer, operator, evaluator, stop)
+        evaluator.close()  # the last evaluation, on the whole test set
+        if driver.role.halted:
+            report.write(settings.out, observer, model)
+        if settings.linger and driver.role.halted:
+            log.info("run %s; still serving http://%s", driver.state, settings.http)
+            if inference is None:
+                _see_off(settings, driver, observer, stop)
+            else:
+                _answer(settings, driver, observer, inference, stop)
+    finally:
+        # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
+        evaluator.close()
+        if noise is not None:
+            noise.close()
+        store.close()
+        operator.close()  # ends the event streams, which the server would wait for
+        server.should_exit = True
+        serving.join(5.0)
+
+
+def _store(settings: AggregatorSettings, run: RunFile) -> Store:
+    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
+    if settings.journal_file is None:
+        return store
+    return KeptStore(store, Writer(settings.journal_file), settings.run_id, run)
+
+
+def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
+    vertical = None
+    if isinstance(run.algorithm, Vafl):
+        vertical = people.load(run, settings.data, settings.salt, settings.labels)
+    role = roles.server(run, model, vertical)
+    return ServerDriver(
+        settings.run_id, role, schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
+        older=run.older_fingerprints(), snapshot_every=run.run.snapshot_every, max_message=settings.max_message,
+        chunk=settings.chunk,
+    )  # fmt: skip
+
+
+def _recover(
+    driver: ServerDriver, observer: Observer[ServerDriver], settings: AggregatorSettings, stop: threading.Event
+) -> None:
+    deadline = time.monotonic() + settings.connect_timeout
+    while True:
+        try:
+            driver.recover()
+            break
+        except ServiceError as error:
+            if time.monotonic() > deadline or stop.is_set():
+                raise
+            log.warning("%s; trying again", error)
+            stop.wait(1.0)
+    observer.resumed()
+    if driver.cursor:
+        replayed = driver.counts["replayed"]
+        log.info("resumed at version %d (%d journal entries replayed)", driver.role.version, replayed)
+
+
+def _train(
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], operator: Operator,
+    evaluator: Evaluator, stop: threading.Event,
+) -> None:  # fmt: skip
+    ups = threading.Event()
+    connection = _connect(settings, driver, ups, stop)
+    observer.broker_up = lambda: connection.up
+    observer.reconnects = lambda: max(0, connection.connects - 1)
+    lonely_since: float | None = None
+
+    def idle() -> None:
+        nonlocal lonely_since
+        if ups.is_set():  # (re)connected: a new epoch makes the edges send again what has no receipt
+            ups.clear()
+            driver.announce()
+        evaluator.offer(driver.role)
+        observer.tick()
+        reason = operator.wanted()
+        if reason is None and observer.only_retired():
+            grace = ALL_RETIRED_GRACE if len(driver.role.edges) >= observer.run.edges.count else FEW_EDGES_GRACE
+            if lonely_since is None:
+                log.warning("every edge here has spent its budget; the run ends in %g s unless one joins", grace)
+            lonely_since = lonely_since or time.monotonic()
+            if time.monotonic() - lonely_since > grace:
+                reason = "the budget of every edge online is spent"
+        else:
+            lonely_since = None
+        if reason is not None:
+            driver.halt(reason)
+
+    try:
+        driver.run(connection, stop, idle)
+        observer.end()
+        log.info("run %s at version %d: %s", driver.state, driver.role.version, driver.role.halted or "stopped")
+        if driver.role.halted:
+            driver.farewell(stop)
+    finally:
+        connection.stop()
+
+
+def _connect(
+    settings: AggregatorSettings, driver: ServerDriver, ups: threading.Event, stop: threading.Event
+) -> Connection:
+    """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
+    connection = Connection(
+        settings.broker, f"{settings.run_id}-aggregator",
+        hearing.subscriptions(driver), driver.hear,
+        on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
+    )  # fmt: skip
+    connection.start(settings.connect_timeout, stop)
+    return connection
+
+
+def _see_off(
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], stop: threading.Event
+) -> None:
+    """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
+    connection = Connection(
+        settings.broker, f"{settings.run_id}-aggregator", [topics.presence_all(settings.run_id)],
+        functools.partial(presence.note, driver.presence), tls=settings.tls(),
+    )  # fmt: skip
+    observer.broker_up = lambda: connection.up
+    try:
+        connection.start(settings.connect_timeout, stop)
+    except ServiceError as error:
+        log.warning("%s; who leaves from here on is not noticed", error)
+    stop.wait()
+    connection.stop()
+
+
+def _answer(
+    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], inference: Inference,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    """Serve REST until `stop`, and predictions, for which the parties of this vertical run are asked."""
+    ups = threading.Event()
+    connection = _connect(settings, driver, ups, stop)
+    observer.broker_up = lambda: connection.up
+
+    def idle() -> None:
+        if ups.is_set():
+            ups.clear()
+            driver.announce()
+        inference.turn()
+
+    try:
+        driver.linger(connection, stop, idle)
+    finally:
+        connection.stop()
+
+
+def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
+    server = uvicorn.Server(web.config(app, ws="none", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+    thread.start()
+    return server, thread
+
+
+def _prepare(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
+
+
+def _token(path: Path | None, http: str) -> str | None:
+    """The operator's token; made with mode 0600 if the file does not exist. None: writes are refused."""
+    if path is None:
+        return None
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: {error}") from error
+    if len(token) < 16:
+        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: the token has fewer than 16 characters")
+    return token

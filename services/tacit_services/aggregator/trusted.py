@@ -1,0 +1,109 @@
+"""privacy.noise_at = "server": what edges send is noised here, before anything of it is kept.
+
+The journal, and so every snapshot, replay and report, has the noised updates only, with this aggregator's ledger as
+their history. A message that comes again is not noised again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+
+from tacit import wire
+from tacit.config import RunFile
+from tacit.errors import BudgetSpent, ConfigError, PrivacyError, WireError
+from tacit.messages import Hello, Push, Retired, Update
+from tacit.privacy.accounting import History
+from tacit.privacy.sampling import Random
+from tacit.privacy.trusted import Trusted
+from tacit_services.runtime import lineage, plans
+from tacit_services.runtime.driver import ServerDriver
+from tacit_services.runtime.entries import Candidate
+
+KEPT = 256  # latest noised messages, for those that the store could not take and that will come again
+
+
+class TrustedNoise:
+    """Rewrites candidates for one driver, in its thread."""
+
+    def __init__(self, driver: ServerDriver, trusted: Trusted) -> None:
+        self._driver, self._trusted = driver, trusted
+        self._newest: dict[str, int] = {}  # the largest number rewritten in this process
+        self._kept: OrderedDict[str, Candidate] = OrderedDict()
+
+    def rewrite(self, candidate: Candidate) -> Candidate:
+        """The same message, noised, with this aggregator's history instead of the edge's own; never the original bytes.
+
+        Charged before anything is computed; a crash before the journal has it charges twice. Raises WireError
+        (budget, order) and PrivacyError (a ledger that is damaged, or has less than the journal).
+        """
+        edge, seq = candidate.edge, candidate.seq
+        kept = self._kept.get(edge)
+        if kept is not None and kept.seq == seq:
+            return replace(kept, inbound=candidate.inbound)
+        if seq <= self._newest.get(edge, seq) and seq <= self._driver.store.last_seqs().get(edge, 0):
+            return replace(candidate, payload=b"")  # a duplicate: the store looks at its number only
+        if seq < self._newest.get(edge, 0):
+            raise WireError("order", f"message {seq} after {self._newest[edge]}")
+        rewritten = self._rewritten(candidate)
+        self._newest[edge] = seq
+        self._kept[edge] = rewritten
+        self._kept.move_to_end(edge)
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return rewritten
+
+    def close(self) -> None:
+        """Close the ledgers; idempotent."""
+        self._trusted.close()
+
+    def _rewritten(self, candidate: Candidate) -> Candidate:
+        driver, message, edge = self._driver, candidate.message, candidate.edge
+        history = self._history(edge)
+        if isinstance(message, Update):
+            payload = self._noised(message, candidate.seq)
+        else:
+            said = replace(message, spent=history)
+            payload = wire.up(driver.run_id, candidate.seq, said, driver.schema)
+        return replace(candidate, payload=payload, message=self._read(payload))
+
+    def _noised(self, update: Update, seq: int) -> bytes:
+        driver = self._driver
+        try:
+            released = self._trusted.release(update.edge, update.vector, driver.role.clip)
+        except BudgetSpent as spent:
+            raise WireError("budget", str(spent)) from spent
+        push = Push(update.edge, update.base_version, released)
+        meta = wire.decode(wire.up(driver.run_id, seq, push, driver.schema)).meta
+        # Where the edge's own ledger stands stays as it said: what notices one that was rolled back.
+        meta.update.charged.count, meta.update.charged.head = update.charged.count, update.charged.head
+        return wire.encode(meta, released.vector)
+
+    def _read(self, payload: bytes) -> Hello | Update | Retired:
+        return wire.read_up(wire.decode(bytearray(payload)), self._driver.schema, self._driver.size)
+
+    def _history(self, edge: str) -> History:
+        history, record = self._trusted.history(edge), self._driver.role.edges.get(edge)
+        known = sum(row.count for row in record.spent) if record else 0
+        if sum(row.count for row in history) < known:
+            raise PrivacyError(
+                f"trusted ledger: {edge} has fewer charges than the journal knows of ({known}); it was lost or is an "
+                "older copy"
+            )
+        return history
+
+
+def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Random | None = None) -> TrustedNoise:
+    """Let `driver` noise every update before it is journalled; `random`: for tests, not private.
+
+    Raises ConfigError, PrivacyError (the ledger is on its way elsewhere).
+    """
+    try:
+        Path(ledger).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
+    lineage.refuse_unfinished(Path(ledger))
+    noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, plans.by_name(run), random or Random()))
+    driver.uplink.rewrite = noise.rewrite
+    return noise

@@ -1,0 +1,207 @@
+"""Figure files: TOML that says what a paper shows, what it claims, and which runs show it here."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from tacit.config import RunFile, one_line
+from tacit.errors import ConfigError
+from tacit.sections import Section
+from tacit_services.figures.asked import Asked
+
+Noise = Literal["paper", "rigorous", "none"]
+Table = dict[str, Any]
+
+
+class Point(Section):
+    """A place on the x axis of a figure that is not over a run's time."""
+
+    x: float = Field(allow_inf_nan=False)
+    set: Table = Field({}, description="what differs from the figure's base, as in a run file")
+
+
+class Panel(Section):
+    """One pair of axes."""
+
+    title: str
+    noise: Noise
+    claimed: str = Field("nothing", description="the ε that the paper states for these runs")
+    set: Table = Field({})
+    points: tuple[Point, ...] = Field((), strict=False)
+    full: bool = Field(False, description="left out of the quick report")
+
+
+class Line(Section):
+    """One algorithm or setting."""
+
+    name: str
+    set: Table = Field({})
+    drop: tuple[str, ...] = Field((), strict=False, description="section.key that this line does not have")
+    flat: bool = Field(False, description="does not depend on x: one run a seed, its end drawn across")
+    panels: tuple[str, ...] = Field((), strict=False, description="only in panels of these noises; (): in all")
+
+
+class Claim(Section):
+    """What the paper says of the figure, as a computation on the means over points and seeds.
+
+    order: the lines' scores do not get better from first to last by more than `tolerance`. near: they differ by at most
+    that. rising, falling: each line's last point is
+    above or below its first. flat: each line's points differ by at most `tolerance`. below: each line's first is at
+    most that.
+    A line's score is the mean of its points, or its last one; over time, as far as all lines of the claim have come.
+    """
+
+    text: str
+    kind: Literal["order", "near", "rising", "falling", "flat", "below"]
+    lines: tuple[str, ...] = Field(strict=False, min_length=1)
+    panels: tuple[str, ...] = Field((), strict=False, description="titles; (): all that have these lines")
+    at: Literal["mean", "end"] = "mean"
+    tolerance: float = Field(0.0, ge=0)
+
+
+class Head(Section):
+    """What the figure is."""
+
+    paper: str
+    name: str
+    title: str
+    setting: str = Field(description="the paper's")
+    scaled: str = Field(description="what is smaller here, and why")
+    over: Literal["points", "version", "gradients", "virtual_time_s"] = "points"
+    x: str = Field(description="label")
+    y: Literal[
+        "accuracy", "loss", "perplexity", "auc", "gradient_norm", "clip", "reached", "tau", "likeness"
+    ] = Field("accuracy", description="tau, likeness: with [base] design or attack (asked.py)")  # fmt: skip
+    label: str = Field(description="of y")
+    below: float | None = Field(None, description="reached: the first version whose test loss is below this")
+    logarithmic: bool = False
+    less_is_more: bool = Field(False, description="the best score is the smallest")
+    seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), strict=False, min_length=1)
+
+
+class Figure(Section):
+    """A figure file."""
+
+    figure: Head
+    base: Table
+    quick: Table = Field({})
+    panel: tuple[Panel, ...] = Field(strict=False, min_length=1)
+    line: tuple[Line, ...] = Field(strict=False, min_length=1)
+    claim: tuple[Claim, ...] = Field((), strict=False)
+
+    @model_validator(mode="after")
+    def _nothing_is_meant_twice(self) -> Self:
+        """Of two with one name, one would be drawn, and judged, as the other."""
+        kinds: dict[str, list[object]] = {
+            "line.name": [line.name for line in self.line],
+            "panel.title": [(panel.title, panel.noise) for panel in self.panel],
+            "figure.seeds": list(self.figure.seeds),
+            **{f"points of panel {panel.title!r}: x": [point.x for point in panel.points] for panel in self.panel},
+        }
+        for field, named in kinds.items():
+            if twice := [name for name in named if named.count(name) > 1]:
+                raise ValueError(f"{field}={twice[0]!r}: more than once")
+        return self
+
+    @model_validator(mode="after")
+    def _axes_agree(self) -> Self:
+        """What only shows when everything has been simulated."""
+        head, base = self.figure, self.base
+        if head.over != "points" and any(panel.points for panel in self.panel):
+            raise ValueError(f"figure.over={head.over!r}: its panels have no points")
+        if head.y in (asked := {"tau": "design", "likeness": "attack"}) and asked[head.y] not in base:
+            raise ValueError(f"figure.y={head.y!r}: needs base.{asked[head.y]}")
+        if head.y == "reached" and head.below is None:
+            raise ValueError("figure.y='reached': needs figure.below")
+        if head.logarithmic and any(point.x <= 0 for panel in self.panel for point in panel.points):
+            raise ValueError("figure.logarithmic=true: needs every x above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _claims_agree(self) -> Self:
+        """A claim of a line or panel that is not there would be of nothing, and silently so."""
+        lines, panels = {line.name for line in self.line}, {panel.title for panel in self.panel}
+        for claim in self.claim:
+            for kind, named, known in (("line", claim.lines, lines), ("panel", claim.panels, panels)):
+                if unknown := [name for name in named if name not in known]:
+                    raise ValueError(f"claim {claim.text!r}: there is no {kind} {unknown[0]!r}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of a figure: panel and line by number, x (None: flat, or over the run's time), seed."""
+
+    panel: int
+    line: int
+    x: float | None
+    seed: int
+    run: RunFile
+
+
+def read(path: Path) -> Figure:
+    """Raises ConfigError with one line."""
+    try:
+        return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:  # the last: thousands of brackets
+        said = one_line(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
+        raise ConfigError(f"figure file {path}: {said}") from error
+
+
+def seeded(figure: Figure, most: int | None) -> Figure:
+    """The figure with its first `most` seeds."""
+    head = figure.figure.model_copy(update={"seeds": figure.figure.seeds[:most]})
+    return figure.model_copy(update={"figure": head})
+
+
+def cells(figure: Figure, *, quick: bool) -> Iterator[Cell]:
+    """Every run that the figure is made of. Raises ConfigError for a run file that is wrong, or where there is none."""
+    if quick and all(panel.full for panel in figure.panel):
+        raise ConfigError(f"{figure.figure.paper} {figure.figure.name}: all its panels are full: none for --quick")
+    base = merged(figure.base, figure.quick if quick else {})
+    for p, panel in enumerate(figure.panel):
+        if quick and panel.full:
+            continue
+        for number, line in enumerate(figure.line):
+            if line.panels and panel.noise not in line.panels:
+                continue
+            points = (Point(x=0.0),) if line.flat or not panel.points else panel.points
+            for point in points:
+                table = merged(merged(merged(base, panel.set), line.set), point.set)
+                x = None if line.flat or not panel.points else point.x
+                for seed in figure.figure.seeds:
+                    seeded = merged(table, {"run": {"seed": seed}})
+                    yield Cell(p, number, x, seed, _run(_without(seeded, line.drop), figure, line))
+
+
+def merged(table: Table, other: Table) -> Table:
+    """`table` with what `other` says instead, section by section."""
+    both = dict(table)
+    for key, value in other.items():
+        before = both.get(key)
+        both[key] = merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _without(table: Table, dropped: Iterable[str]) -> Table:
+    gone = [tuple(name.split(".")) for name in dropped]
+    return {  # what is no section stays, for the run file's own check to name
+        section: {key: value for key, value in keys.items() if (section, key) not in gone}
+        if isinstance(keys, dict)
+        else keys
+        for section, keys in table.items()
+    }
+
+
+def _run(table: Table, figure: Figure, line: Line) -> RunFile:
+    try:
+        return (Asked if table.keys() & {"design", "attack"} else RunFile).model_validate(table)
+    except ValidationError as error:
+        what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
+        raise ConfigError(f"{what}: {one_line(error)}") from error

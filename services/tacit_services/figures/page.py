@@ -1,0 +1,163 @@
+"""The report: one self-contained HTML page, and the table of docs/results.md."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit_services.figures.draw import TITLES
+from tacit_services.figures.files import Figure
+from tacit_services.figures.verdicts import FAILS, HOLDS, Curve, Found, Judged
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222; }
+img { max-width: 100%; } table { border-collapse: collapse; margin: 1em 0; }
+td, th { border: 1px solid #bbb; padding: .3em .6em; text-align: left; vertical-align: top; }
+.yes { background: #d9f0e6; } .part { background: #fdf1d0; } .no { background: #f8d9cc; }
+"""
+
+
+ANSWERS: dict[Found, str] = {True: "yes", False: "no", None: "cannot tell"}
+VERDICTS = (
+    "A verdict is about the means over the seeds, which share data, parts and first model: a claim holds, or does not, "
+    "where the 95 % confidence interval of what it compares (Student's t of the seeds' differences, less the tolerance "
+    "that the figure file states) leaves no other answer in each of its panels; else we cannot tell. It is of rigorous "
+    "noise: what holds with the paper's alone has no privacy behind it. One seed has no interval: its verdict is of "
+    "that run only."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What the report was made with."""
+
+    quick: bool
+    testbed: bool
+    made_by: str
+
+    @property
+    def runs(self) -> str:
+        """What kind of runs the numbers are of."""
+        if self.testbed:
+            return (
+                "Trained, not simulated: processes on one machine over MQTT, as tacit run starts them. Two runs of one "
+                "seed differ by whose update came first."
+            )
+        return (
+            "All runs are simulations (tacit simulate): ε is what the same releases would cost with secret noise; ∞ "
+            "means that no guarantee stands behind the paper's noise, whatever it claims."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A figure with everything that the report says of it."""
+
+    name: str
+    figure: Figure
+    curves: list[Curve]
+    judged: list[Judged]
+    picture: bytes
+
+
+def page(shown: Sequence[Shown], how: How) -> str:
+    """The whole report. It needs no other file and no network."""
+    kind = "the quick report: fewer panels and updates" if how.quick else "the full report"
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' figures</title>",
+        f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
+        f"<p>{html.escape(kind)}; {html.escape(how.made_by)}. Bands are 95 % confidence intervals of the mean over",
+        f"seeds. {html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
+        "<table><tr><th>figure<th>the paper's claims</tr>",
+        *(_contents(one) for one in shown),
+        "</table>",
+        *(_section(one) for one in shown),
+        "</html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _contents(one: Shown) -> str:
+    """A line of the overview: how many of the figure's claims got which verdict."""
+    counts = Counter(judged.verdict for judged in one.judged)
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    link = f"<a href='#{html.escape(one.name)}'>{html.escape(f'{_name(one)}: {one.figure.figure.title}')}</a>"
+    return f"<tr><td>{link}<td>{html.escape(found)}</tr>"
+
+
+def _section(one: Shown) -> str:
+    head = one.figure.figure
+    image = base64.b64encode(one.picture).decode("ascii")
+    return "\n".join(
+        [
+            f"<h2 id='{html.escape(one.name)}'>{html.escape(f'{head.paper}, {head.name}: {head.title}')}</h2>",
+            f"<img alt='{html.escape(head.title)}' src='data:image/png;base64,{image}'>",
+            f"<p>The paper: {html.escape(head.setting)}<br>Here: {html.escape(head.scaled)}; {_seeds(one)}</p>",
+            "<table><tr><th>the paper claims<th>measured<th>verdict</tr>",
+            *(_row(judged) for judged in one.judged),
+            "</table><table><tr><th>panel<th>noise<th>ε claimed<th>true ε of the runs</tr>",
+            *(f"<tr><td>{'<td>'.join(map(html.escape, row))}</tr>" for row in _epsilons(one)),
+            "</table>",
+        ]
+    )
+
+
+def _row(judged: Judged) -> str:
+    measured = "<br>".join(map(html.escape, _measured(judged)))
+    shade = "yes" if judged.verdict == HOLDS else "no" if judged.verdict == FAILS else "part"
+    text, verdict = html.escape(judged.claim.text), html.escape(judged.verdict)
+    return f"<tr><td>{text}<td>{measured}<td class='{shade}'>{verdict}</tr>"
+
+
+def _measured(judged: Judged) -> list[str]:
+    """A line for each kind of noise that was tried."""
+    return [f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}" for noise, said in judged.said.items()]
+
+
+def _seeds(one: Shown) -> str:
+    count = len(one.figure.figure.seeds)
+    return f"{count} seed{'s' if count > 1 else ''}"
+
+
+def _epsilons(one: Shown) -> list[tuple[str, str, str, str]]:
+    rows = []
+    for number, panel in enumerate(one.figure.panel):
+        mine = [curve for curve in one.curves if curve.panel == number]
+        spent = (f"{curve.name} {_range(curve.epsilons)}" for curve in mine)
+        if mine:
+            rows.append((panel.title, TITLES[panel.noise], panel.claimed, ", ".join(spent)))
+    return rows
+
+
+def _range(epsilons: Sequence[float | None]) -> str:
+    known = [value for value in epsilons if value is not None]
+    if not known:
+        return "∞"
+    shown = f"{known[0]:.3g}" if known[0] == known[-1] else f"{known[0]:.3g} to {known[-1]:.3g}"
+    return shown if len(known) == len(epsilons) else f"{shown}, or ∞"
+
+
+def results(shown: Sequence[Shown], how: How) -> str:
+    """docs/results.md: claims, what the figures are of, and ε."""
+    command = f"tacit figures{' --testbed' if how.testbed else ''}{' --quick' if how.quick else ''}"
+    lines = ["# The papers' claims", "", f"Generated from the data of `{command}` ({how.made_by}). {how.runs}"]
+    lines += ["", VERDICTS, "", "| figure | claim | measured | verdict |", "|---|---|---|---|"]
+    for one in shown:
+        for judged in one.judged:
+            measured = "<br>".join(_measured(judged))
+            lines.append(f"| {_name(one)} | {judged.claim.text} | {measured} | {judged.verdict} |")
+    lines += ["", "| figure | shows | the paper's setting | here | seeds |", "|---|---|---|---|---|"]
+    for one in shown:
+        head = one.figure.figure
+        setting = f"{head.setting} | {head.scaled} | {len(head.seeds)}"
+        lines.append(f"| {_name(one)} | {head.label} v {head.x} | {setting} |")
+    lines += ["", "| figure | panel | noise | ε claimed | true ε |", "|---|---|---|---|---|"]
+    lines += [f"| {_name(one)} | {' | '.join(row)} |" for one in shown for row in _epsilons(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _name(one: Shown) -> str:
+    return f"{one.figure.figure.paper} {one.figure.figure.name}"

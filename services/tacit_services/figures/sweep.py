@@ -1,0 +1,175 @@
+"""Running the points of a sweep on all cores: what is known is not run again (points.py)."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from tacit import datasets
+from tacit.algorithm_sections import Vafl
+from tacit.algorithms.server import ServerRole
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.errors import ConfigError, ServiceError
+from tacit.models import Model
+from tacit.privacy import gdp
+from tacit.privacy.accounting import History, epsilon_pld
+from tacit.sections import Data
+from tacit.vectors import mean_gradient
+from tacit_services import simulation
+from tacit_services.aggregator.evaluator import Points
+from tacit_services.figures import points
+from tacit_services.figures.asked import Asked
+from tacit_services.figures.points import Result, Wanted
+from tacit_services.forked import die_with_parent
+
+NORM_ROWS = 500  # test rows, or words, whose mean gradient's norm is a point's
+MOST_LOSS = 50.0  # whose perplexity is still a number
+
+
+class _Series:
+    """The points of a simulation: accuracy and loss as `tacit simulate` has them, and what figures show besides."""
+
+    def __init__(self, run: RunFile, simulated: simulation.Simulation, test: Dataset) -> None:
+        self.found: list[Result] = []
+        self._simulated = simulated
+        self._points = Points(run, simulated.model, test, self._record)
+        self._rows = max(1, NORM_ROWS // (run.data.sequence if datasets.is_text(run.data.dataset) else 1))
+        self._exam: tuple[int, Tensor, Dataset] | None = None
+
+    def observe(self, role: ServerRole) -> None:
+        """A point, if one is due. A vertical run's exam is of embeddings, and None until they have come."""
+        exam = None if role.halted else role.exam(self._points.sample)
+        if exam is not None and self._points.due(exam[0]):
+            self._measure(exam)
+
+    def end(self, role: ServerRole) -> None:
+        """The last point, on all test rows."""
+        if (exam := role.exam(self._points.test)) is not None:
+            self._measure(exam)
+
+    def _measure(self, exam: tuple[int, Tensor, Dataset]) -> None:
+        self._exam = exam
+        self._points.measure(*exam)
+
+    def _record(self, version: int, accuracy: float, loss: float, samples: int) -> None:
+        assert self._exam is not None
+        _, params, data = self._exam
+        model, role = self._simulated.model, self._simulated.role
+        norm = torch.linalg.vector_norm(mean_gradient(model, params, data.x[: self._rows], data.y[: self._rows]))
+        point = {"version": version, "accuracy": accuracy, "loss": loss, "gradient_norm": float(norm)}
+        point |= {"clip": role.clip, "perplexity": math.exp(min(loss, MOST_LOSS))}
+        if data.classes == 2:
+            point["auc"] = _auc(model, params, data)
+        self.found.append({name: round(value, 6) for name, value in (point | self._simulated.clock()).items()})
+
+
+def _auc(model: Model, params: Tensor, data: Dataset) -> float:
+    """How often a row of class 1 scores above one of class 0; a tie is half."""
+    scores = model.logits(params, data.x)
+    margins, positive = (scores[:, -1] - scores[:, 0]).numpy(), data.y.numpy() == 1
+    ranks, ones = rankdata(margins), int(positive.sum())
+    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / max(1, ones * (len(positive) - ones)))
+
+
+def measure(run: RunFile, root: Path | None) -> Result:
+    """Simulate one point: its series, and ε (null: no guarantee) as `tacit simulate` has it.
+
+    Raises ConfigError where nothing was trained.
+    """
+    torch.set_num_threads(1)
+    if isinstance(run, Asked):
+        return run.answer(root)
+    simulated = simulation.Simulation(run, root)
+    series = _Series(run, simulated, _test(run.data, root))
+    simulated.simulator.run(series.observe)
+    series.end(simulated.role)
+    if simulated.role.version == 0:  # an untrained model's accuracy is nobody's result
+        why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
+        raise ConfigError(f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})")
+    epsilon = _spent(run, [record.spent for record in simulated.role.edges.values()])
+    known = epsilon < float("inf") and run.privacy.private
+    staleness = simulated.role.staleness
+    mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
+    return {
+        "series": series.found, "epsilon": round(epsilon, 4) if known else None, "staleness": round(mean, 2),
+        "reason": simulated.role.halted,
+    }  # fmt: skip
+
+
+def _spent(run: RunFile, histories: list[History]) -> float:
+    """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together, in μ."""
+    delta = run.privacy.delta
+    if isinstance(run.algorithm, Vafl):
+        return gdp.epsilon(gdp.shared(map(gdp.mu, histories)), delta)
+    return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)
+
+
+@lru_cache(maxsize=2)
+def _test(data: Data, root: Path | None) -> Dataset:
+    return datasets.load(data.dataset, "test", root, features=data.features, text=data.text)
+
+
+def sweep(
+    runs: Mapping[str, Iterable[RunFile]], folder: Path, root: Path | None, jobs: int,
+    done: Callable[[int, int], None], given: Path | None = None,
+) -> dict[str, Result]:  # fmt: skip
+    """Results of `runs` (by figure), by `points.name`: from `folder` or `given`, or measured now on `jobs` processes.
+
+    `done(points done, points to do)`. Each process keeps each result in `folder` at once: a sweep that was ended, in
+    whatever way, goes on from there. Raises ConfigError where `folder` cannot be written, ServiceError when a process
+    was killed.
+    """
+    found, todo = points.look_up(runs, folder, given)
+    done(0, len(todo))
+    # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
+    try:
+        ordered = sorted(todo.items(), key=lambda item: (item[1].run.data.dataset, -item[1].run.run.updates))
+        futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
+        count = 0
+        for future in as_completed(futures):
+            found |= (results := future.result())
+            done(count := count + len(results), len(todo))
+    except BrokenProcessPool as error:
+        raise ServiceError("figures: one of its processes was killed; what was done is kept, run it again") from error
+    finally:  # interrupted, or one has failed: the others need not be waited for
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            if child not in others:
+                child.terminate()
+    return found
+
+
+def _obey() -> None:
+    """In a process of the sweep: Ctrl-C ends it without a word, and so does its parent's death."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
+
+
+def _alike(runs: Iterable[tuple[str, Wanted]]) -> Iterable[dict[str, Wanted]]:
+    """Runs that differ in nothing but the seed: what one process works out of a budget then serves them all."""
+    groups: dict[str, dict[str, Wanted]] = {}
+    for name, wanted in runs:
+        seed = {"run": wanted.run.run.model_copy(update={"seed": 0})}
+        groups.setdefault(points.name(wanted.run.model_copy(update=seed)), {})[name] = wanted
+    return groups.values()
+
+
+def _measure_all(runs: Mapping[str, Wanted], folder: Path, root: Path | None) -> dict[str, Result]:
+    found = {}
+    for name, wanted in runs.items():
+        found[name] = measure(wanted.run, root)
+        points.keep(folder, wanted, found[name])
+    return found

@@ -1,0 +1,73 @@
+"""A figure's runs on the real testbed: processes and MQTT, as `tacit run` starts them, instead of the virtual clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tacit.config import RunFile
+from tacit.errors import ConfigError, ServiceError
+from tacit.sections import Network
+from tacit_services.commands.plan_measure import as_toml
+from tacit_services.figures import files, points
+from tacit_services.figures.asked import Asked
+from tacit_services.figures.files import Cell, Figure
+from tacit_services.figures.points import Result
+
+MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figure may show
+
+
+def cells(figure: Figure, *, quick: bool) -> list[Cell]:
+    """The figure's cells without [network]: how long things take is what it is. Raises ConfigError: not of this one."""
+    head = figure.figure
+    if head.y not in MEASURED or head.over not in ("version", "points"):
+        raise ConfigError(f"--testbed: {head.paper} {head.name} shows {head.y} over {head.over}: simulations only")
+    found = [replace(c, run=c.run.model_copy(update={"network": Network()})) for c in files.cells(figure, quick=quick)]
+    if any(isinstance(cell.run, Asked) for cell in found):
+        raise ConfigError(f"--testbed: {head.paper} {head.name} does not train")
+    return found
+
+
+def sweep(
+    runs: Mapping[str, Iterable[RunFile]], folder: Path, root: Path | None, done: Callable[[int, int], None]
+) -> dict[str, Result]:
+    """Results of `runs` (by figure), by `points.name`: from `folder`, or trained now, one after another.
+
+    `done(points done, points to do)`.
+
+    Two runs of one seed differ by whose update came first: what is kept is what was seen once.
+    """
+    found, todo = points.look_up(runs, folder)
+    done(0, len(todo))
+    for count, (name, wanted) in enumerate(todo.items(), 1):
+        found[name] = _trained(wanted.run, root)
+        points.keep(folder, wanted, found[name])
+        done(count, len(todo))
+    return found
+
+
+def _trained(run: RunFile, root: Path | None) -> Result:
+    content = run.model_dump(mode="json", exclude_unset=True, exclude={"network"})
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = Path(folder) / "run.toml", Path(folder) / "out"
+        file.write_text(as_toml(content), encoding="utf-8")
+        summary = train(file, out, *(() if root is None else ("--data", str(root))))
+        lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return {"series": [json.loads(line) for line in lines], "epsilon": summary["privacy"]["epsilon"]}
+
+
+def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
+    """`tacit run FILE --out OUT` and more options, to its end; its summary. Raises ServiceError with its last word."""
+    command = [sys.executable, "-m", "tacit_services.cli", "run", str(file), "--out", str(out), "--json", *options]
+    ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or ["nothing"]
+        raise ServiceError(f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}")
+    found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,50 @@
+"""Embeddings that a party has released once for good, on its disk: whoever starts again sends them again, unpaid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from tacit.errors import PrivacyError
+from tacit_services.pki import files
+from tacit_services.runtime import state as state_file
+
+_FORMAT = "1"  # beside the tensor; 0.1 wrote none
+
+
+class KeptEmbeddings:
+    """One file for each release, in `folder`, which belongs to the ledger that paid for them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, name: str) -> Tensor | None:
+        """What was released under `name`, (n, e). Raises PrivacyError when it cannot be read."""
+        path = self._path(name)
+        try:
+            data = path.read_bytes()
+            found: dict[str, Tensor] = safetensors.torch.load(data)
+            if (number := state_file.metadata(data).get("tacit", _FORMAT)) != _FORMAT:
+                raise ValueError(f"has format {number}, this tacit reads {_FORMAT}")
+            return found["embeddings"]
+        except FileNotFoundError:
+            return None
+        except (OSError, SafetensorError, ValueError, KeyError) as error:
+            raise PrivacyError(f"embeddings {path}: {error}; without the file they would be paid for anew") from error
+
+    def put(self, name: str, vectors: Tensor) -> None:
+        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails: then they must not be sent."""
+        path = self._path(name)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            files.write(
+                path, safetensors.torch.save({"embeddings": vectors.contiguous()}, {"tacit": _FORMAT}), files.SECRET
+            )
+        except OSError as error:
+            raise PrivacyError(f"embeddings {path}: {error.strerror or error}; they were not sent") from error
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.safetensors"

@@ -1,0 +1,48 @@
+"""`tacit party`: take an identity, load its columns of everybody's records, and work until Halt, or for good."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from tacit import datasets, vertical_plan
+from tacit.algorithms import roles
+from tacit.algorithms.vafl_party import Party
+from tacit.config import RunFile
+from tacit.privacy.denormals import flush_pool
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.sampling import Random
+from tacit_services.edge.main import serve, stopping, terms
+from tacit_services.edge.workplace import workplace
+from tacit_services.party.kept import KeptEmbeddings
+from tacit_services.party.loop import PartyLoop
+from tacit_services.runtime.identity import Identity
+from tacit_services.runtime.settings import EdgeSettings
+
+log = logging.getLogger("tacit.party")
+
+
+def main(settings: EdgeSettings) -> None:
+    """Run one party to its end. Raises TacitError."""
+    stop = stopping()
+    torch.set_num_threads(settings.threads)
+    flush_pool()
+    run = settings.load_run()
+    section = vertical_plan.section(run)
+    with workplace(settings, run, stop) as place:
+        if place is None:
+            return
+        role = build_role(settings, run, place.identity, place.ledger)
+        largest = max(round(run.privacy.batch) * section.width, 1)
+        needs = terms(settings, run, run.build_model(), largest, place.identity.number)
+        serve(settings, PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve), stop, place.tls)
+
+
+def build_role(settings: EdgeSettings, run: RunFile, identity: Identity, ledger: Ledger) -> Party:
+    """The role of this identity with its own columns. Raises ConfigError, DataError, PrivacyError."""
+    splits, kept = datasets.splits(run.data.dataset, settings.data), KeptEmbeddings(identity.path / "released")
+    role = roles.party(run, identity.edge, identity.number, splits, settings.salt.encode(), ledger, Random(), kept)
+    plan = role.releaser.plan
+    log.info("%s: %d records, %s, z = %.4g", role.edge, sum(map(len, splits)), plan.declared, plan.noise_multiplier)
+    return role

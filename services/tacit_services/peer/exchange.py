@@ -1,0 +1,168 @@
+"""What peers say to one another, beside the computing: heard and answered in a thread of its own.
+
+A peer that computes for seconds still answers at once, so that nobody waits for it. The role is used under one lock;
+whatever it says is made durable before it is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tacit import topics, wire, wire_peers
+from tacit.algorithms.adp2sgd import Worker
+from tacit.errors import PrivacyError, WireError
+from tacit.messages import Answer, Gossip, Outgoing, Proposal, Share
+from tacit_services.peer.state import PeerState
+from tacit_services.runtime.mqtt import Connection, Inbound
+
+log = logging.getLogger("tacit.peer")
+HERE = ("online", "retired")  # whose budget is spent still averages
+TICK = 0.1  # seconds between two looks at what has not been answered
+
+
+class Exchange:
+    """One worker's talk with the others; `changed` is called when it may have something to do."""
+
+    def __init__(
+        self, role: Worker, state: PeerState, run_id: str, schema: bytes, chunk: int, patience: float,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.role, self.lock = role, threading.Lock()
+        self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+        self.heard_at = time.monotonic()
+        self.failure: PrivacyError | None = None
+        self.counts = {"sent": 0, "heard": 0, "refused": 0}
+        self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
+        self._patience, self._changed = patience, changed
+        self._connection: Connection | None = None
+        self._number = secrets.randbits(60)  # of the next copy: parts of two copies must not be put together
+        self._asked: dict[str, float] = {}  # when each neighbour was last asked something
+        self._partial: dict[str, tuple[int, wire.Assembler]] = {}
+
+    @property
+    def subscriptions(self) -> list[str]:
+        """What other peers say to this one, and who is there."""
+        return [topics.peer_all(self._run, self.role.edge), topics.presence_all(self._run)]
+
+    @contextmanager
+    def serving(self, connection: Connection) -> Iterator[None]:
+        """Hear and answer until the block is left; then what the role has become is made durable."""
+        self._connection, stop = connection, threading.Event()
+        thread = threading.Thread(target=self._serve, args=(stop,), name="exchange", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            with self.lock:
+                self._state.save(*self.role.state())
+
+    def say(self, work: Callable[[], list[Outgoing]]) -> None:
+        """Let the role do something, make it durable, and send what it says. Raises PrivacyError."""
+        with self.lock:
+            outgoing = work()
+            if outgoing:
+                self._state.save(*self.role.state())
+            for out in outgoing:
+                self._send(out)
+
+    def reconnected(self) -> None:
+        """What was under way may be lost: ask again now."""
+        self._asked.clear()
+
+    # -- the thread -----------------------------------------------------------------------------------------------
+
+    def _serve(self, stop: threading.Event) -> None:
+        try:
+            while not stop.is_set():
+                self._listen()
+                self._ask_again()
+        except PrivacyError as error:  # the state cannot be made durable: for the other thread to raise
+            self.failure = error
+            self._changed()
+
+    def _listen(self) -> None:
+        try:
+            inbound = self.inbox.get(timeout=TICK)
+            while True:
+                self._receive(inbound)
+                inbound = self.inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _receive(self, inbound: Inbound) -> None:
+        if inbound.topic.split("/")[3:4] == ["presence"]:
+            self._presence(inbound.topic.rsplit("/", 1)[1], inbound.payload)
+        else:
+            try:
+                message = self._message(inbound)
+            except WireError as error:
+                self.counts["refused"] += 1
+                log.warning("refused a message on %s: %s", inbound.topic, error, extra={"edge": self.role.edge})
+                message = None
+            if message is not None:
+                self.heard_at = time.monotonic()
+                self.counts["heard"] += 1
+                self.say(lambda: self.role.hear(message))
+                self._changed()
+        inbound.done()
+
+    def _presence(self, name: str, payload: bytes) -> None:
+        if name not in self.role.neighbours:
+            return
+        there = payload.decode("ascii", "replace") in HERE
+        with self.lock:
+            before = name in self.role.here
+            (self.role.here.add if there else self.role.here.discard)(name)
+        if there != before:
+            log.info("%s is %s", name, "here" if there else "away", extra={"edge": self.role.edge})
+            self._asked.pop(name, None)
+
+    def _message(self, inbound: Inbound) -> Gossip | None:
+        _, sender, number, _ = topics.parse_peer(inbound.topic)
+        if sender not in self.role.neighbours:
+            raise WireError("identity", f"{sender} is no neighbour")
+        known, assembler = self._partial.get(sender, (0, None))
+        if assembler is None or known != number:  # a new copy: what came of an older one will not be completed
+            assembler = wire.Assembler(4 * self.role.model.size + wire.MAX_META)
+        self._partial[sender] = number, assembler
+        envelope = assembler.add(inbound.payload)
+        if envelope is None:
+            return None
+        del self._partial[sender]
+        received = wire.decode(envelope)
+        if (received.meta.run, received.meta.edge) != (self._run, sender):
+            raise WireError("identity", "says " + wire.printable(f"{received.meta.run}/{received.meta.edge}", 100))
+        return wire_peers.read(received, self._schema, self.role.model.size)
+
+    def _ask_again(self) -> None:
+        now = time.monotonic()
+        with self.lock:
+            due = [name for name in self.role.here if now - self._asked.get(name, 0.0) > self._patience]
+        if due:
+            self.say(lambda: self.role.repeat(due))
+            self._asked.update(dict.fromkeys(due, now))
+
+    def _send(self, out: Outgoing) -> None:
+        # Not while disconnected: paho would keep every copy. What is open is asked for again.
+        assert isinstance(out.message, Gossip)
+        if self._connection is None or not self._connection.up:
+            return
+        if isinstance(out.message, Proposal | Share):
+            self._asked[out.to] = time.monotonic()
+        self._number += 1
+        self.counts["sent"] += 1
+        envelope = wire_peers.encoded(self._run, out.message, self._schema)
+        for part, payload in enumerate(wire.split(envelope, self._chunk)):
+            topic = topics.peer(self._run, out.to, self.role.edge, self._number, part)
+            self._connection.publish(topic, payload)
+        log.debug("%s to %s", type(out.message).__name__, out.to, extra={"edge": self.role.edge})
+        if isinstance(out.message, Answer):
+            self._changed()

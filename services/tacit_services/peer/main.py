@@ -1,0 +1,50 @@
+"""`tacit peer`: take an identity, load its rows and its durable state, and gossip until the run is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from tacit.algorithm_sections import Gossip
+from tacit.algorithms.adp2sgd import Peer, Worker
+from tacit.algorithms.edge import EdgeRole
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+from tacit_services.edge import main as edge
+from tacit_services.edge.loop import EdgeLoop, Terms
+from tacit_services.edge.workplace import Workplace
+from tacit_services.peer.loop import PeerLoop
+from tacit_services.peer.state import PeerState
+from tacit_services.runtime.settings import EdgeSettings
+
+
+def main(settings: EdgeSettings) -> None:
+    """Run one peer to its end. Raises TacitError."""
+    run = settings.load_run()
+    if not isinstance(run.algorithm, Gossip):
+        raise ConfigError(f"algorithm.name={run.algorithm.name}: has a server; its workers are started by tacit edge")
+    edge.main(settings, _loop)
+
+
+@contextmanager
+def _loop(run: RunFile, role: EdgeRole, place: Workplace, terms: Terms) -> Iterator[EdgeLoop]:
+    assert isinstance(run.algorithm, Gossip)
+    assert isinstance(role, Worker)
+    with closing(PeerState(place.identity.path / "peer.db", terms.run_id)) as state:
+        restore(role, state)
+        yield PeerLoop(role, place.outbox, terms, state, run.algorithm.report_every, place.turns)
+
+
+def restore(role: Worker, state: PeerState) -> None:
+    """Continue from `state`, or begin a new life. Raises ConfigError when it is of another model."""
+    kept = state.load()
+    if kept is None:
+        if isinstance(role, Peer):
+            role.life = time.time_ns()
+        state.save(*role.state())
+        return
+    tensors, values = kept
+    if tensors["params"].numel() != role.model.size or "counts" not in values:
+        raise ConfigError(f"peer state of {role.edge}: is of another model; a new run needs a new TACIT_RUN_ID")
+    role.restore(tensors, values)
