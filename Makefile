@@ -68,7 +68,7 @@ check: setup ## lint, format, types, and that generated code is what protos/ say
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
-	diff -r -x '__*' out/pb src/tacit/_pb
+	diff -r -x '__*' out/pb src/tacit/protocol/_pb
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, thirty audits, the profiles of compose.yaml; 40 minutes
 	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py
@@ -101,8 +101,8 @@ endure: setup ## 50,000 updates, a stalled and a flooding edge, recovery; writes
 figures: setup ## the papers' figures in out/figures/index.html (QUICK=1: minutes)
 	OMP_NUM_THREADS=1 $(BIN)/tacit figures $(if $(QUICK),--quick)
 
-PB = src/tacit/_pb
-proto: setup ## generate src/tacit/_pb from protos/
+PB = src/tacit/protocol/_pb
+proto: setup ## generate src/tacit/protocol/_pb from protos/
 	@mkdir -p $(PB)
 	$(BIN)/python -m grpc_tools.protoc -I protos/tacit/v1 --python_out=$(PB) --pyi_out=$(PB) wire.proto
 

@@ -26,17 +26,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.children import Child, start_broker, start_store
-from tacit_services.edge import turns
+from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.edge.main import schema_hash
-from tacit_services.forked import KEEP_HEAP
-from tacit_services.runtime.driver import ServerDriver
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.store import open_store
+from tacit_services.journal.store import open_store
+from tacit_services.testbed.preload import KEEP_HEAP
+from tacit_services.testbed.processes import Child, start_broker, start_store
+from tacit_services.transport.mqtt import Connection
+from tacit_services.worker import cpu_turns
 
 from bench import cost, step, training
-from tacit import config, topics
+from tacit import config
 from tacit.algorithms.mapa import Server
+from tacit.protocol import topics
 
 EDGES = 5
 ROOT = Path(__file__).parent.parent
@@ -225,7 +226,7 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float]:
 def _training_over_compute(folder: Path, data: str | None) -> dict[str, Any]:
     file = _run_file(folder, data, 1_000_000, "training")
     cores = os.cpu_count() or 1
-    with turns.pipe(folder / "turns", cores):
+    with cpu_turns.pipe(folder / "turns", cores):
         bare = _steps(folder, file, data, cores, None)
         apart = _steps(folder, file, data, EDGES, folder / "turns")
         try:

@@ -28,15 +28,16 @@ from typing import Any
 import numpy as np
 import torch
 from tacit_client import ApiError, Client, Unreachable
-from tacit_services.children import free_port
+from tacit_services.aggregator import entries
 from tacit_services.edge.main import schema_hash
 from tacit_services.figures.testbed import train
 from tacit_services.figures.verdicts import half_width
-from tacit_services.runtime import entries, journal
+from tacit_services.journal import journal_file
+from tacit_services.testbed.processes import free_port
 
 from tacit import datasets
-from tacit.algorithms import roles
-from tacit.algorithms.vafl import Server
+from tacit.algorithms import registry
+from tacit.algorithms.vafl.server import Server
 from tacit.privacy.labels import corrected_loss
 from tests.integration import gossip as gossip_run
 from tests.integration.network import network
@@ -140,12 +141,12 @@ def _signal(service: Service, number: int) -> None:
 def folded(path: Path, versions: list[int]) -> list[float]:
     """The mean loss of all training records, from the embeddings that the server has, at each of `versions`."""
     losses: list[float] = []
-    with journal.opened(path) as file:
-        reader = journal.Reader(file, str(path))
+    with journal_file.opened(path) as file:
+        reader = journal_file.Reader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()
-        people = roles.people(run, datasets.splits(run.data.dataset, None), SALT.encode())
-        server, schema = roles.server(run, model, people), schema_hash(model)
+        people = registry.people(run, datasets.splits(run.data.dataset, None), SALT.encode())
+        server, schema = registry.server(run, model, people), schema_hash(model)
         assert isinstance(server, Server)
         rows = torch.arange(people.records)
         for kept in reader:

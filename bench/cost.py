@@ -15,13 +15,13 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
-from tacit.messages import GlobalModel
 from tacit.models import build
+from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import PRIVATE, Mechanism, Plan, Releaser
+from tacit.privacy.release import PRIVATE, Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random, padded_size, poisson
-from tacit.vectors import example_gradients, mean_gradient
+from tacit.protocol.messages import GlobalModel
 
 ROWS, CLIP, BATCHES = 12_000, 1.0, (48, 256)
 MODEL = build("cnn", (1, 28, 28), 10, channels=(10, 20), hidden=(50,))

@@ -24,8 +24,8 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tacit_services.children import Child, free_port, start_broker, start_store
-from tacit_services.forked import Forked
+from tacit_services.testbed.preload import Forked
+from tacit_services.testbed.processes import Child, free_port, start_broker, start_store
 
 from bench.__main__ import ROOT, Worker
 

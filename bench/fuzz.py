@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.runtime import entries
-from tacit_services.runtime.partials import Crowded, Partials
-from tacit_services.runtime.transfer import Download, Transfer
+from tacit_services.aggregator import entries
+from tacit_services.aggregator.ingest.reassembly import Crowded, Partials
+from tacit_services.transport.transfer import Download, Transfer
 
-from tacit import wire
-from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import GlobalModel, Halt
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import GlobalModel, Halt
 
 SIZE, SCHEMA = 37, bytes(range(32))
 LIMIT = 1 << 16

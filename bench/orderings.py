@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from tacit_services.simulation import Simulation
+from tacit_services.testbed.simulate import Simulation
 
 from tacit import config, datasets
 from tacit.config import RunFile

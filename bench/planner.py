@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from tacit_services.commands import plan_measure
-from tacit_services.commands.plan_dp_pasgd import as_run_file
+from tacit_services.cli import measure
+from tacit_services.cli.design import as_run_file
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms import dp_pasgd_plan as design
-from tacit.algorithms.dp_pasgd_plan import Problem
+from tacit.algorithms.dp_pasgd import design as design
+from tacit.algorithms.dp_pasgd.design import Problem
 
 ROUNDS, TURNS = 30, 7  # of `cost`: rounds of a run, and how often each is repeated
 OUT = Path("out") / "planner.json"
@@ -152,26 +152,26 @@ def cost(root: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.toml"
         file.write_text(as_run_file(p, design.plan(p), "adult", "logistic", "natural"), encoding="utf-8")
-        first = [plan_measure.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
-        seconds, _ = plan_measure.solve(first, None)
+        first = [measure.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
+        seconds, _ = measure.solve(first, None)
         found = design.plan(replace(p, c1=seconds.c1, c2=seconds.c2, resource=ROUNDS * (seconds.c1 + 8 * seconds.c2)))
         print(f"plan: {found.rounds} rounds of {found.tau}")
         taus = (1, 20, found.tau)
-        turns = [[plan_measure.one_run(file, tau, found.rounds, 2, root) for tau in taus] for _ in range(TURNS)]
+        turns = [[measure.one_run(file, tau, found.rounds, 2, root) for tau in taus] for _ in range(TURNS)]
     for turn in turns:
         _compare(turn, found)
     print(f"median of {TURNS} turns:")
     _compare([_median(runs) for runs in zip(*turns, strict=True)], found)
 
 
-def _median(runs: Sequence[plan_measure.Round]) -> plan_measure.Round:
+def _median(runs: Sequence[measure.Round]) -> measure.Round:
     seconds, sizes = (statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "bytes"))
     return replace(runs[0], seconds=seconds, bytes=sizes)
 
 
-def _compare(turn: list[plan_measure.Round], found: design.Plan) -> None:
+def _compare(turn: list[measure.Round], found: design.Plan) -> None:
     """What `turn`'s first two runs predict of the plan, and what its third spent."""
-    for unit, each in zip(plan_measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True):
+    for unit, each in zip(measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True):
         predicted, spent = unit.c1 * found.rounds + unit.c2 * found.K, each * found.rounds
         print(f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} ({spent / predicted - 1:+.1%})", flush=True)
 

@@ -23,17 +23,18 @@ from typing import Any
 
 import psutil
 import torch
-from tacit_services.children import Child, start_broker, start_store
 from tacit_services.edge.main import schema_hash
-from tacit_services.forked import Forked, prepare
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.store import Anchor, Entry, Verdict, open_store
+from tacit_services.journal.store import Anchor, Entry, Verdict, open_store
+from tacit_services.testbed.preload import Forked, prepare
+from tacit_services.testbed.processes import Child, start_broker, start_store
+from tacit_services.transport.mqtt import Connection, Inbound
 
 from bench.__main__ import ROOT, _data, _run_file
-from tacit import config, topics, wire
-from tacit._pb import wire_pb2 as pb
+from tacit import config
 from tacit.config import RunFile
 from tacit.privacy.ledger import Charged
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
 
 UPDATES, ROUNDS, RUN_ID = 10_000, 5, "recovery"
 

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 import torch
-from tacit_services.simulation import Simulation
+from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
-from tacit.algorithms import together as batched
+from tacit.simulation import batched_edges as batched
 
 ROOT = Path(__file__).parent.parent
 

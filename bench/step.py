@@ -23,17 +23,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from tacit_services.forked import KEEP_HEAP
+from tacit_services.testbed.preload import KEEP_HEAP
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
-from tacit.messages import GlobalModel, Push
 from tacit.models import Model, build
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.vectors import mean_gradient
+from tacit.protocol.messages import GlobalModel, Push
 
 ROWS, CLIP, BATCHES = 6_000, 1.0, (48, 256)  # rows dealt to an edge, as MNIST's among ten
 MECHANISMS: tuple[Mechanism, ...] = ("discrete_gaussian", "gaussian")

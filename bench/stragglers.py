@@ -14,7 +14,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from tacit_services.commands.plan_measure import as_toml
+from tacit_services.cli.measure import as_toml
 from tacit_services.figures.testbed import train
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"

@@ -17,9 +17,9 @@ from typing import Any
 
 import psutil
 from tacit_client import Status
-from tacit_services import local
-from tacit_services.children import free_port
-from tacit_services.commands import connect
+from tacit_services.testbed import local_run
+from tacit_services.testbed.processes import free_port
+from tacit_services.transport import rest_client
 
 TURN_SECONDS, TURNS = 3.0, 20
 SETTLE_SECONDS = 0.5  # of each turn that do not count: what was stopped takes up to that long to be in step again
@@ -56,12 +56,14 @@ def measure(file: Path, out: Path, data: str | None, edges: int, bare: Steps, ap
         known = status.privacy.edges
         if found or len(known) < edges or min(edge.pushes for edge in known.values()) <= 5:
             return
-        with connect.client(f"http://127.0.0.1:{port}", connect.token(out / "state" / "token")) as client:
+        with rest_client.client(f"http://127.0.0.1:{port}", rest_client.token(out / "state" / "token")) as client:
             found.extend(_alternate(lambda: client.status().applied, bare, apart))
             client.halt("measured")
 
     root = Path(data) if data else None
-    local.run(file, edges=None, out=out, serve=f"127.0.0.1:{port}", seed=None, data=root, as_json=False, observe=note)
+    local_run.run(
+        file, edges=None, out=out, serve=f"127.0.0.1:{port}", seed=None, data=root, as_json=False, observe=note
+    )
     assert found
     names = ("training_per_s", "compute_per_s", "compute_in_turns_per_s")
     rates = {name: statistics.mean(rates) for name, rates in zip(names, zip(*found, strict=True), strict=True)}

@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.runtime.rows import dealt
+from tacit_services.worker.rows import dealt
 from torch import Tensor
 
 from tacit import datasets
 from tacit.algorithms.mapa import Edge, Server
 from tacit.config import RunFile
 from tacit.datasets import Dataset, Features
-from tacit.datasets.sources import Split
-from tacit.messages import SERVER, GlobalModel, Hello, Push, Update
+from tacit.datasets.benchmarks.sources import Split
 from tacit.models import evaluate
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
+from tacit.protocol.messages import SERVER, GlobalModel, Hello, Push, Update
 
 ROOT = Path(__file__).parent.parent
 OUT = Path("out") / "utility.json"

@@ -20,17 +20,17 @@ import torch
 from tacit_services.figures.verdicts import half_width
 
 from tacit import config, datasets
-from tacit.algorithms import roles
-from tacit.algorithms.vafl import Server
-from tacit.algorithms.vafl_central import centralised
-from tacit.algorithms.vafl_party import Party
+from tacit.algorithms import registry
+from tacit.algorithms.vafl.centralised import centralised
+from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.server import Server
 from tacit.config import RunFile
-from tacit.messages import EVERYONE, Deadline, Update
 from tacit.models import evaluate
 from tacit.privacy import gdp
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
-from tacit.vertical import Embed
+from tacit.protocol.messages import EVERYONE, Deadline, Update
+from tacit.protocol.vertical import Embed
 
 MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
 
@@ -81,11 +81,11 @@ def received(message: Any) -> Any:
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
     """The roles of `run`, with the ledgers in memory."""
     splits, salt, count = datasets.splits(run.data.dataset, root), b"bench", run.edges.count
-    server = roles.server(run, run.build_model(), roles.people(run, splits, salt))
+    server = registry.server(run, run.build_model(), registry.people(run, splits, salt))
     assert isinstance(server, Server)
     ledgers = [Ledger(":memory:", run.data.dataset) for _ in range(count)]
     parties = [
-        roles.party(run, f"edge-{number}", number, splits, salt, ledger, Random())
+        registry.party(run, f"edge-{number}", number, splits, salt, ledger, Random())
         for number, ledger in enumerate(ledgers)
     ]
     return World(server, parties, means or [1.0] * count)

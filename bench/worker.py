@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.edge.loop import UP, EdgeLoop, Terms
 from tacit_services.edge.main import schema_hash
-from tacit_services.edge.turns import Turns
-from tacit_services.runtime.mqtt import WINDOW, Connection, Inbound
-from tacit_services.runtime.outbox import Outbox
+from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
+from tacit_services.worker.cpu_turns import Turns
+from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.outbox import Outbox
 
-from tacit import config, datasets, topics, wire
-from tacit._pb import wire_pb2 as pb
+from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
-from tacit.messages import GlobalModel, Halt, Hello, Outgoing, Push
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import grid_step
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 
 
 class TimedOutbox(Outbox):

@@ -29,17 +29,12 @@ from services.runtime.store.memory import MemoryStore
 from services.runtime.store.rules import Limits
 from services.runtime.weights import weights
 from services.simulation import parts, simulate
-from torch import Tensor
-
-from tacit import config, datasets, errors, topics, wire, wire_peers
 from tacit._pb import wire_pb2 as pb
 from tacit.algorithm_sections import Gossip as GossipSection
 from tacit.algorithm_sections import Vafl as VaflSection
-from tacit.algorithms import roles
 from tacit.algorithms.adp2sgd import Peer, Worker
 from tacit.algorithms.server import ServerRole
 from tacit.algorithms.vafl_party import Party
-from tacit.config import RunFile
 from tacit.messages import (
     Answer,
     GlobalModel,
@@ -56,6 +51,14 @@ from tacit.messages import (
     Terms,
     Update,
 )
+from tacit.privacy.plan import Released, Releaser
+from tacit.simulate import Simulator, received
+from tacit.vertical import Embed, Feedback, Part, Request, Roster
+from torch import Tensor
+
+from tacit import config, datasets, errors, topics, wire, wire_peers
+from tacit.algorithms import roles
+from tacit.config import RunFile
 from tacit.models import Model
 from tacit.privacy import embeddings as _embeddings
 from tacit.privacy import gdp
@@ -63,12 +66,9 @@ from tacit.privacy import plan as _plan
 from tacit.privacy import trained as _trained
 from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.plan import Released, Releaser
 from tacit.privacy.policy import Policy
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
-from tacit.simulate import Simulator, received
-from tacit.vertical import Embed, Feedback, Part, Request, Roster
 from tests.golden import test_same_bits_of_peers as _peers
 from tests.golden.harness import MqttRun, accepted, make_edge
 from tests.golden.harness import in_process as in_arrival_order

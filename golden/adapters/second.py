@@ -1,4 +1,4 @@
-"""The layout of version 0.2 before its rooms: as the first, with `services` named `tacit_services`."""
+"""The layout of version 0.2: one folder is one room."""
 
 from __future__ import annotations
 
@@ -7,40 +7,53 @@ from pathlib import Path
 
 import typer.main
 from fastapi import FastAPI
-from tacit_services.aggregator import metrics
-from tacit_services.cli import INTERRUPTED
-from tacit_services.cli import app as _commands
-from tacit_services.cli import main as command_line
-from tacit_services.commands.replay import fold as fold_journal
+from tacit_services.aggregator import entries
+from tacit_services.aggregator.api import metrics
+from tacit_services.aggregator.ingest.edge_plans import by_name as plans_by_name
+from tacit_services.cli.main import INTERRUPTED
+from tacit_services.cli.main import app as _commands
+from tacit_services.cli.main import main as command_line
+from tacit_services.cli.replay import fold as fold_journal
 from tacit_services.edge.main import schema_hash
+from tacit_services.enrollment.authority import Authority as _Authority
+from tacit_services.enrollment.rest import Desk as _Desk
+from tacit_services.enrollment.rest import create_app as _enrolment
 from tacit_services.figures import files as figures
-from tacit_services.figures.asked import Asked
 from tacit_services.figures.sweep import measure
-from tacit_services.pki.authority import Authority as _Authority
-from tacit_services.pki.enrollment import Desk as _Desk
-from tacit_services.pki.enrollment import create_app as _enrolment
-from tacit_services.runtime import entries
-from tacit_services.runtime.journal import Header, Writer
-from tacit_services.runtime.plans import by_name as plans_by_name
-from tacit_services.runtime.settings import AggregatorSettings, EdgeSettings
-from tacit_services.runtime.state import loads as read_snapshot
-from tacit_services.runtime.store import Snapshot
-from tacit_services.runtime.store.memory import MemoryStore
-from tacit_services.runtime.store.rules import Limits
-from tacit_services.runtime.weights import weights
-from tacit_services.simulation import parts, simulate
+from tacit_services.figures.untrained_points import Asked
+from tacit_services.journal.journal_file import Header, Writer
+from tacit_services.journal.snapshot_file import loads as read_snapshot
+from tacit_services.journal.store import Snapshot
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.journal.weights import weights
+from tacit_services.settings import AggregatorSettings, EdgeSettings
+from tacit_services.testbed.simulate import parts, simulate
 from torch import Tensor
 
-from tacit import config, datasets, errors, topics, wire, wire_peers
-from tacit._pb import wire_pb2 as pb
-from tacit.algorithm_sections import Gossip as GossipSection
-from tacit.algorithm_sections import Vafl as VaflSection
-from tacit.algorithms import roles
-from tacit.algorithms.adp2sgd import Peer, Worker
-from tacit.algorithms.server import ServerRole
-from tacit.algorithms.vafl_party import Party
+from tacit import config, datasets, errors
+from tacit.algorithms import registry as roles
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
-from tacit.messages import (
+from tacit.config.algorithms import Gossip as GossipSection
+from tacit.config.algorithms import Vafl as VaflSection
+from tacit.models import Model
+from tacit.privacy import embeddings as _embeddings
+from tacit.privacy import gdp
+from tacit.privacy import release as _plan
+from tacit.privacy import trained as _trained
+from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
+from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.policy import Policy
+from tacit.privacy.release import Released, Releaser
+from tacit.privacy.sampling import Random
+from tacit.privacy.trusted import Trusted
+from tacit.protocol import topics, wire
+from tacit.protocol import wire_gossip as wire_peers
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import (
     Answer,
     GlobalModel,
     Gossip,
@@ -56,19 +69,8 @@ from tacit.messages import (
     Terms,
     Update,
 )
-from tacit.models import Model
-from tacit.privacy import embeddings as _embeddings
-from tacit.privacy import gdp
-from tacit.privacy import plan as _plan
-from tacit.privacy import trained as _trained
-from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
-from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.plan import Released, Releaser
-from tacit.privacy.policy import Policy
-from tacit.privacy.sampling import Random
-from tacit.privacy.trusted import Trusted
-from tacit.simulate import Simulator, received
-from tacit.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.simulation.client_server import Simulator, received
 from tests.golden import test_same_bits_of_peers as _peers
 from tests.golden.harness import MqttRun, accepted, make_edge
 from tests.golden.harness import in_process as in_arrival_order

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import httpx
-from tacit_services.pki import certificates
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.tls import Tls, believing
+from tacit_services.enrollment import certificates
+from tacit_services.transport.mqtt import Connection
+from tacit_services.transport.tls import Tls, believing
 
 ca, folder, name = Path("/run/tacit/ca.crt"), Path("/tmp/probe"), sys.argv[1]
 tls = None

@@ -10,32 +10,33 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tacit_services.edge.loop import UP, EdgeLoop, Terms
+from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.edge.main import schema_hash
+from tacit_services.journal.store import Store
 from tacit_services.party.loop import PartyLoop
 from tacit_services.peer.loop import PeerLoop
 from tacit_services.peer.main import restore
 from tacit_services.peer.state import PeerState
-from tacit_services.runtime.driver import ServerDriver
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.outbox import Outbox
-from tacit_services.runtime.store import Store
+from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.outbox import Outbox
 
-from tacit import datasets, topics, wire
-from tacit.algorithm_sections import Gossip, Vafl
-from tacit.algorithms import roles
-from tacit.algorithms.adp2sgd import Worker
-from tacit.algorithms.edge import EdgeRole
-from tacit.algorithms.server import ServerRole
-from tacit.algorithms.vafl_party import Party
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
-from tacit.messages import Deadline
+from tacit.config.algorithms import Gossip, Vafl
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
-from tacit.simulate import Simulator, Task
-from tacit.vertical import Feedback, Request, Roster
+from tacit.protocol import topics, wire
+from tacit.protocol.messages import Deadline
+from tacit.protocol.vertical import Feedback, Request, Roster
+from tacit.simulation.client_server import Simulator, Task
 
 SALT = b"tacit"
 
@@ -54,7 +55,7 @@ def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon
     random = Random(None if seed is None else seed + number)
     plan = run.plan(number, len(rows))
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
-    return roles.edge(run, f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
+    return registry.edge(run, f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
 
 
 def accepted(store: Store) -> list[tuple[str, str]]:
@@ -115,14 +116,14 @@ def make_party(run: RunFile, number: int, seed: int | None, ledger: Ledger | Non
     """Party `number` with its columns and, unless `seed` is None, predictable noise."""
     random = Random(None if seed is None else seed + number)
     ledger = ledger or Ledger(":memory:", run.data.dataset)
-    return roles.party(run, f"edge-{number}", number, datasets.splits(run.data.dataset, None), SALT, ledger, random)
+    return registry.party(run, f"edge-{number}", number, datasets.splits(run.data.dataset, None), SALT, ledger, random)
 
 
 def make_server(run: RunFile, model: Model) -> ServerRole:
     """The server role, with the labels where it is a vertical one's."""
     if not isinstance(run.algorithm, Vafl):
-        return roles.server(run, model)
-    return roles.server(run, model, roles.people(run, datasets.splits(run.data.dataset, None), SALT))
+        return registry.server(run, model)
+    return registry.server(run, model, registry.people(run, datasets.splits(run.data.dataset, None), SALT))
 
 
 class MqttRun:

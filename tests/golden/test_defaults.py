@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from pydantic import BaseModel
-from tacit_services.figures.asked import Asked
+from tacit_services.figures.untrained_points import Asked
 
 from tacit.config import sections_of
-from tacit.definition import DEFINITION_FORMAT
+from tacit.config.fingerprint import DEFINITION_FORMAT
 from tests.conftest import ROOT
 
 KEPT = ROOT / "tests" / "golden" / "kept" / "defaults.json"

@@ -45,29 +45,29 @@ PLANTS = {
         (f"simulated {RUN}: model:", f"in process {RUN}: model:"),
     ),
     "a renamed snapshot key": Plant(
-        "src/tacit/algorithms/server.py", (('"stale": self.stale,', '"too_old": self.stale,'),),
+        "src/tacit/algorithms/base/server.py", (('"stale": self.stale,', '"too_old": self.stale,'),),
         tuple(f"kept snapshots: {name}: server: values: {key}: was" for name in ("mapa", "vafl", "adp2sgd")
               for key in ("stale", "too_old")),
     ),
     "a changed default of a run file": Plant(
-        "src/tacit/sections.py", (("epsilon: Positive = Field(2.0,", "epsilon: Positive = Field(3.0,"),),
+        "src/tacit/config/sections.py", (("epsilon: Positive = Field(2.0,", "epsilon: Positive = Field(3.0,"),),
         ("kept run-file: run file: properties: privacy: default: epsilon: was 2.0, is 3.0",
          "kept run-file: run file: properties: privacy: properties: epsilon: default: was 2.0, is 3.0"),
     ),
     "a changed default of a command": Plant(
-        "services/tacit_services/commands/plan.py",
+        "services/tacit_services/cli/privacy_budget.py",
         (('at most 1 over the records of an edge")] = 1e-5', 'at most 1 over the records of an edge")] = 1e-6'),),
         ("kept commands: commands: tacit plan privacy: parameters: --delta: default: was 1e-05, is 1e-06",),
     ),
     "a lost option": Plant(
-        "services/tacit_services/cli.py",
+        "services/tacit_services/cli/main.py",
         (('    reason: Annotated[str, typer.Option(help="said to every edge, and kept in the journal")] ', ""),
          ('= "operator",\n    token_file', "    token_file"),
          ("client.halt(reason)", 'client.halt("operator")')),
         ("kept commands: commands: tacit halt: parameters: --reason: was",),
     ),
     "a metric's name": Plant(
-        "services/tacit_services/aggregator/metrics.py", (('"tacit_model_version"', '"tacit_version"'),),
+        "services/tacit_services/aggregator/api/metrics.py", (('"tacit_model_version"', '"tacit_version"'),),
         ("kept metrics: tacit_model_version: was", "kept metrics: tacit_version: was absent"),
     ),
 }  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_renewal_needs_a_reason_a_clean_tree_and_another_reason_for_other_bits
     with pytest.raises(Failed, match="REASON"):
         renew.refuse_early(" ", "")
     with pytest.raises(Failed, match="not committed"):
-        renew.refuse_early("a new key", " M src/tacit/wire.py\n")
+        renew.refuse_early("a new key", " M src/tacit/protocol/wire.py\n")
     with pytest.raises(Failed, match="1 differences of bits"):
         renew.refuse_late(["kept rest: was 1, is 2", "simulated mapa-digits: model: was 1, is 2"], [], "")
     with pytest.raises(Failed, match="TACIT_DATA"):

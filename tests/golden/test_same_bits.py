@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime.store.memory import MemoryStore
-from tacit_services.runtime.store.rules import Limits
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import Limits
 
 from tacit import config
 from tacit.config import RunFile

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime.store.memory import MemoryStore
-from tacit_services.runtime.store.rules import Limits
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import Limits
 from torch import Tensor
 
-from tacit import config, wire, wire_peers
-from tacit.algorithms.adp2sgd import Peer, Worker
+from tacit import config
+from tacit.algorithms.gossip.adp2sgd import Peer, Worker
 from tacit.config import RunFile
-from tacit.messages import Gossip, Outgoing
+from tacit.protocol import wire, wire_gossip
+from tacit.protocol.messages import Gossip, Outgoing
 from tests.golden.harness import MqttRun, make_edge
 from tests.golden.test_same_bits import keep_journal
 from tests.integration.servers import mosquitto
@@ -124,8 +125,8 @@ def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> di
 
 def over_the_wire(out: Outgoing, schema: bytes, size: int) -> Gossip:
     assert isinstance(out.message, Gossip)
-    envelope = bytearray(wire_peers.encoded("peers", out.message, schema))
-    return wire_peers.read(wire.decode(envelope), schema, size)
+    envelope = bytearray(wire_gossip.encoded("peers", out.message, schema))
+    return wire_gossip.read(wire.decode(envelope), schema, size)
 
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from tacit_services.commands.replay import fold
-from tacit_services.runtime import journal
-from tacit_services.runtime.store import open_store
+from tacit_services.cli.replay import fold
+from tacit_services.journal import journal_file
+from tacit_services.journal.store import open_store
 
-from tacit import config, wire
+from tacit import config
 from tacit.errors import ServiceError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read
+from tacit.protocol import wire
 from tests.integration.crash_edge import Forks
 from tests.integration.processes import PATIENCE, Deployment, Watcher, appended, check
 from tests.integration.servers import HOST, Mosquitto, RedisServer, wait_for
@@ -173,8 +174,8 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
     """Every promise; what happened, in numbers."""
     run, folder = scene.run, scene.run.folder
     # The journal file, redis's own file and the model are one story; serial replay ends in the same bits.
-    with journal.opened(folder / "run.journal") as file:
-        kept = [(record.position, record.payload) for record in journal.Reader(file, "journal")]
+    with journal_file.opened(folder / "run.journal") as file:
+        kept = [(record.position, record.payload) for record in journal_file.Reader(file, "journal")]
     entries = appended(folder)
     assert kept == [(entry.position, entry.payload) for entry in entries]
     check(run, summary, entries, range(scene.edges))

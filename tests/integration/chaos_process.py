@@ -16,13 +16,13 @@ from typing import Any
 
 from tacit_services.aggregator import main as aggregator_main
 from tacit_services.edge import main as edge_main
-from tacit_services.edge.loop import EdgeLoop
-from tacit_services.runtime.logs import to_stderr
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.outbox import Outbox
-from tacit_services.runtime.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.logs import to_stderr
+from tacit_services.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.loop import EdgeLoop
+from tacit_services.worker.outbox import Outbox
 
-from tacit._pb import wire_pb2 as pb
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.crash_edge import forked, serve
 
 LOST = 0.10  # of what the aggregator answers

@@ -21,16 +21,16 @@ from typing import Any
 
 import torch
 from tacit_services.edge import main as edge_main
-from tacit_services.edge.loop import EdgeLoop
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.outbox import Outbox
-from tacit_services.runtime.settings import EdgeSettings, read
+from tacit_services.settings import EdgeSettings, read
+from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.loop import EdgeLoop
+from tacit_services.worker.outbox import Outbox
 
 from tacit.algorithms.mapa import Edge
 from tacit.errors import TacitError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan
+from tacit.privacy.release import Plan
 from tests.integration.processes import environment
 from tests.integration.servers import wait_for
 

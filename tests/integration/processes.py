@@ -16,21 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit_services.aggregator import entries
 from tacit_services.edge.main import schema_hash
-from tacit_services.forked import Forked
-from tacit_services.runtime import entries
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.store import open_store
-from tacit_services.runtime.weights import weights
+from tacit_services.journal.store import open_store
+from tacit_services.journal.weights import weights
+from tacit_services.testbed.preload import Forked
+from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit import config, topics, wire
-from tacit._pb import wire_pb2 as pb
-from tacit.algorithms import roles
-from tacit.algorithms.server import ServerRole
-from tacit.algorithms.vafl import People
+from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.vafl.server import People
 from tacit.config import RunFile
 from tacit.errors import ServiceError
-from tacit.messages import Update
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Update
 from tests.integration.servers import HOST, wait_for
 
 PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
@@ -277,7 +278,7 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
 def refold(run: RunFile, payloads: Iterable[bytes], people: People | None = None) -> tuple[ServerRole, Counter[str]]:
     """The oracle: these journal entries folded again from the start; and how many updates each edge has there."""
     model = run.build_model()
-    role, schema, updates = roles.server(run, model, people), schema_hash(model), Counter[str]()
+    role, schema, updates = registry.server(run, model, people), schema_hash(model), Counter[str]()
     for payload in payloads:
         message = entries.read(payload, schema, model.size)
         if isinstance(message, Update):

@@ -11,18 +11,19 @@ from pathlib import Path
 import torch
 import uvicorn
 from fastapi import FastAPI
-from tacit_services.aggregator.api import Operator, create_app
-from tacit_services.aggregator.observer import Observer
+from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime import web
-from tacit_services.runtime.driver import ServerDriver
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.store import open_store
+from tacit_services.journal.store import open_store
+from tacit_services.transport import http_server
+from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit import config, topics, wire
-from tacit._pb import wire_pb2 as pb
+from tacit import config
 from tacit.algorithms.mapa import Server
 from tacit.models import Model
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.servers import HOST
 
 TOKEN = "a-token-for-the-tests-only"
@@ -106,7 +107,7 @@ def served(rig: Rig) -> AbstractContextManager[str]:
 def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
     """A REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
     with socket.create_server((HOST, 0)) as listener:  # it listens already: the first request waits for uvicorn
-        server = uvicorn.Server(web.config(app, timeout_graceful_shutdown=30))
+        server = uvicorn.Server(http_server.config(app, timeout_graceful_shutdown=30))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

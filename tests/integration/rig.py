@@ -9,23 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from tacit_services.edge.loop import UP, EdgeLoop, Terms
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.ingest.subscriptions import subscriptions
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime.driver import ServerDriver
-from tacit_services.runtime.hearing import subscriptions
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.outbox import Outbox
-from tacit_services.runtime.store import Store
-from tacit_services.runtime.store.memory import MemoryStore
-from tacit_services.runtime.store.rules import Limits
+from tacit_services.journal.store import Store
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.outbox import Outbox
 from torch import Tensor
 
-from tacit import config, topics, wire
-from tacit._pb import wire_pb2 as pb
-from tacit.algorithms import roles
-from tacit.algorithms.edge import EdgeRole
-from tacit.algorithms.server import ServerRole
+from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import make_edge, sha256
 from tests.integration.processes import Caller
 from tests.integration.servers import wait_for
@@ -79,7 +80,7 @@ class Rig:
 
     def new_driver(self, store: Store) -> ServerDriver:
         return ServerDriver(
-            self.run_id, roles.server(self.run, self.model), self.schema, self.model.size, store,
+            self.run_id, registry.server(self.run, self.model), self.schema, self.model.size, store,
             fingerprint=self.run.fingerprint(), snapshot_every=self.run.run.snapshot_every,
             max_message=max(1 << 24, 5 * self.model.size), chunk=self.chunk,
         )  # fmt: skip

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tacit_services.runtime.store import Appended, Entry, Store
-from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
-from tacit_services.runtime.store.redis_store import RedisStore
-from tacit_services.runtime.store.rules import Limits
-from tacit_services.runtime.store.sqlite import SqliteStore
+from tacit_services.journal.store import Appended, Entry, Store
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store.redis_store import RedisStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.journal.store.sqlite import SqliteStore
 
 ROOMY = Limits(entries=1000, bytes=1 << 30)
 ALL_BYTES_1_MIB = bytes(range(256)) * 4096

@@ -14,21 +14,22 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.edge.loop import Terms
 from tacit_services.edge.main import schema_hash
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import PartyLoop
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.outbox import Outbox
+from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.loop import Terms
+from tacit_services.worker.outbox import Outbox
 
-from tacit import config, datasets, wire
-from tacit.algorithms import roles
+from tacit import config, datasets
+from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.errors import PrivacyError
-from tacit.messages import Update
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
-from tacit.vertical import Feedback, Request, Roster
+from tacit.protocol import wire
+from tacit.protocol.messages import Update
+from tacit.protocol.vertical import Feedback, Request, Roster
 
 SALT = b"salt"
 RUN = """
@@ -55,7 +56,7 @@ count = 2
 
 
 def roster(run: RunFile) -> Roster:
-    people = roles.people(run, datasets.splits("digits", None), SALT)
+    people = registry.people(run, datasets.splits("digits", None), SALT)
     return Roster(people.names, people.records)
 
 
@@ -71,7 +72,7 @@ class Disk:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
             outbox = end.enter_context(closing(Outbox(self.folder / "outbox.db", run_id)))
             kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
-            role = roles.party(run, "edge-0", 0, splits, SALT, ledger, Random(), kept)
+            role = registry.party(run, "edge-0", 0, splits, SALT, ledger, Random(), kept)
             loop = PartyLoop(role, outbox, Terms(run_id, schema_hash(run.build_model()), 650, 1 << 18, 5.0))
             loop._connection = Connection("127.0.0.1:1", "test", [], loop.receive)  # never started
             outbox.check(ledger)
@@ -147,7 +148,7 @@ def test_what_is_spent_between_charge_and_disk_stays_spent(disk: Disk) -> None:
 def test_no_request_makes_a_party_release_its_table_a_second_time(disk: Disk) -> None:
     run = parsed()
     ledger, splits = Ledger(":memory:", "digits"), datasets.splits("digits", None)
-    role = roles.party(run, "edge-0", 0, splits, SALT, ledger, Random())
+    role = registry.party(run, "edge-0", 0, splits, SALT, ledger, Random())
     rows = torch.arange(5)
     assert role.on_message(Request(1, rows)) == []  # before there is a table
     role.on_message(roster(run))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tacit_client import ApiError, Client, Edge, Unreachable
-from tacit_services.commands import connect
+from tacit_services.transport import rest_client
 
 from tests.integration import gossip
 from tests.integration.chaos import storm
@@ -95,7 +95,7 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
         victims.rage("peer", lambda: taken(disks), 40, kills)
         last = taken(disks)
         wait_for(lambda: taken(disks) > last + 40, gossip.PATIENCE)
-        with connect.client(f"http://{http}", connect.token(token)) as client:
+        with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
             # One that is still starting, or away, hears of the end too late to be heard of what it has spent.
             before = reported(client)
             wait_for(lambda: all(reported(client)[name] > steps for name, steps in before.items()), gossip.PATIENCE)

@@ -15,12 +15,30 @@ import pytest
 import torch
 from tacit_client import Client
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime.store import open_store
+from tacit_services.journal.store import open_store
 
-from tacit import config, topics, wire
-from tacit._pb import wire_pb2 as pb
-from tests.integration.processes import PATIENCE, Caller, Deployment, Service, Watcher, appended, check, deployment
-from tests.integration.servers import HOST, Mosquitto, RedisServer, free_port, mosquitto, redis_server, wait_for
+from tacit import config
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.integration.processes import (
+    PATIENCE,
+    Caller,
+    Deployment,
+    Service,
+    Watcher,
+    appended,
+    check,
+    deployment,
+)
+from tests.integration.servers import (
+    HOST,
+    Mosquitto,
+    RedisServer,
+    free_port,
+    mosquitto,
+    redis_server,
+    wait_for,
+)
 
 RUN = """
 [run]

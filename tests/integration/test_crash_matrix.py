@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from tacit import config, wire
+from tacit import config
 from tacit.config import RunFile
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.chain import Chain
 from tacit.privacy.ledger import read
+from tacit.privacy.ledger_chain import Chain
+from tacit.protocol import wire
 from tests.integration.crash_edge import POINTS, Forks
 from tests.integration.processes import PATIENCE, Watcher
 from tests.integration.rig import Rig

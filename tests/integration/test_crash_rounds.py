@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.runtime.weights import weights
+from tacit_services.journal.weights import weights
 
 from tacit import config
 from tests.integration.processes import Caller, Deployment, appended, check, deployment, refold

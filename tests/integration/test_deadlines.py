@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime import entries
-from tacit_services.runtime.store import open_store
+from tacit_services.aggregator import entries
+from tacit_services.journal.store import open_store
 
 from tacit import config
 from tacit.config import RunFile
-from tacit.messages import Deadline
+from tacit.protocol.messages import Deadline
 from tests.golden.harness import sha256
 from tests.integration.rig import Rig
 from tests.integration.servers import Mosquitto, mosquitto, wait_for

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.store import Record, open_store
-from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
-from tacit_services.runtime.store.rules import Limits
+from tacit_services.journal.store import Record, open_store
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit import topics, wire
-from tacit._pb import wire_pb2 as pb
 from tacit.errors import Fenced, ServiceError, WireError
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.conftest import ROOT
 from tests.golden.harness import sha256
 from tests.integration.processes import Caller, appended, refold

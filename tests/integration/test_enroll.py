@@ -17,14 +17,14 @@ import uvicorn
 from cryptography import x509
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from tacit_services.edge.enroll import credentials
-from tacit_services.pki import certificates, enrollment
-from tacit_services.pki.authority import Authority
-from tacit_services.pki.tokens import Tokens
-from tacit_services.runtime import identity as identities
-from tacit_services.runtime.identity import Identity
-from tacit_services.runtime.settings import EdgeSettings, read
-from tacit_services.runtime.tls import believing
+from tacit_services.enrollment import certificates, rest
+from tacit_services.enrollment.authority import Authority
+from tacit_services.enrollment.tokens import Tokens
+from tacit_services.identity import folder as identities
+from tacit_services.identity.folder import Identity
+from tacit_services.settings import EdgeSettings, read
+from tacit_services.transport.tls import believing
+from tacit_services.worker.enroll import credentials
 
 from tacit.errors import ConfigError, ServiceError
 from tests.integration.servers import HOST, free_port
@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority.create(folder)
-        self.authority.issue(enrollment.SERVER, [HOST])
+        self.authority.issue(rest.SERVER, [HOST])
         self.tokens = Tokens(folder)
         self.ca = folder / "ca.crt"
         self.url, self.web = "", httpx.Client()
@@ -48,10 +48,10 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path / "pki")
-    own = made.authority.folder / enrollment.SERVER
+    own = made.authority.folder / rest.SERVER
     with socket.create_server((HOST, 0)) as listener:
         config = uvicorn.Config(
-            enrollment.create_app(enrollment.Desk(made.authority)), log_level="warning", access_log=False,
+            rest.create_app(rest.Desk(made.authority)), log_level="warning", access_log=False,
             ssl_certfile=own / "tls.crt", ssl_keyfile=own / "tls.key", timeout_graceful_shutdown=5,
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -151,7 +151,7 @@ class TestServer:
     def test_answers_are_as_openapi_says(self, tmp_path: Path, known: bool) -> None:
         authority = Authority.create(tmp_path / "pki")
         token = Tokens(authority.folder).add("*", once=False) if known else "unknown"
-        contract = schemathesis.openapi.from_asgi("/openapi.json", enrollment.create_app(enrollment.Desk(authority)))
+        contract = schemathesis.openapi.from_asgi("/openapi.json", rest.create_app(rest.Desk(authority)))
         operations = [found.ok() for found in contract.get_all_operations() if isinstance(found, Ok)]
         assert len(operations) == 2
         for operation in operations:

@@ -8,16 +8,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime import journal
-from tacit_services.runtime.store import Store, open_store
-from tacit_services.runtime.store.kept import KeptStore
-from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.journal import journal_file
+from tacit_services.journal.store import Store, open_store
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.with_journal_file import KeptStore
 
 from tacit.config import RunFile
 from tests.golden.harness import sha256
 from tests.integration.processes import PATIENCE, Watcher, deployment, environment, refold
 from tests.integration.rig import ROOMY, RUN, STATUS, Hostile, Rig, run_file
-from tests.integration.servers import HOST, Mosquitto, RedisServer, mosquitto, redis_server, wait_for
+from tests.integration.servers import (
+    HOST,
+    Mosquitto,
+    RedisServer,
+    mosquitto,
+    redis_server,
+    wait_for,
+)
 from tests.integration.test_store_servers import file_size_limit
 
 
@@ -64,7 +71,7 @@ def sqlite(folder: Path, run: RunFile) -> Store:
 
 
 def kept(folder: Path, run: RunFile) -> Store:
-    return KeptStore(MemoryStore("full", ROOMY), journal.Writer(folder / "run.journal"), "full", run)
+    return KeptStore(MemoryStore("full", ROOMY), journal_file.Writer(folder / "run.journal"), "full", run)
 
 
 @pytest.mark.parametrize("make", [sqlite, kept])
@@ -103,8 +110,8 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
     assert len(accepted) == 4
     assert sha256(refold(rig.run, accepted)[0]) == sha256(rig.driver.role)
     if make is kept:
-        with journal.opened(tmp_path / "run.journal") as file:
-            assert [record.payload for record in journal.Reader(file, "file")] == accepted
+        with journal_file.opened(tmp_path / "run.journal") as file:
+            assert [record.payload for record in journal_file.Reader(file, "file")] == accepted
 
 
 def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
@@ -121,7 +128,16 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_RUN_ID": "small", "TACIT_BROKER": address,
         "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_IDENTITY": "0",
     }  # fmt: skip
-    command = ["bash", "-c", 'ulimit -f 256; exec "$@"', "bash", sys.executable, "-m", "tacit_services.cli", "edge"]
+    command = [
+        "bash",
+        "-c",
+        'ulimit -f 256; exec "$@"',
+        "bash",
+        sys.executable,
+        "-m",
+        "tacit_services.cli.main",
+        "edge",
+    ]
     # when they are full,
     done = subprocess.run(
         command, env=environment(**settings), capture_output=True, text=True, timeout=PATIENCE, check=False

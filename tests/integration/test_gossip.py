@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tacit_services.commands import connect
-from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.transport import rest_client
+from tacit_services.transport.mqtt import Connection, Inbound
 
 from tests.integration.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
 from tests.integration.network import network
@@ -96,6 +96,6 @@ def test_a_peer_that_comes_for_the_first_time_in_mid_run_catches_up_and_takes_pa
         wait_for(lambda: disks.begun(COUNT - 1) and disks.steps(COUNT - 1) > 20, PATIENCE)
         assert disks.answered(COUNT - 1) > 10
         assert disks.counts(COUNT - 1)["edge-0"] > 20  # it knows what the others have done
-        with connect.client(f"http://{http}", connect.token(token)) as client:
+        with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
             client.halt("enough")
         settled(made, disks, None)

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tacit_services.aggregator.api import Operator, create_app
-from tacit_services.aggregator.observer import Observer
-from tacit_services.runtime.door import Door
-from tacit_services.runtime.guard import Guard
-from tacit_services.runtime.hearing import subscriptions
+from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.ingest.rate_limit import Door
+from tacit_services.aggregator.ingest.subscriptions import subscriptions
+from tacit_services.aggregator.reporting.run_status import Observer
 
-from tacit import sections, topics, wire
-from tacit._pb import wire_pb2 as pb
 from tacit.algorithms.mapa import Server
-from tacit.messages import Update
+from tacit.config import sections
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Update
 from tests.golden.harness import sha256
 from tests.integration.processes import refold
 from tests.integration.rest import TOKEN, serving

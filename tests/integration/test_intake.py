@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime.mqtt import Inbound
-from tacit_services.runtime.store import Appended, Entry
-from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store import Appended, Entry
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.transport.mqtt import Inbound
 
-from tacit._pb import wire_pb2 as pb
 from tacit.errors import ServiceError
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import sha256
 from tests.integration.processes import Caller
 from tests.integration.rig import ROOMY, STATUS, Rig, hello_meta, inbound, run_file, update_meta
@@ -166,7 +166,7 @@ def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
 def test_a_stream_that_does_not_end_is_left_for_the_loop_now_and_then(
     made: Aggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit_services.runtime.driver.ROUND_SECONDS", 0.0)
+    monkeypatch.setattr("tacit_services.aggregator.driver.ROUND_SECONDS", 0.0)
     made.start()
     assert made.rig.driver.role.version == 1
     assert made.rig.driver.inbox.qsize() == 1  # nothing that came is lost

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime.mqtt import Connection, Inbound, Will
+from tacit_services.transport.mqtt import Connection, Inbound, Will
 
 from tacit.errors import ConfigError, ServiceError
 from tests.integration.servers import HOST, Mosquitto, Server, free_port, mosquitto, need, wait_for
@@ -185,7 +185,7 @@ def test_a_broker_that_takes_less_than_a_chunk_is_refused_at_the_start(tmp_path:
 
 def test_a_3_1_1_broker_is_met_at_its_level(tmp_path: Path) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "tacit_services.runtime.fallback_broker", f"{HOST}:{port}"]
+    command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"{HOST}:{port}"]
     amqtt = Server(command, port, tmp_path / "amqtt.log")
     try:
         amqtt.start()

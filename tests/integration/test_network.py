@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.runtime import transfer
-from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.transport import transfer
 
 from tacit import config
-from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
-from tacit.messages import GlobalModel, Halt, Outgoing, Push
 from tacit.privacy.clipping import Clipped
+from tacit.protocol.messages import GlobalModel, Halt, Outgoing, Push
 from tests.golden.harness import make_edge, sha256
 from tests.integration.network import Network, network
 from tests.integration.processes import refold

@@ -15,23 +15,23 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_client import ApiError, Client, Predictions
-from tacit_services import local
-from tacit_services.aggregator.api import Operator, create_app
-from tacit_services.aggregator.inference import Inference
-from tacit_services.aggregator.observer import Observer
-from tacit_services.cli import main
-from tacit_services.commands.replay import fold
-from tacit_services.predict import predict
-from tacit_services.runtime import journal
-from tacit_services.runtime.journal import Writer
-from tacit_services.runtime.store.kept import KeptStore
-from tacit_services.runtime.store.memory import MemoryStore
-from tacit_services.runtime.store.rules import Limits
-from tacit_services.runtime.weights import weights
+from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.cli.main import main
+from tacit_services.cli.replay import fold
+from tacit_services.journal import journal_file
+from tacit_services.journal.journal_file import Writer
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.journal.weights import weights
+from tacit_services.testbed import local_run
+from tacit_services.testbed.predict import predict
 
 from tacit import config, datasets
-from tacit.algorithms import roles
-from tacit.algorithms.vafl import Server
+from tacit.algorithms import registry
+from tacit.algorithms.vafl.server import Server
 from tacit.errors import ConfigError
 from tacit.privacy import gdp
 from tacit.privacy.ledger import Ledger
@@ -160,9 +160,9 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
     assert isinstance(run.driver.role, Server)
     sha256 = hashlib.sha256(weights(run.mqtt.model, run.driver.role.params)).hexdigest()
     assert fold(run.file).model_sha256 == sha256
-    with journal.opened(run.file) as file:
-        payloads = [kept.payload for kept in journal.Reader(file, "file")]
-    role, _ = refold(run.run, payloads, roles.people(run.run, datasets.splits("digits", None), SALT))
+    with journal_file.opened(run.file) as file:
+        payloads = [kept.payload for kept in journal_file.Reader(file, "file")]
+    role, _ = refold(run.run, payloads, registry.people(run.run, datasets.splits("digits", None), SALT))
     assert isinstance(role, Server)
     rows = torch.tensor([1437 + 3, 7])
     assert torch.equal(role.scores(rows), run.driver.role.scores(rows))
@@ -197,7 +197,7 @@ def test_a_party_that_is_away_is_named(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_folder_that_no_run_has_left_is_one_line(tmp_path: Path, marker: str, summary: str) -> None:
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / local.MARKER).write_text(marker)
+    (tmp_path / "state" / local_run.MARKER).write_text(marker)
     (tmp_path / "summary.json").write_text(summary)
     with pytest.raises(ConfigError, match=r"^.*$"):
         predict(tmp_path, lambda client: pytest.fail("asked"))

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from tacit_client import Client, Status
-from tacit_services import tables
-from tacit_services.aggregator import metrics
-from tacit_services.aggregator.api import Operator, create_app
-from tacit_services.aggregator.observer import Observer
-from tacit_services.runtime.driver import ServerDriver
+from tacit_services.aggregator.api import metrics
+from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.display import tables
 
-from tacit._pb import wire_pb2 as pb
-from tacit.messages import Terms
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Terms
 from tests.integration.processes import environment
 from tests.integration.rest import serving
 from tests.integration.rig import STATUS, Hostile, Rig, run_file
@@ -201,7 +201,7 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_POLICY": str(tmp_path / "policy.toml"),
         "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_BROKER": "127.0.0.1:1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "tacit_services.cli", "edge"]
+    command = [sys.executable, "-m", "tacit_services.cli.main", "edge"]
     ended = subprocess.run(command, env=environment(**settings), capture_output=True, text=True, timeout=60)
     assert ended.returncode == code
     (said,) = [text for text in ended.stderr.splitlines() if text.startswith("tacit: ")]
@@ -214,7 +214,7 @@ def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "tacit_services.cli",
+        "tacit_services.cli.main",
         "run",
         str(tmp_path / "run.toml"),
         "--out",

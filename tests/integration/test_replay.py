@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.cli import main
-from tacit_services.commands.replay import fold
-from tacit_services.runtime import journal
-from tacit_services.runtime.journal import Header, Reader, Writer
-from tacit_services.runtime.store import Snapshot
+from tacit_services.cli.main import main
+from tacit_services.cli.replay import fold
+from tacit_services.journal import journal_file
+from tacit_services.journal.journal_file import Header, Reader, Writer
+from tacit_services.journal.store import Snapshot
 
 from tacit import config
 from tests.conftest import ROOT
@@ -38,7 +38,7 @@ def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -
 
 
 def payloads(file: Path) -> list[tuple[int, bytes]]:
-    with journal.opened(file) as opened:
+    with journal_file.opened(file) as opened:
         return [(kept.position, kept.payload) for kept in Reader(opened, "file")]
 
 

@@ -18,14 +18,15 @@ import safetensors.torch
 import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
-from tacit_services.aggregator import api, observer
-from tacit_services.runtime import web as bounded
-from tacit_services.runtime.weights import weights
+from tacit_services.aggregator.api import routes
+from tacit_services.aggregator.reporting import run_status
+from tacit_services.journal.weights import weights
+from tacit_services.transport import http_server as bounded
 from torch import Tensor
 
-from tacit._pb import wire_pb2 as pb
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.rest import TOKEN, Rig, served
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -143,7 +144,7 @@ class TestDocuments:
                 rig.update("edge-0", base=5)
             return weights(model, params)
 
-        monkeypatch.setattr(api, "weights", last_update)
+        monkeypatch.setattr(routes, "weights", last_update)
         # then nobody is told "finished" beside the model before the last.
         found = [web.get("/v1/status").json() for _ in range(2)]
         told = [(status["state"], status["applied"], status["model_version"]) for status in found]
@@ -400,5 +401,5 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
 
 @pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
 def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
-    (row,) = observer._ahead((Spend(0.1, 1.0, count),))
+    (row,) = run_status._ahead((Spend(0.1, 1.0, count),))
     assert count <= row.count <= max(count + 0.0, count * 9 / 8)

@@ -13,17 +13,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.edge.loop import UP, EdgeLoop, Terms
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.outbox import Outbox
-from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.outbox import Outbox
 
-from tacit import config, topics
+from tacit import config
 from tacit.errors import PrivacyError
-from tacit.privacy.chain import Chain
 from tacit.privacy.ledger import Ledger, read
-from tacit.privacy.plan import Releaser
+from tacit.privacy.ledger_chain import Chain
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
+from tacit.protocol import topics
 from tests.golden.harness import make_edge
 from tests.integration.crash_edge import Forks
 from tests.integration.processes import PATIENCE

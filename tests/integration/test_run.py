@@ -65,7 +65,7 @@ def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:
 @contextmanager
 def tacit_run(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """`tacit run ARGUMENTS`; it and its children are gone when the block is left."""
-    command = [sys.executable, "-m", "tacit_services.cli", "run", *arguments]
+    command = [sys.executable, "-m", "tacit_services.cli.main", "run", *arguments]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(COLUMNS="200", **variables)
     )

@@ -1,4 +1,4 @@
-"""The store contract (services/tacit_services/runtime/store/base.py): one test class, three backends, real servers."""
+"""The store contract (services/tacit_services/journal/store/base.py): one test class, three backends, real servers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,29 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tacit_services.runtime.store import MAX_SEQ, Anchor, Appended, Entry, Record, Snapshot, Verdict, open_store
-from tacit_services.runtime.store.redis_store import without_password
-from tacit_services.runtime.store.rules import Limits
+from tacit_services.journal.store import (
+    MAX_SEQ,
+    Anchor,
+    Appended,
+    Entry,
+    Record,
+    Snapshot,
+    Verdict,
+    open_store,
+)
+from tacit_services.journal.store.redis_store import without_password
+from tacit_services.journal.store.rules import Limits
 
 from tacit import errors
 from tests.integration.servers import RedisServer, redis_server
-from tests.integration.stores import ALL_BYTES_1_MIB, Connect, connector, contents, entries, verdicts
+from tests.integration.stores import (
+    ALL_BYTES_1_MIB,
+    Connect,
+    connector,
+    contents,
+    entries,
+    verdicts,
+)
 
 EMPTY: tuple[object, ...] = ([], None, (0, 0), {}, {})
 

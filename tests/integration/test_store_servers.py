@@ -16,9 +16,17 @@ from pathlib import Path
 
 import pytest
 import redis
-from tacit_services.runtime.store import Anchor, Appended, Entry, Snapshot, Store, Verdict, open_store
-from tacit_services.runtime.store.redis_store import RedisStore
-from tacit_services.runtime.store.sqlite import SqliteStore
+from tacit_services.journal.store import (
+    Anchor,
+    Appended,
+    Entry,
+    Snapshot,
+    Store,
+    Verdict,
+    open_store,
+)
+from tacit_services.journal.store.redis_store import RedisStore
+from tacit_services.journal.store.sqlite import SqliteStore
 
 from tacit import errors
 from tests.integration.servers import HOST, RedisServer, free_port, redis_server, wait_for

@@ -16,16 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.aggregator import people
-from tacit_services.runtime import journal
-from tacit_services.runtime.store import open_store
-from tacit_services.runtime.weights import weights
+from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.journal import journal_file
+from tacit_services.journal.store import open_store
+from tacit_services.journal.weights import weights
 
-from tacit import config, wire
+from tacit import config
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read
+from tacit.protocol import wire
 from tests.integration.gossip import Disks, peer, settled
-from tests.integration.processes import PATIENCE, Accepted, Deployment, appended, check, deployment, refold
+from tests.integration.processes import (
+    PATIENCE,
+    Accepted,
+    Deployment,
+    appended,
+    check,
+    deployment,
+    refold,
+)
 from tests.integration.servers import mosquitto, redis_server, wait_for
 from tests.older import unpacked
 
@@ -68,8 +77,8 @@ class Left:
 
 def journalled(run: Deployment) -> list[Accepted]:
     """Everything that the run has accepted, as its journal file has it."""
-    with journal.opened(run.folder / "journal") as file:
-        records = [(kept.position, kept.payload) for kept in journal.Reader(file, "journal")]
+    with journal_file.opened(run.folder / "journal") as file:
+        records = [(kept.position, kept.payload) for kept in journal_file.Reader(file, "journal")]
     return [accepted(*record) for record in records]
 
 
@@ -150,7 +159,7 @@ def test_parties(tmp_path: Path) -> None:
         in_the_journal = {(entry.edge, entry.seq): entry.payload for entry in kept}
         assert all(in_the_journal[f"edge-{number}", seq] == envelope for number, (seq, envelope) in enumerate(pending))
         file = config.load(run.file)
-        everybody = people.load(file, None, "tacit", run.folder / "labels.safetensors")
+        everybody = labelled_records.load(file, None, "tacit", run.folder / "labels.safetensors")
         role, _ = refold(file, [entry.payload for entry in kept], everybody)
         assert summary["applied"] == role.version == file.run.updates
         digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()

@@ -15,11 +15,11 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from tacit_services.pki import enrollment
-from tacit_services.pki.authority import Authority
-from tacit_services.pki.tokens import Tokens
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.tls import Tls
+from tacit_services.enrollment import rest
+from tacit_services.enrollment.authority import Authority
+from tacit_services.enrollment.tokens import Tokens
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.tls import Tls
 
 from tacit.errors import ConfigError, ServiceError
 from tests.integration.processes import Service, deployment
@@ -277,7 +277,7 @@ class TestFiles:
 def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Path) -> None:
     with started(tmp_path) as site, deployment(tmp_path, RUN, site.address, "memory://", "tls") as made:
         pki = site.authority.folder
-        site.authority.issue(enrollment.SERVER, [HOST])
+        site.authority.issue(rest.SERVER, [HOST])
         (tmp_path / "token").write_text(Tokens(pki).add("edge-*", once=False))
         own = site.tls("aggregator")
         port = free_port()

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_services.aggregator import trusted
-from tacit_services.aggregator.observer import Observer
-from tacit_services.runtime.mqtt import Inbound
-from tacit_services.runtime.store import Appended, Entry
-from tacit_services.runtime.store.memory import MemoryStore
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.journal.store import Appended, Entry
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.transport.mqtt import Inbound
 from torch import Tensor
 
-from tacit import config, topics, wire
-from tacit._pb import wire_pb2 as pb
+from tacit import config
 from tacit.config import RunFile
 from tacit.errors import PrivacyError, ServiceError
 from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import sha256
 from tests.integration.processes import Watcher, refold
 from tests.integration.rig import ROOMY, RUN, STATUS, Hostile, Message, Rig
@@ -74,7 +75,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that comes in a batch with the last would be journalled beside it, and not be in the model.
-    monkeypatch.setattr("tacit_services.runtime.intake.BATCH", 1)
+    monkeypatch.setattr("tacit_services.aggregator.ingest.batching.BATCH", 1)
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
     rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
     watcher = Watcher(rig.broker, rig.run_id)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.aggregator import people
+from tacit_services.aggregator import entries
+from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime import entries
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit.messages import Update
 from tacit.privacy import gdp
 from tacit.privacy.accounting import Spend
+from tacit.protocol.messages import Update
 from tests.integration.processes import Deployment, deployment
 from tests.integration.servers import mosquitto, redis_server, wait_for
 from tests.integration.vertical import PARTIES, RUN, journalled, steps
@@ -80,7 +80,7 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(started:
 def noisy(path: Path, labels: Tensor, epsilon: float = 1.0) -> Tensor:
     import numpy as np
 
-    return people.answers(path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64))
+    return labelled_records.answers(path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64))
 
 
 def test_noisy_labels_are_drawn_once(tmp_path: Path) -> None:

@@ -6,22 +6,22 @@ import hashlib
 from typing import Any
 
 import torch
-from tacit_services.aggregator import people
+from tacit_services.aggregator import entries
+from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.edge.main import schema_hash
+from tacit_services.identity.folder import Identity
+from tacit_services.journal.weights import weights
 from tacit_services.party.main import build_role
-from tacit_services.runtime import entries
-from tacit_services.runtime.identity import Identity
-from tacit_services.runtime.settings import EdgeSettings
-from tacit_services.runtime.weights import weights
+from tacit_services.settings import EdgeSettings
 
 from tacit import config
-from tacit.algorithms import roles
-from tacit.algorithms.vafl import Server
-from tacit.algorithms.vafl_party import Party
+from tacit.algorithms import registry
+from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.server import Server
 from tacit.config import RunFile
-from tacit.messages import Halt, Update
 from tacit.privacy.ledger import Ledger
-from tacit.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.messages import Halt, Update
+from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 from tests.integration.processes import Accepted, Deployment, appended
 
 PARTIES = 3
@@ -82,7 +82,7 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 
 def fresh_server(run: Deployment, file: RunFile) -> Server:
     labels = run.folder / "labels.safetensors"
-    server = roles.server(file, file.build_model(), people.load(file, None, "tacit", labels))
+    server = registry.server(file, file.build_model(), labelled_records.load(file, None, "tacit", labels))
     assert isinstance(server, Server)
     return server
 

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.algorithms.adp2sgd import Peer, Terms
-from tacit.algorithms.allreduce import SyncPeer
+from tacit.algorithms.gossip.adp2sgd import Peer, Terms
+from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.config.topology import Kind, Topology
+from tacit.config.topology import build as build_graph
 from tacit.datasets import Dataset
-from tacit.messages import Gossip, Outgoing
 from tacit.models import Model, build
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.topology import Kind, Topology
-from tacit.topology import build as build_graph
+from tacit.protocol.messages import Gossip, Outgoing
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8

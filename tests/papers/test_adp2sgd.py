@@ -13,19 +13,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.adp2sgd import Peer
-from tacit.algorithms.allreduce import SyncPeer
+from tacit.algorithms.gossip.adp2sgd import Peer
+from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.config.topology import build, pairwise
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.messages import Answer, Missing, Outgoing, Proposal, Report, Share
+from tacit.models.vectors import LARGEST, mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Released, Releaser
+from tacit.privacy.release import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.trained import Shared, Trained
-from tacit.topology import build, pairwise
-from tacit.vectors import LARGEST, mean_gradient
+from tacit.protocol.messages import Answer, Missing, Outgoing, Proposal, Report, Share
 from tests.papers.gossip import BATCH, MODEL, SIZE, Net, make, names
 
 PAIR = build("complete", names(2))

@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 from tacit import config
-from tacit.algorithm_sections import DpPasgd
-from tacit.algorithms import roles
-from tacit.algorithms.dp_pasgd import Edge, Server
+from tacit.algorithms import registry
+from tacit.algorithms.dp_pasgd.averaging import Edge, Server
 from tacit.config import RunFile
+from tacit.config.algorithms import DpPasgd
 from tacit.datasets import Dataset
-from tacit.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
 from tacit.models import build
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.vectors import mean_gradient
+from tacit.protocol.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size
@@ -49,7 +49,7 @@ count = 3
 
 
 def server(updates: int = 100) -> Server:
-    made = roles.server(run_file(updates=updates), MODEL)
+    made = registry.server(run_file(updates=updates), MODEL)
     assert isinstance(made, Server)
     for edge in "abc":
         made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 1.0, 0.1, 100.0, ()))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms import dp_pasgd_plan as design
-from tacit.algorithms.dp_pasgd_plan import Numbers, Plan, Problem, plan
+from tacit.algorithms.dp_pasgd import design as design
+from tacit.algorithms.dp_pasgd.design import Numbers, Plan, Problem, plan
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import Spend, calibrate, epsilon_pld
 

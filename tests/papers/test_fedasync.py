@@ -12,24 +12,41 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tacit_services.runtime import state as state_file
+from tacit_services.journal import snapshot_file as state_file
 from torch import Tensor
 
 from tacit import config
-from tacit.algorithm_sections import FedAsync
-from tacit.algorithms import fedasync, roles
-from tacit.algorithms.fedasync import AveragingServer, BufferedServer, Edge, MixingServer, staleness_weight
-from tacit.algorithms.server import ServerRole
+from tacit.algorithms import fedasync, registry
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.fedasync import (
+    AveragingServer,
+    BufferedServer,
+    Edge,
+    MixingServer,
+    staleness_weight,
+)
 from tacit.config import RunFile
+from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
-from tacit.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Outgoing, Push, Retired, Terms, Update
 from tacit.models import build
+from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.accounting import Spend
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Batch, Random
-from tacit.vectors import example_gradients, mean_gradient
+from tacit.protocol.messages import (
+    EVERYONE,
+    Deadline,
+    GlobalModel,
+    Halt,
+    Hello,
+    Outgoing,
+    Push,
+    Retired,
+    Terms,
+    Update,
+)
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8
@@ -57,7 +74,7 @@ def run_file(name: str = "fedasync", section: str = "", updates: int = 1000, cou
 
 
 def server(name: str = "fedasync", section: str = "", **more: Any) -> ServerRole:
-    return roles.server(run_file(name, section, **more), MODEL)
+    return registry.server(run_file(name, section, **more), MODEL)
 
 
 def hello(edge: str) -> Hello:
@@ -519,7 +536,7 @@ def test_h_is_between_its_bounds_public_and_the_same_again() -> None:
 
 
 def test_sgd_is_one_worker_whose_model_replaces_the_other() -> None:
-    made = roles.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1), MODEL)
+    made = registry.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1), MODEL)
     assert isinstance(made, MixingServer)
     joined(made, "a")
     made.on_message(update("a", 0, 4.0))

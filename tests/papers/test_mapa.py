@@ -17,21 +17,30 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit import config
-from tacit.algorithm_sections import Mapa
-from tacit.algorithms import edge as edge_roles
 from tacit.algorithms import mapa
+from tacit.algorithms.base import edge as edge_roles
+from tacit.algorithms.base.server import STALENESS_WINDOW
 from tacit.algorithms.mapa import Edge, Server
-from tacit.algorithms.server import STALENESS_WINDOW
 from tacit.config import RunFile
+from tacit.config.algorithms import Mapa
+from tacit.config.sections import Edges
 from tacit.datasets import Dataset
-from tacit.messages import EVERYONE, SERVER, GlobalModel, Halt, Hello, Push, Retired, Update
 from tacit.models import Model, build
+from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.sections import Edges
-from tacit.vectors import example_gradients, mean_gradient
+from tacit.protocol.messages import (
+    EVERYONE,
+    SERVER,
+    GlobalModel,
+    Halt,
+    Hello,
+    Push,
+    Retired,
+    Update,
+)
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8

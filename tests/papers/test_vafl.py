@@ -14,18 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit import vertical_plan
-from tacit.algorithms import vafl_steps
-from tacit.algorithms.vafl import Server
-from tacit.algorithms.vafl_central import centralised
-from tacit.algorithms.vafl_steps import Steps, batch_rows
-from tacit.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update
+from tacit.algorithms.vafl import step_rules, vertical_settings
+from tacit.algorithms.vafl.centralised import centralised
+from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.step_rules import Steps, batch_rows
 from tacit.privacy.embeddings import EmbeddingPlan
-from tacit.vertical import Feedback, Part, Request, Roster
+from tacit.protocol.messages import EVERYONE, Deadline, Halt, Hello, Retired, Update
+from tacit.protocol.vertical import Feedback, Part, Request, Roster
 from tests.papers.vafl_rig import World, blocks, part_of, run_file, table, take, uploads, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
-PROTOCOL = vertical_plan.protocol(run_file())
+PROTOCOL = vertical_settings.protocol(run_file())
 CACHED = EmbeddingPlan("cached", 1.0, 5.0, 1e6, 1e-5)
 
 
@@ -95,7 +94,7 @@ def test_line_4_an_epoch_takes_every_record_once_in_an_order_of_its_own() -> Non
 
 def test_line_4_parties_choose_without_coordination_unless_synchronous() -> None:
     assert not torch.equal(batch_rows(PROTOCOL, 0, 1, 320), batch_rows(PROTOCOL, 1, 1, 320))
-    together = vertical_plan.protocol(run_file(synchronous="true"))
+    together = vertical_settings.protocol(run_file(synchronous="true"))
     assert torch.equal(batch_rows(together, 0, 1, 320), batch_rows(together, 1, 1, 320))
 
 
@@ -482,36 +481,36 @@ def test_what_is_no_upload_never_enters_the_journal(part: Part | None, numbers: 
 
 
 def test_theorem_1_the_step() -> None:
-    assert vafl_steps.theorem_1(10.0, 4, 1e9, 100) == 1 / (4 * 5 * 10)
-    assert vafl_steps.theorem_1(10.0, 4, 0.01, 100) == 0.01 / 10
+    assert step_rules.theorem_1(10.0, 4, 1e9, 100) == 1 / (4 * 5 * 10)
+    assert step_rules.theorem_1(10.0, 4, 0.01, 100) == 0.01 / 10
 
 
 def test_theorem_2_the_step_of_the_proof() -> None:
     L, mu, D, q = 10.0, 0.5, 4, 0.2
     start = 4 * (4 * (D + 1) * L + 2 * mu * q * D) / (mu * q)
     for k in (0, 7, 1000):
-        assert vafl_steps.theorem_2(k, L, mu, D, q) == pytest.approx(4 / (mu * q * (k + start)))
+        assert step_rules.theorem_2(k, L, mu, D, q) == pytest.approx(4 / (mu * q * (k + start)))
     # What the proof needs of η^0: it is within Theorem 1's 1/(4(D+1)L).
-    assert vafl_steps.theorem_2(0, L, mu, D, q) <= vafl_steps.theorem_1(L, D, math.inf, 1)
+    assert step_rules.theorem_2(0, L, mu, D, q) <= step_rules.theorem_1(L, D, math.inf, 1)
 
 
 def test_theorem_3_the_step_takes_the_sum_of_the_tail() -> None:
     tail, ratio = 0.7, 0.6
     total = sum(sum(s * tail * ratio**s for s in range(d, 400)) for d in range(1, 400))  # c_m = Σ_d Σ_{s>=d} s·p_s
-    assert vafl_steps.delay_constant(tail, ratio) == pytest.approx(total, rel=1e-9)
-    step = vafl_steps.theorem_3(10.0, tail, ratio, 1e9, 100)
+    assert step_rules.delay_constant(tail, ratio) == pytest.approx(total, rel=1e-9)
+    step = step_rules.theorem_3(10.0, tail, ratio, 1e9, 100)
     assert step == pytest.approx(1 / (4 * (1 + math.sqrt(total)) * 10))
-    assert vafl_steps.theorem_3(10.0, tail, ratio, 0.01, 100) == 0.001
+    assert step_rules.theorem_3(10.0, tail, ratio, 0.01, 100) == 0.001
 
 
 def test_theorem_4_the_step() -> None:
     L, mu, tail, ratio, q = 10.0, 0.5, 0.7, 0.6, 0.2
-    c = vafl_steps.delay_constant(tail, ratio)
+    c = step_rules.delay_constant(tail, ratio)
     longest = 1 / (4 * (1 + math.sqrt(c)) * L)
     nu = min((1 - ratio) * c / (longest * (20 + c)), mu * q / 2)
     start = 4 * (1 + math.sqrt(c)) * L / nu
     for k in (0, 7, 1000):
-        assert vafl_steps.theorem_4(k, L, mu, tail, ratio, q) == pytest.approx(2 / (nu * (k + start)))
+        assert step_rules.theorem_4(k, L, mu, tail, ratio, q) == pytest.approx(2 / (nu * (k + start)))
 
 
 @pytest.mark.parametrize("rule", ["theorem_1", "theorem_3"])

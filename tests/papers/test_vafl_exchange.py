@@ -9,12 +9,23 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tacit.embeddings import embedding
-from tacit.messages import Outgoing, Update
+from tacit.models.zoo.embeddings import embedding
 from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingPlan, clip_rows
-from tacit.vertical import Embed, Feedback
-from tests.papers.vafl_rig import NONE, Uplink, World, blocks, part_of, run_file, table, take, uploads, world
+from tacit.protocol.messages import Outgoing, Update
+from tacit.protocol.vertical import Embed, Feedback
+from tests.papers.vafl_rig import (
+    NONE,
+    Uplink,
+    World,
+    blocks,
+    part_of,
+    run_file,
+    table,
+    take,
+    uploads,
+    world,
+)
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.algorithms.vafl import Server
-from tacit.algorithms.vafl_steps import batch_rows
-from tacit.messages import Hello, Update
+from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.embeddings import EmbeddingPlan
-from tacit.vertical import Feedback, Part, Request
+from tacit.protocol.messages import Hello, Update
+from tacit.protocol.vertical import Feedback, Part, Request
 from tests.papers.vafl_rig import NONE, run_file, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)

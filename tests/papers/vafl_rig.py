@@ -11,17 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit import config, datasets, vertical_plan
-from tacit.algorithms.vafl import People, Server
-from tacit.algorithms.vafl_party import Party
-from tacit.alignment import names
+from tacit import config, datasets
+from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.server import People, Server
 from tacit.config import RunFile
-from tacit.embeddings import embedding, head
-from tacit.messages import EVERYONE, Halt, Hello, Outgoing, Retired, Update
+from tacit.datasets.alignment import names
+from tacit.models.zoo.embeddings import embedding, head
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
-from tacit.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol.messages import EVERYONE, Halt, Hello, Outgoing, Retired, Update
+from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 NONE = EmbeddingPlan("none", 1.0, 0.0, 1.0, 1e-5)
 Uplink = Hello | Update | Retired
@@ -143,7 +144,7 @@ def world(
 ) -> World:  # fmt: skip
     """Roles of a run on the digits, or on `data`; every party has its rows in an order of its own."""
     run = run or run_file()
-    protocol = vertical_plan.protocol(run)
+    protocol = vertical_settings.protocol(run)
     x, y, records = data or table("digits", None)
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)

@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from tacit_services import cli
-from tacit_services.commands.audit import host
+from tacit_services.cli import main
+from tacit_services.cli.audit import host
 from torch import Tensor
 
 from tacit.audit import checks, rows
@@ -40,7 +40,7 @@ from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, audit
 from tacit.datasets import Dataset
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.mechanisms import knorm, paper_noise
-from tacit.privacy.plan import PRIVATE
+from tacit.privacy.release import PRIVATE
 from tacit.privacy.sampling import Random
 
 PUSHES = 1600
@@ -372,7 +372,7 @@ def test_without_a_second_accountant_the_row_says_so() -> None:
 
 def tacit(*arguments: str) -> int:
     with pytest.raises(SystemExit) as end:
-        cli.main(list(arguments))
+        main.main(list(arguments))
     assert isinstance(end.value.code, int)
     return end.value.code
 

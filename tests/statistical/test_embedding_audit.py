@@ -18,7 +18,7 @@ from scipy import stats
 from torch import Tensor
 
 from tacit.audit.statistics import proven, related, uneven
-from tacit.embeddings import embedding
+from tacit.models.zoo.embeddings import embedding
 from tacit.privacy import gdp
 from tacit.privacy.accounting import Spend
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, clip_rows

@@ -14,19 +14,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit import wire
 from tacit.algorithms.mapa import Edge
 from tacit.audit.mutants_rows import CopiesStrangeRows
 from tacit.audit.statistics import Finding, Values, proven
 from tacit.audit.subject import SCHEMA, Source, Subject, vector
 from tacit.audit.times import QUIET_Z, times
 from tacit.datasets import Dataset
-from tacit.messages import GlobalModel, Push
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Batch, Random
+from tacit.protocol import wire
+from tacit.protocol.messages import GlobalModel, Push
 
 PUSHES, DELTA = 2000, 1e-5
 MECHANISMS: tuple[Mechanism, ...] = ("gaussian", "discrete_gaussian")

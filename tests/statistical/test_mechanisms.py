@@ -13,7 +13,14 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.privacy.mechanisms import discrete_gaussian, gaussian, knorm, noise_units, paper_noise, standard_normal
+from tacit.privacy.mechanisms import (
+    discrete_gaussian,
+    gaussian,
+    knorm,
+    noise_units,
+    paper_noise,
+    standard_normal,
+)
 from tacit.privacy.sampling import Random
 
 ALPHA = 1e-4

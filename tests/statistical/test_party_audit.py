@@ -8,7 +8,18 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.audit.party import ATTACKS, CACHED, FRESH, HONEST, MUTANTS, STRUCTURE, Vertical, again, attacked, unlike
+from tacit.audit.party import (
+    ATTACKS,
+    CACHED,
+    FRESH,
+    HONEST,
+    MUTANTS,
+    STRUCTURE,
+    Vertical,
+    again,
+    attacked,
+    unlike,
+)
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Source
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Mechanism, Plan, Released, Releaser
+from tacit.privacy.release import Mechanism, Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.alignment import align, names
+from tacit.datasets.alignment import align, names
 from tacit.errors import DataError
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tacit_services.runtime.anchors import Anchors
-from tacit_services.runtime.store import MAX_SEQ, Anchor
+from tacit_services.aggregator.ingest.ledger_continuity import Anchors
+from tacit_services.journal.store import MAX_SEQ, Anchor
 
 from tacit.errors import WireError
-from tacit.messages import Retired
 from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.protocol.messages import Retired
 
 
 def head(count: int, copy: int = 0) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from bench.cost import BATCHES, costs
-from tacit.privacy.plan import PRIVATE
+from tacit.privacy.release import PRIVATE
 
 
 def test_every_part_of_the_step_runs_and_has_a_ratio() -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tacit_services import cli
-from tacit_services.runtime.guard import Guard
+from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.cli import main
 
-from tacit import sections
+from tacit.config import sections
 from tests.conftest import ROOT
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
 from tests.integration.servers import HOST, free_port
@@ -46,7 +46,7 @@ def url(rig: Rig) -> Iterator[str]:
 def tacit(*arguments: str) -> int:
     """Exit code of the command, in this process."""
     with pytest.raises(SystemExit) as end:
-        cli.main(list(arguments))
+        main.main(list(arguments))
     assert isinstance(end.value.code, int)
     return end.value.code
 
@@ -54,7 +54,7 @@ def tacit(*arguments: str) -> int:
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "tacit_services.cli", *arguments], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "tacit_services.cli.main", *arguments], capture_output=True, text=True, timeout=60,
         check=False, env=os.environ | environment,
     )  # fmt: skip
 

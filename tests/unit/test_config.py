@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tacit import config
-from tacit.algorithm_sections import DpPasgd, FedAsync, Mapa
 from tacit.config import RunFile
+from tacit.config.algorithms import DpPasgd, FedAsync, Mapa
 from tacit.errors import ConfigError
 
 GOOD: dict[str, dict[str, str]] = {

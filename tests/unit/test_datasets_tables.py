@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from tacit.datasets import Dataset, available, group_count, load, load_groups, party_columns
-from tacit.datasets.tables import held_out
+from tacit.datasets.benchmarks.tables import held_out
 from tacit.errors import DataError
 from tacit.models import build, evaluate
-from tacit.vectors import mean_gradient
+from tacit.models.vectors import mean_gradient
 
 ROOT = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CATEGORIES = (9, 16, 7, 15, 6, 5, 2, 42)  # workclass, education, marital, occupation, relationship, race, sex, country

@@ -25,10 +25,10 @@ from tacit.datasets import (
     shape_of,
     train_size,
 )
-from tacit.datasets.text import wikitext2
+from tacit.datasets.benchmarks.text import wikitext2
 from tacit.errors import ConfigError
 from tacit.models import build, evaluate
-from tacit.vectors import mean_gradient
+from tacit.models.vectors import mean_gradient
 
 ROOT = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FILES = ("train", "test")

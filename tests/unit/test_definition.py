@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from tacit import definition
-from tacit.config import RunFile
-from tacit.sections import Away, Delay, Network, Privacy, Section
+from tacit.config import RunFile, fingerprint
+from tacit.config.sections import Away, Delay, Network, Privacy, Section
 from tests.conftest import ROOT
 
 SMALL: dict[str, Any] = {
@@ -26,22 +25,22 @@ def run(**sections: dict[str, Any]) -> RunFile:
 
 class TestDifferences:
     def test_only_what_has_no_default_or_another_value(self) -> None:
-        assert definition.differences(run()) == SMALL
+        assert fingerprint.differences(run()) == SMALL
         spelt_out = run(privacy={"epsilon": 2.0, "clip": None}, edges={"count": 5, "epsilon": []})
-        assert definition.differences(spelt_out) == SMALL
-        assert definition.differences(run(privacy={"epsilon": 3.0})) == SMALL | {"privacy": {"epsilon": 3.0}}
+        assert fingerprint.differences(spelt_out) == SMALL
+        assert fingerprint.differences(run(privacy={"epsilon": 3.0})) == SMALL | {"privacy": {"epsilon": 3.0}}
 
     @pytest.mark.parametrize("kept", KEPT)
     def test_read_as_a_run_file_they_give_the_same_run(self, kept: dict[str, Any]) -> None:
         whole = RunFile.model_validate(kept["run"])
-        different = definition.differences(whole)
-        assert json.loads(definition.canonical(different)) == different
+        different = fingerprint.differences(whole)
+        assert json.loads(fingerprint.canonical(different)) == different
         assert RunFile.model_validate(different) == whole
 
     def test_a_section_whose_default_is_not_its_classs_own(self) -> None:
         """[network.uplink] takes no time where it is not named; named, it takes a second, as every delay does."""
         named = run(network={"uplink": {}, "compute": {}, "away": [{"edge": 1, "leaves": 0.0}]})
-        different = definition.differences(named)
+        different = fingerprint.differences(named)
         assert different["network"] == {"uplink": {}, "away": [{"edge": 1, "leaves": 0.0}]}
         assert RunFile.model_validate(different).network == Network(uplink=Delay(), away=(Away(edge=1, leaves=0.0),))
 
@@ -49,8 +48,8 @@ class TestDifferences:
         class Made(Section):
             parts: tuple[int, ...] = Field(default_factory=lambda: (1, 2))
 
-        assert definition.differences(Made()) == definition.differences(Made(parts=(1, 2))) == {}
-        assert definition.differences(Made(parts=())) == {"parts": []}
+        assert fingerprint.differences(Made()) == fingerprint.differences(Made(parts=(1, 2))) == {}
+        assert fingerprint.differences(Made(parts=())) == {"parts": []}
 
 
 class WithMore(Privacy):
@@ -80,7 +79,7 @@ class TestFingerprint:
         assert run().fingerprint() == "01facc00d30cbf74c1e4dc739252d44b45900ebb8df80b499ef8e66c50036054"
 
     def test_names_of_two_kinds_differ(self) -> None:
-        assert definition.name("run", SMALL) != definition.name("point", SMALL)
+        assert fingerprint.name("run", SMALL) != fingerprint.name("point", SMALL)
 
 
 class TestTheFingerprintOfTacit01:

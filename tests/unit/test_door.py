@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tacit_services.runtime.door import Door
-from tacit_services.runtime.mqtt import Inbound
+from tacit_services.aggregator.ingest.rate_limit import Door
+from tacit_services.transport.mqtt import Inbound
 
-from tacit import topics, wire
+from tacit.protocol import topics, wire
 
 
 class Edge:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
-from tacit.messages import GlobalModel, Push
 from tacit.models import Model, build
+from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.vectors import example_gradients
+from tacit.protocol.messages import GlobalModel, Push
 
 LOGISTIC, MLP = build("logistic", (1, 1, 4), 3), build("mlp", (1, 1, 4), 3, hidden=(5,))
 LSTM = build("lstm", (6,), 20, hidden=(8,))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from tacit.embeddings import Embedding, Kind, Recurrent, embedding, head, neuron
 from tacit.errors import ConfigError
 from tacit.models import Model
+from tacit.models.zoo.embeddings import Embedding, Kind, Recurrent, embedding, head, neuron
 
 KINDS: list[tuple[Kind, tuple[int, ...], dict[str, Any]]] = [
     ("linear", (1, 4, 28), {}),

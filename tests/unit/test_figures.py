@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from tacit_services.figures import draw, files, page, points, sweep, verdicts
-from tacit_services.figures.asked import Asked
 from tacit_services.figures.files import Figure
 from tacit_services.figures.points import Result
+from tacit_services.figures.untrained_points import Asked
 
-from tacit import config, vertical_plan
+from tacit import config
+from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
@@ -253,7 +254,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
 
 def of_all_parties(run: RunFile) -> float:
     """ε of a person in a vertical run whose parties release once, each with its own z."""
-    plans = [vertical_plan.privacy_plan(run, party) for party in range(run.edges.count)]
+    plans = [vertical_settings.privacy_plan(run, party) for party in range(run.edges.count)]
     return gdp.epsilon(gdp.shared(1 / plan.noise_multiplier for plan in plans), run.privacy.delta)
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from tacit_services import local, predict
-from tacit_services.aggregator.observer import SUMMARY_FORMAT
+from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
+from tacit_services.enrollment.tokens import Token, Tokens
+from tacit_services.identity import lineage
+from tacit_services.identity.folder import Identity, acquire
+from tacit_services.journal import snapshot_file as state_file
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.peer.state import PeerState
-from tacit_services.pki.tokens import Token, Tokens
-from tacit_services.runtime import lineage
-from tacit_services.runtime import state as state_file
-from tacit_services.runtime.identity import Identity, acquire
-from tacit_services.runtime.outbox import Outbox
-from tacit_services.simulation import Simulation
+from tacit_services.testbed import local_run, predict
+from tacit_services.testbed.simulate import Simulation
+from tacit_services.worker.outbox import Outbox
 
 from tacit import config
 from tacit.config import RunFile
@@ -32,7 +32,7 @@ from tacit.privacy import mechanisms
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 from tests.older import KEPT, unpacked
 
@@ -149,7 +149,7 @@ class TestSummary:
         """The output directory of a vertical run."""
         run_file = unpacked("vafl", tmp_path) / "run.toml"
         (tmp_path / "state").mkdir()
-        (tmp_path / "state" / local.MARKER).write_text(json.dumps({"TACIT_RUN_FILE": str(run_file)}))
+        (tmp_path / "state" / local_run.MARKER).write_text(json.dumps({"TACIT_RUN_FILE": str(run_file)}))
         return tmp_path
 
     def test_of_0_1_is_of_the_same_run(self, folder: Path) -> None:

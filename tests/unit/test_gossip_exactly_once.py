@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from torch import Tensor
 
-from tacit.messages import Outgoing
-from tacit.topology import Kind
+from tacit.config.topology import Kind
+from tacit.protocol.messages import Outgoing
 from tests.papers.gossip import AnyPeer, Net
 
 CLOSE = 1e-12  # float64 rounding of a few hundred exchanges; the requirement is 1e-6

@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit_services.aggregator.ingest.buckets import Bucket, norm_bound
 
 from tacit import config
 from tacit.errors import ConfigError
-from tacit.guard import Bucket, norm_bound
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
 SERVER = '[privacy]\nmechanism="gaussian"\nnoise_at="server"\n'

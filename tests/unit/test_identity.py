@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime.identity import Identity, acquire
+from tacit_services.identity.folder import Identity, acquire
 
 from tacit.errors import ConfigError, PrivacyError
 from tests.integration.processes import environment

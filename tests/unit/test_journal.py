@@ -13,20 +13,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tacit_services.commands.replay import fold
+from tacit_services.cli.replay import fold
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime import journal, state
-from tacit_services.runtime.journal import Header, Reader, Writer
-from tacit_services.runtime.store import Appended, Entry, Snapshot, Verdict
-from tacit_services.runtime.store.kept import KeptStore
-from tacit_services.runtime.store.memory import MemoryRun, MemoryStore
-from tacit_services.runtime.store.rules import Limits
+from tacit_services.journal import journal_file, snapshot_file
+from tacit_services.journal.journal_file import Header, Reader, Writer
+from tacit_services.journal.store import Appended, Entry, Snapshot, Verdict
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.journal.store.with_journal_file import KeptStore
 
-from tacit import config, wire
-from tacit._pb import wire_pb2 as pb
-from tacit.algorithms import roles
+from tacit import config
+from tacit.algorithms import registry
 from tacit.errors import ConfigError, DataError, ServiceError, WireError
-from tacit.messages import Hello
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Hello
 from tests.integration.test_store_servers import file_size_limit
 
 RUN = config.parse(
@@ -48,7 +49,7 @@ def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
     """(position, payload) of every record, and the torn bytes."""
-    with journal.opened(path) as file:
+    with journal_file.opened(path) as file:
         reader = Reader(file, "file")
         records = [(kept.position, kept.payload) for kept in reader]
         return records, reader.torn
@@ -62,7 +63,7 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, co
     header = Header("run", RUN, Snapshot(cursor, state))
     written(path, *contents, header=header)
     assert read(path) == (list(enumerate(contents, cursor + 1)), 0)
-    with journal.opened(path) as file:
+    with journal_file.opened(path) as file:
         assert Reader(file, "file").header == header
 
 
@@ -75,7 +76,7 @@ def test_a_file_cut_anywhere_gives_the_whole_records_before_the_cut(
     whole = written(path, *contents)
     starts = [len(NEW.encode())]
     for position, content in enumerate(contents, 1):
-        starts.append(starts[-1] + len(journal.record(position, content)))
+        starts.append(starts[-1] + len(journal_file.record(position, content)))
     cut = data.draw(st.integers(starts[0], len(whole)))
     path.write_bytes(whole[:cut])
     complete = sum(start <= cut for start in starts) - 1
@@ -114,8 +115,8 @@ def test_any_altered_byte_is_noticed(
         (lambda data: b"", "not a journal"),
         (lambda data: b"TCTJRNL2" + data[8:], "not a journal"),
         (lambda data: data[:60], "the header is cut"),
-        (lambda data: data[: len(NEW.encode())] + journal.record(2, b"x"), "record 1 at byte .*: it says 2"),
-        (lambda data: data + journal.record(1, b"x"), "record 3 at byte .*: it says 1"),
+        (lambda data: data[: len(NEW.encode())] + journal_file.record(2, b"x"), "record 1 at byte .*: it says 2"),
+        (lambda data: data + journal_file.record(1, b"x"), "record 3 at byte .*: it says 1"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
@@ -130,7 +131,7 @@ def test_a_header_whose_parameters_are_not_those_of_its_fingerprint(tmp_path: Pa
     content = json.loads(NEW.encode()[24:])
     content["parameters"]["run"]["seed"] = 7
     text = json.dumps(content).encode()
-    head = journal._HEADER.pack(journal.MAGIC, len(text), 0, zlib.crc32(text))
+    head = journal_file._HEADER.pack(journal_file.MAGIC, len(text), 0, zlib.crc32(text))
     (tmp_path / "file").write_bytes(head + text)
     with pytest.raises(WireError, match="fingerprint"):
         read(tmp_path / "file")
@@ -151,7 +152,7 @@ def header(path: Path, changes: dict[str, Any], text: bytes | None = None, state
     """A file of a header alone, with a right checksum; `changes` go into its JSON, or `text` is all of it."""
     text = json.dumps(json.loads(NEW.encode()[24:]) | changes).encode() if text is None else text
     crc = zlib.crc32(state, zlib.crc32(text))
-    path.write_bytes(journal._HEADER.pack(journal.MAGIC, len(text), len(state), crc) + text + state)
+    path.write_bytes(journal_file._HEADER.pack(journal_file.MAGIC, len(text), len(state), crc) + text + state)
     return path
 
 
@@ -213,19 +214,19 @@ class TestFold:
 
     @pytest.mark.parametrize("lost", ["params", "version", "edges", "role", "shape", "kind"])
     def test_a_state_without_its_parts(self, tmp_path: Path, lost: str) -> None:
-        tensors, values = roles.server(RUN, RUN.build_model()).state()
+        tensors, values = registry.server(RUN, RUN.build_model()).state()
         tensors = {name: torch.zeros(3) if lost == "shape" else tensor for name, tensor in tensors.items()}
         tensors = {name: tensor for name, tensor in tensors.items() if name != lost} or {"other": torch.zeros(1)}
         values = {name: value for name, value in values.items() if name != lost}
         values |= {"edges": []} if lost == "kind" else {}
-        snapshot = state.dumps(tensors, {} if lost == "role" else {"role": values})
+        snapshot = snapshot_file.dumps(tensors, {} if lost == "role" else {"role": values})
         with pytest.raises(WireError, match=r"^journal: .*/file: its state "):
             fold(header(tmp_path / "file", {}, state=snapshot))
 
 
 def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No such file"):
-        journal.opened(tmp_path / "none")
+        journal_file.opened(tmp_path / "none")
 
 
 class TestWriter:
@@ -319,7 +320,7 @@ class TestKeptStore:
         self.put(inner, 3)
         store.close()
         with (tmp_path / "file").open("ab") as file:
-            file.write(journal.record(3, b"3")[:written_of_last])
+            file.write(journal_file.record(3, b"3")[:written_of_last])
         # when another process takes over, then the file has it once, and goes on.
         again = self.opened(tmp_path / "file", shared)
         self.put(again, 4)
@@ -333,7 +334,7 @@ class TestKeptStore:
         inner.save(Snapshot(2, b"state at 2"))
         self.opened(tmp_path / "file", shared).close()
         assert read(tmp_path / "file")[0] == [(3, b"3")]
-        with journal.opened(tmp_path / "file") as file:
+        with journal_file.opened(tmp_path / "file") as file:
             assert Reader(file, "file").header.base == Snapshot(2, b"state at 2")
 
     def test_a_file_that_misses_what_the_store_has_forgotten(

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tacit_services.cli import app
+from tacit_services.cli.main import app
 from typer.testing import CliRunner
 
 from tacit.errors import ConfigError

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
-from tacit.privacy.chain import Chain, Entry
 from tacit.privacy.ledger import Ledger, read
+from tacit.privacy.ledger_chain import Chain, Entry
 from tests.unit.test_cli import Captured, tacit
 
 

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime import lineage, moving
+from tacit_services.identity import lineage, moving
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Spend

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime import lineage
-from tacit_services.runtime.identity import Identity, acquire
-from tacit_services.runtime.outbox import Outbox
+from tacit_services.identity import lineage
+from tacit_services.identity.folder import Identity, acquire
+from tacit_services.worker.outbox import Outbox
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from tacit_services.runtime.logs import Json, Text
+from tacit_services.logs import Json, Text
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from tacit.datasets import Dataset, load
 from tacit.errors import ConfigError
 from tacit.models import Layered, Model, build, evaluate
-from tacit.vectors import example_gradients, vmap_gradients
+from tacit.models.vectors import example_gradients, vmap_gradients
 
 IMAGE = (1, 28, 28)
 

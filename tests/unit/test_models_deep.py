@@ -14,7 +14,7 @@ from torch.nn import functional
 from tacit.datasets import Dataset, available, load
 from tacit.errors import ConfigError
 from tacit.models import Model, build, evaluate
-from tacit.vectors import mean_gradient
+from tacit.models.vectors import mean_gradient
 
 CIFAR = (3, 32, 32)
 

@@ -10,9 +10,9 @@ import pytest
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.config.sections import Delay
 from tacit.errors import ConfigError
-from tacit.network import Pace, drawn, stream
-from tacit.sections import Delay
+from tacit.simulation.pace import Pace, drawn, stream
 
 RUN = """
 run.updates = 10

@@ -6,18 +6,18 @@ import pytest
 import torch
 
 from tacit import config
-from tacit.algorithms import roles
-from tacit.algorithms.adp2sgd import Peer
-from tacit.algorithms.allreduce import SyncPeer
-from tacit.algorithms.observer import GRACE, QUIET, Observer
+from tacit.algorithms import registry
+from tacit.algorithms.gossip.adp2sgd import Peer
+from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.algorithms.gossip.report_fold import GRACE, QUIET, Observer
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
-from tacit.messages import EVERYONE, SERVER, Deadline, Halt, Hello, Report, Timer, Update
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
+from tacit.protocol.messages import EVERYONE, SERVER, Deadline, Halt, Hello, Report, Timer, Update
 
 FILE = """
 [run]
@@ -47,7 +47,7 @@ MODEL = RUN.build_model()
 
 
 def observer(*edges: str) -> Observer:
-    made = roles.server(RUN, MODEL)
+    made = registry.server(RUN, MODEL)
     assert isinstance(made, Observer)
     for edge in edges:
         made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
@@ -113,7 +113,9 @@ def test_it_continues_from_its_state_to_the_same_bits() -> None:
 
 def role(run: RunFile) -> Peer | SyncPeer:
     rows = Dataset(torch.zeros(40, 1, 8, 8), torch.zeros(40, dtype=torch.int64), 10, "digits")
-    made = roles.edge(run, "edge-1", rows, run.build_model(), Releaser(run.plan(1), Ledger(":memory:", "d"), Random()))
+    made = registry.edge(
+        run, "edge-1", rows, run.build_model(), Releaser(run.plan(1), Ledger(":memory:", "d"), Random())
+    )
     assert isinstance(made, Peer | SyncPeer)
     return made
 

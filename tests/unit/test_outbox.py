@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime.outbox import Outbox
+from tacit_services.worker.outbox import Outbox
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger

@@ -11,10 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from tacit_services import cli
-from tacit_services.pki import certificates, files
-from tacit_services.pki.authority import Authority, Taken
-from tacit_services.pki.tokens import Tokens
+from tacit_services.cli import main
+from tacit_services.disk import files
+from tacit_services.enrollment import certificates
+from tacit_services.enrollment.authority import Authority, Taken
+from tacit_services.enrollment.tokens import Tokens
 
 from tacit.errors import ConfigError
 
@@ -27,7 +28,7 @@ def authority(tmp_path: Path) -> Authority:
 def tacit(*arguments: str) -> int:
     """The exit code of `tacit ARGUMENTS`."""
     with pytest.raises(SystemExit) as ended:
-        cli.main(list(arguments))
+        main.main(list(arguments))
     return int(ended.value.code or 0)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.commands import plan
+from tacit_services.cli import privacy_budget
 
 from tacit.privacy.accounting import Spend, epsilon_pld, epsilon_rdp
 from tacit.privacy.sampling import padded_size
@@ -41,7 +41,7 @@ class TestQuestions:
         assert found["epsilon_pld"] == pytest.approx(1.975, abs=0.005)
         assert found["budget"] is None
 
-    @pytest.mark.parametrize("mechanism", plan.MECHANISMS)
+    @pytest.mark.parametrize("mechanism", privacy_budget.MECHANISMS)
     def test_every_mechanism(self, mechanism: str, capsys: Captured) -> None:
         fixed = ("--pushes", "50", "--sampling-rate", "0.1", "--mechanism", mechanism)
         noise = answer(capsys, "--epsilon", "1", *fixed)["noise_multiplier"]

@@ -15,7 +15,7 @@ from tacit.privacy.clipping import Clipped
 from tacit.privacy.denormals import flushed
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Releaser, Steps, release_steps_together, release_together
+from tacit.privacy.release import Plan, Releaser, Steps, release_steps_together, release_together
 from tacit.privacy.sampling import Random
 
 THREADS = """

@@ -15,7 +15,13 @@ from torch import Tensor
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy import gdp
 from tacit.privacy.accounting import Spend
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, Mode, ReleasedEmbedding, clip_rows
+from tacit.privacy.embeddings import (
+    EmbeddingPlan,
+    EmbeddingReleaser,
+    Mode,
+    ReleasedEmbedding,
+    clip_rows,
+)
 from tacit.privacy.ledger import Ledger, read
 from tacit.privacy.sampling import Random
 

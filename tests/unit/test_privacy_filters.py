@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy.accounting import ORDERS, Spend, certified_pushes, epsilon_pld, epsilon_rdp, merged, rdp_vector
+from tacit.privacy.accounting import (
+    ORDERS,
+    Spend,
+    certified_pushes,
+    epsilon_pld,
+    epsilon_rdp,
+    merged,
+    rdp_vector,
+)
 from tacit.privacy.filters import RenyiFilter
 
 EPSILON, DELTA = 2.0, 1e-5

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from tacit import datasets
+from tacit.audit.inversion import cosine, invert, psnr
 from tacit.models import Model, build
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.clipping import clipped_sum
-from tacit.privacy.inversion import cosine, invert, psnr
 from tacit.privacy.mechanisms import gaussian, paper_noise
 from tacit.privacy.sampling import Random
-from tacit.vectors import mean_gradient
 
 C = 4.0
 DIGITS = datasets.load("digits", "train", None)

@@ -14,7 +14,7 @@ from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting import Spend, certified_pushes
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import UNCHARGED, Ledger
-from tacit.privacy.plan import Plan, Released, Releaser, Steps
+from tacit.privacy.release import Plan, Released, Releaser, Steps
 from tacit.privacy.sampling import Random, padded_size
 from tests.unit.paid import plan, released, releaser
 

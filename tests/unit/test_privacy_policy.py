@@ -12,12 +12,12 @@ import torch
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
 from tacit.errors import ConfigError, PrivacyError
-from tacit.messages import GlobalModel, Hello, Push, Terms
 from tacit.models import build
 from tacit.privacy import policy
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Releaser
+from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
+from tacit.protocol.messages import GlobalModel, Hello, Push, Terms
 
 INF, NAN = math.inf, math.nan
 PLAN = Plan("gaussian", 0.25, 40.0, 1.5, 0.2, 5.0, 2.0, 1e-5)

@@ -12,7 +12,7 @@ import torch
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy import trusted
 from tacit.privacy.accounting import Spend
-from tacit.privacy.plan import Plan
+from tacit.privacy.release import Plan
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
 

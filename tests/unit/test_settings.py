@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tacit_services.runtime.address import split_host_port
-from tacit_services.runtime.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.transport.address import split_host_port
 
 from tacit.errors import ConfigError, DataError
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
-from tacit_services import display, tables
-from tacit_services.edge.loop import EdgeLoop
+from tacit_services.display import live as display
+from tacit_services.display import tables
+from tacit_services.worker.loop import EdgeLoop
 
 from tacit import config
-from tacit._pb import wire_pb2 as pb
+from tacit.protocol._pb import wire_pb2 as pb
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 WORDS = "[/red] [bold]x[/bold] :smile:"

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.simulation import Simulation
+from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
-from tacit.algorithms import together
-from tacit.algorithms.edge import EdgeRole, LocalSteps
+from tacit.algorithms.base.edge import EdgeRole, LocalSteps
 from tacit.config import RunFile
 from tacit.errors import ConfigError, PrivacyError
-from tacit.messages import Deadline, GlobalModel, Hello, Push, Retired, Update
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.simulated import SimulatedLedger
-from tacit.simulate import ALL_LATE, NOBODY, Simulator
+from tacit.protocol.messages import Deadline, GlobalModel, Hello, Push, Retired, Update
+from tacit.simulation import batched_edges
+from tacit.simulation.client_server import ALL_LATE, NOBODY, Simulator
 from tests.unit.test_cli import tacit
 
 RUN = """
@@ -174,18 +174,18 @@ def test_computing_edges_together_gives_the_bits_of_one_by_one(
     more = f'algorithm = {{{section}}}\nnetwork.compute.model = "exponential"'
     run = parsed(more, edges=7, updates=40, mechanism="gaussian", epsilon=4.0)
     run = run.model_copy(update={"model": run.model.model_copy(update={"name": model})})
-    most, work = 0, together.work
+    most, work = 0, batched_edges.work
 
     def counting(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
         nonlocal most
         most = max(most, len(tasks))
         return work(tasks)
 
-    monkeypatch.setattr(together, "work", counting)
+    monkeypatch.setattr(batched_edges, "work", counting)
     in_one_go = simulated(run)
     assert most > 1
 
-    monkeypatch.setattr(together, "batchable", lambda edge, task: False)
+    monkeypatch.setattr(batched_edges, "batchable", lambda edge, task: False)
     alone = simulated(run)
     assert torch.equal(in_one_go.server.params, alone.server.params)
     assert in_one_go.server.edges["edge-3"].spent == alone.server.edges["edge-3"].spent

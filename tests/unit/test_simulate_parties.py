@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tacit_services.simulation import Simulation
+from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
-from tacit.algorithms.vafl import Server
+from tacit.algorithms.vafl.server import Server
 from tacit.errors import ConfigError
 from tacit.models import evaluate
 from tests.conftest import ROOT

@@ -7,14 +7,15 @@ from functools import lru_cache
 
 import pytest
 import torch
-from tacit_services.simulation import Simulation
+from tacit_services.testbed.simulate import Simulation
 
-from tacit import config, simulate_peers
-from tacit.algorithms.adp2sgd import Peer, Worker
-from tacit.algorithms.observer import Observer
-from tacit.algorithms.together import gradients
+from tacit import config
+from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.gossip.report_fold import Observer
 from tacit.privacy.clipping import Clipped
-from tacit.simulate_peers import NOBODY, PeerSimulator
+from tacit.simulation import gossip
+from tacit.simulation.batched_edges import gradients
+from tacit.simulation.gossip import NOBODY, PeerSimulator
 
 FILE = """
 [run]
@@ -71,11 +72,11 @@ def test_computing_peers_together_gives_the_bits_of_one_by_one(name: str, monkey
         most = max(most, len(peers))
         return gradients(peers, models)
 
-    monkeypatch.setattr(simulate_peers, "gradients", counting)
+    monkeypatch.setattr(gossip, "gradients", counting)
     together = simulated(**changes)
     assert most > 1
 
-    monkeypatch.setattr(simulate_peers, "possible", lambda peer, clip: False)
+    monkeypatch.setattr(gossip, "possible", lambda peer, clip: False)
     alone = simulated(**changes)
     assert together.now == alone.now
     for peer, role in workers(together).items():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import topics
 from tacit.errors import ConfigError, WireError
+from tacit.protocol import topics
 
 steady = settings(derandomize=True, deadline=None)
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.config.topology import KINDS, Kind, Topology, build, expected, pairwise, spectral_gap
 from tacit.errors import ConfigError
-from tacit.topology import KINDS, Kind, Topology, build, expected, pairwise, spectral_gap
 
 
 def names(size: int) -> list[str]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import random
 
 import pytest
-from tacit_services.runtime.partials import Crowded, Partials
-from tacit_services.runtime.transfer import ANSWER_EVERY, MISSING, TRIES, WINDOW, Download, Transfer
+from tacit_services.aggregator.ingest.reassembly import Crowded, Partials
+from tacit_services.transport.transfer import (
+    ANSWER_EVERY,
+    MISSING,
+    TRIES,
+    WINDOW,
+    Download,
+    Transfer,
+)
 
-from tacit import wire
-from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
 
 CHUNK = 128
 ENVELOPE = random.Random(1).randbytes(100 * (CHUNK - wire.PART_HEADER) - 7)
@@ -113,7 +120,7 @@ def test_the_number_of_unfinished_messages_is_bounded() -> None:
 
 def test_slow_parts_keep_a_message_alive_and_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("tacit_services.runtime.partials.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0])
     partials = Partials(1 << 20)
     for number in range(PARTS - 1):  # two hours and three quarters for all of it
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))

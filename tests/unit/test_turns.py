@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tacit_services.edge import turns
-from tacit_services.edge.turns import Turns
+from tacit_services.worker import cpu_turns
+from tacit_services.worker.cpu_turns import Turns
 
 from tacit.errors import ConfigError
 
@@ -29,7 +29,7 @@ def test_no_more_edges_compute_at_a_time_than_there_are_turns(tmp_path: Path) ->
                     now[0] -= 1
         mine.close()
 
-    with turns.pipe(tmp_path / "turns", 2):
+    with cpu_turns.pipe(tmp_path / "turns", 2):
         edges = [threading.Thread(target=edge) for _ in range(5)]
         for thread in edges:
             thread.start()
@@ -41,8 +41,8 @@ def test_no_more_edges_compute_at_a_time_than_there_are_turns(tmp_path: Path) ->
 def test_the_turn_of_a_killed_edge_is_replaced_by_whoever_missed_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PATIENCE", 0.01)
-    with turns.pipe(tmp_path / "turns", 1):
+    monkeypatch.setattr(cpu_turns, "PATIENCE", 0.01)
+    with cpu_turns.pipe(tmp_path / "turns", 1):
         killed, other = Turns(tmp_path / "turns"), Turns(tmp_path / "turns")
         assert killed._pipe is not None
         os.read(killed._pipe, 1)  # it dies with the only turn
@@ -55,7 +55,7 @@ def test_the_turn_of_a_killed_edge_is_replaced_by_whoever_missed_it(
 
 
 def test_an_edge_whose_step_fails_gives_its_turn_back(tmp_path: Path) -> None:
-    with turns.pipe(tmp_path / "turns", 1):
+    with cpu_turns.pipe(tmp_path / "turns", 1):
         mine = Turns(tmp_path / "turns")
         with pytest.raises(MemoryError), mine.take():
             raise MemoryError

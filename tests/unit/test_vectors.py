@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms import edge as edge_roles
+from tacit.algorithms.base import edge as edge_roles
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.models import Model, build
+from tacit.models.vectors import example_gradients, linear_factors, mean_gradient, vmap_gradients
 from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import grid_step
-from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.vectors import example_gradients, linear_factors, mean_gradient, vmap_gradients
 
 MODELS = [
     build("logistic", (1, 8, 8), 10, regularization=1e-2),

@@ -13,12 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import wire
-from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import GlobalModel, Halt, Hello, Push, Retired, Terms, Update
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import Charged, Ledger
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import GlobalModel, Halt, Hello, Push, Retired, Terms, Update
 from tests.unit.paid import released
 
 SCHEMA = bytes(range(32))

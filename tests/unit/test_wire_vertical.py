@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import wire
-from tacit._pb import wire_pb2 as pb
 from tacit.errors import WireError
-from tacit.messages import Down, Update
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.sampling import Random
-from tacit.vertical import Embed, Feedback, Part, Request, Roster
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Down, Update
+from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 SCHEMA = bytes(range(32))
 steady = settings(derandomize=True, deadline=None, max_examples=60)

@@ -16,28 +16,33 @@ from pathlib import Path
 import torch
 import uvicorn
 
-from tacit import datasets, topics
-from tacit.algorithm_sections import Vafl
-from tacit.algorithms import roles, vafl
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.vafl import server as vafl
 from tacit.config import RunFile
+from tacit.config.algorithms import Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
-from tacit_services.aggregator import people, report, trusted
-from tacit_services.aggregator.api import Operator, create_app
-from tacit_services.aggregator.evaluator import Evaluator, Points
-from tacit_services.aggregator.inference import Inference
-from tacit_services.aggregator.observer import Observer
+from tacit.protocol import topics
+from tacit_services.aggregator import trusted
+from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.ingest import presence, subscriptions
+from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.ingest.rate_limit import Door
+from tacit_services.aggregator.reporting import results
+from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.edge.main import schema_hash
-from tacit_services.runtime import hearing, presence, web
-from tacit_services.runtime.address import bind
-from tacit_services.runtime.door import Door
-from tacit_services.runtime.driver import ServerDriver
-from tacit_services.runtime.guard import Guard
-from tacit_services.runtime.journal import Writer
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.settings import AggregatorSettings
-from tacit_services.runtime.store import Store, open_store
-from tacit_services.runtime.store.kept import KeptStore
+from tacit_services.journal.journal_file import Writer
+from tacit_services.journal.store import Store, open_store
+from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.settings import AggregatorSettings
+from tacit_services.transport import http_server
+from tacit_services.transport.address import bind
+from tacit_services.transport.mqtt import Connection
 
 log = logging.getLogger("tacit.aggregator")
 ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
@@ -74,7 +79,7 @@ def main(settings: AggregatorSettings) -> None:
         _train(settings, driver, observer, operator, evaluator, stop)
         evaluator.close()  # the last evaluation, on the whole test set
         if driver.role.halted:
-            report.write(settings.out, observer, model)
+            results.write(settings.out, observer, model)
         if settings.linger and driver.role.halted:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
             if inference is None:
@@ -102,8 +107,8 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
     vertical = None
     if isinstance(run.algorithm, Vafl):
-        vertical = people.load(run, settings.data, settings.salt, settings.labels)
-    role = roles.server(run, model, vertical)
+        vertical = labelled_records.load(run, settings.data, settings.salt, settings.labels)
+    role = registry.server(run, model, vertical)
     return ServerDriver(
         settings.run_id, role, schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
         older=run.older_fingerprints(), snapshot_every=run.run.snapshot_every, max_message=settings.max_message,
@@ -176,7 +181,7 @@ def _connect(
     """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
-        hearing.subscriptions(driver), driver.hear,
+        subscriptions.subscriptions(driver), driver.hear,
         on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)
@@ -222,7 +227,7 @@ def _answer(
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    server = uvicorn.Server(web.config(app, ws="none", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(http_server.config(app, ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()
     return server, thread

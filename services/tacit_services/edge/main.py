@@ -11,24 +11,25 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from tacit import datasets, topics
-from tacit.algorithm_sections import Gossip
-from tacit.algorithms import roles
-from tacit.algorithms.edge import EdgeRole
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
+from tacit.config.algorithms import Gossip
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
-from tacit_services.edge.loop import UP, EdgeLoop, Terms
-from tacit_services.edge.workplace import Workplace, workplace
-from tacit_services.runtime.identity import Identity
-from tacit_services.runtime.mqtt import Connection, Will
-from tacit_services.runtime.rows import dealt
-from tacit_services.runtime.settings import EdgeSettings
-from tacit_services.runtime.tls import Tls
+from tacit.protocol import topics
+from tacit_services.identity.folder import Identity
+from tacit_services.settings import EdgeSettings
+from tacit_services.transport.mqtt import Connection, Will
+from tacit_services.transport.tls import Tls
+from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.resources import Workplace, workplace
+from tacit_services.worker.rows import dealt
 
 log = logging.getLogger("tacit.edge")
 Loops = Callable[[RunFile, EdgeRole, Workplace, Terms], AbstractContextManager[EdgeLoop]]
@@ -78,7 +79,7 @@ def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Ide
     settings.load_policy().check(plan, run.algorithm.name, run.model.name)
     part = datasets.load(data.dataset, "train", settings.data, rows, data.features, data.text)
     releaser = Releaser(plan, ledger, Random())
-    return roles.edge(run, identity.edge, part, model, releaser, settings.device)
+    return registry.edge(run, identity.edge, part, model, releaser, settings.device)
 
 
 def schema_hash(model: Model) -> bytes:

@@ -11,9 +11,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from tacit.config import RunFile, one_line
+from tacit.config.sections import Section
 from tacit.errors import ConfigError
-from tacit.sections import Section
-from tacit_services.figures.asked import Asked
+from tacit_services.figures.untrained_points import Asked
 
 Noise = Literal["paper", "rigorous", "none"]
 Table = dict[str, Any]

@@ -25,8 +25,7 @@ from typing import Any
 
 import torch
 
-from tacit import definition
-from tacit.config import RunFile
+from tacit.config import RunFile, fingerprint
 from tacit.errors import ConfigError
 
 log = logging.getLogger("tacit.figures")
@@ -46,11 +45,11 @@ class Wanted:
 
 def name(run: RunFile) -> str:
     """What a point is called: by everything in the run file that is not a default, the world and the seed included."""
-    return _name(definition.differences(run))
+    return _name(fingerprint.differences(run))
 
 
 def _name(different: dict[str, Any]) -> str:
-    return definition.name("point", different)[:24]
+    return fingerprint.name("point", different)[:24]
 
 
 def look_up(
@@ -134,7 +133,7 @@ def keep(folder: Path, wanted: Wanted, result: Result) -> None:
 
 
 def _line(run: RunFile, result: Result) -> bytes:
-    different = definition.differences(run)
+    different = fingerprint.differences(run)
     point = {
         "name": _name(different), "results_version": RESULTS_VERSION, **made_by(), "run": different, "result": result,
     }  # fmt: skip

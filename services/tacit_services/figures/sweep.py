@@ -16,22 +16,22 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithm_sections import Vafl
-from tacit.algorithms.server import ServerRole
+from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
+from tacit.config.algorithms import Vafl
+from tacit.config.sections import Data
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
+from tacit.models.vectors import mean_gradient
 from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld
-from tacit.sections import Data
-from tacit.vectors import mean_gradient
-from tacit_services import simulation
-from tacit_services.aggregator.evaluator import Points
+from tacit_services.aggregator.reporting.evaluation import Points
 from tacit_services.figures import points
-from tacit_services.figures.asked import Asked
 from tacit_services.figures.points import Result, Wanted
-from tacit_services.forked import die_with_parent
+from tacit_services.figures.untrained_points import Asked
+from tacit_services.testbed import simulate
+from tacit_services.testbed.preload import die_with_parent
 
 NORM_ROWS = 500  # test rows, or words, whose mean gradient's norm is a point's
 MOST_LOSS = 50.0  # whose perplexity is still a number
@@ -40,7 +40,7 @@ MOST_LOSS = 50.0  # whose perplexity is still a number
 class _Series:
     """The points of a simulation: accuracy and loss as `tacit simulate` has them, and what figures show besides."""
 
-    def __init__(self, run: RunFile, simulated: simulation.Simulation, test: Dataset) -> None:
+    def __init__(self, run: RunFile, simulated: simulate.Simulation, test: Dataset) -> None:
         self.found: list[Result] = []
         self._simulated = simulated
         self._points = Points(run, simulated.model, test, self._record)
@@ -90,7 +90,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     torch.set_num_threads(1)
     if isinstance(run, Asked):
         return run.answer(root)
-    simulated = simulation.Simulation(run, root)
+    simulated = simulate.Simulation(run, root)
     series = _Series(run, simulated, _test(run.data, root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import RunFile
+from tacit.config.sections import Network
 from tacit.errors import ConfigError, ServiceError
-from tacit.sections import Network
-from tacit_services.commands.plan_measure import as_toml
+from tacit_services.cli.measure import as_toml
 from tacit_services.figures import files, points
-from tacit_services.figures.asked import Asked
 from tacit_services.figures.files import Cell, Figure
 from tacit_services.figures.points import Result
+from tacit_services.figures.untrained_points import Asked
 
 MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figure may show
 
@@ -64,7 +64,7 @@ def _trained(run: RunFile, root: Path | None) -> Result:
 
 def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
     """`tacit run FILE --out OUT` and more options, to its end; its summary. Raises ServiceError with its last word."""
-    command = [sys.executable, "-m", "tacit_services.cli", "run", str(file), "--out", str(out), "--json", *options]
+    command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(file), "--out", str(out), "--json", *options]
     ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if ended.returncode:
         said = ended.stderr.strip().splitlines() or ["nothing"]

@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit_services.pki import files
-from tacit_services.runtime import state as state_file
+from tacit_services.disk import files
+from tacit_services.journal import snapshot_file as state_file
 
 _FORMAT = "1"  # beside the tensor; 0.1 wrote none
 

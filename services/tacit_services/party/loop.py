@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tacit.algorithms.vafl_party import Party
-from tacit_services.edge.loop import EdgeLoop, Terms
-from tacit_services.edge.turns import Turns
-from tacit_services.runtime import state as state_file
-from tacit_services.runtime.mqtt import Connection
-from tacit_services.runtime.outbox import Outbox
+from tacit.algorithms.vafl.party import Party
+from tacit_services.journal import snapshot_file as state_file
+from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.cpu_turns import Turns
+from tacit_services.worker.loop import EdgeLoop, Terms
+from tacit_services.worker.outbox import Outbox
 
 
 class PartyLoop(EdgeLoop):

@@ -6,19 +6,20 @@ import logging
 
 import torch
 
-from tacit import datasets, vertical_plan
-from tacit.algorithms import roles
-from tacit.algorithms.vafl_party import Party
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
 from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
 from tacit_services.edge.main import serve, stopping, terms
-from tacit_services.edge.workplace import workplace
+from tacit_services.identity.folder import Identity
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import PartyLoop
-from tacit_services.runtime.identity import Identity
-from tacit_services.runtime.settings import EdgeSettings
+from tacit_services.settings import EdgeSettings
+from tacit_services.worker.resources import workplace
 
 log = logging.getLogger("tacit.party")
 
@@ -29,7 +30,7 @@ def main(settings: EdgeSettings) -> None:
     torch.set_num_threads(settings.threads)
     flush_pool()
     run = settings.load_run()
-    section = vertical_plan.section(run)
+    section = vertical_settings.section(run)
     with workplace(settings, run, stop) as place:
         if place is None:
             return
@@ -42,7 +43,7 @@ def main(settings: EdgeSettings) -> None:
 def build_role(settings: EdgeSettings, run: RunFile, identity: Identity, ledger: Ledger) -> Party:
     """The role of this identity with its own columns. Raises ConfigError, DataError, PrivacyError."""
     splits, kept = datasets.splits(run.data.dataset, settings.data), KeptEmbeddings(identity.path / "released")
-    role = roles.party(run, identity.edge, identity.number, splits, settings.salt.encode(), ledger, Random(), kept)
+    role = registry.party(run, identity.edge, identity.number, splits, settings.salt.encode(), ledger, Random(), kept)
     plan = role.releaser.plan
     log.info("%s: %d records, %s, z = %.4g", role.edge, sum(map(len, splits)), plan.declared, plan.noise_multiplier)
     return role

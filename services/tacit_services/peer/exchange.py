@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tacit import topics, wire, wire_peers
-from tacit.algorithms.adp2sgd import Worker
+from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.errors import PrivacyError, WireError
-from tacit.messages import Answer, Gossip, Outgoing, Proposal, Share
+from tacit.protocol import topics, wire, wire_gossip
+from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal, Share
 from tacit_services.peer.state import PeerState
-from tacit_services.runtime.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Connection, Inbound
 
 log = logging.getLogger("tacit.peer")
 HERE = ("online", "retired")  # whose budget is spent still averages
@@ -140,7 +140,7 @@ class Exchange:
         received = wire.decode(envelope)
         if (received.meta.run, received.meta.edge) != (self._run, sender):
             raise WireError("identity", "says " + wire.printable(f"{received.meta.run}/{received.meta.edge}", 100))
-        return wire_peers.read(received, self._schema, self.role.model.size)
+        return wire_gossip.read(received, self._schema, self.role.model.size)
 
     def _ask_again(self) -> None:
         now = time.monotonic()
@@ -159,7 +159,7 @@ class Exchange:
             self._asked[out.to] = time.monotonic()
         self._number += 1
         self.counts["sent"] += 1
-        envelope = wire_peers.encoded(self._run, out.message, self._schema)
+        envelope = wire_gossip.encoded(self._run, out.message, self._schema)
         for part, payload in enumerate(wire.split(envelope, self._chunk)):
             topic = topics.peer(self._run, out.to, self.role.edge, self._number, part)
             self._connection.publish(topic, payload)

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from tacit.algorithms.adp2sgd import Worker
+from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.errors import BudgetSpent
-from tacit.messages import Outgoing
-from tacit.privacy.plan import Released
-from tacit_services.edge.loop import EdgeLoop, Terms
-from tacit_services.edge.turns import Turns
+from tacit.privacy.release import Released
+from tacit.protocol.messages import Outgoing
 from tacit_services.peer.exchange import Exchange
 from tacit_services.peer.state import PeerState
-from tacit_services.runtime.mqtt import Connection, Inbound
-from tacit_services.runtime.outbox import Outbox
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.cpu_turns import Turns
+from tacit_services.worker.loop import EdgeLoop, Terms
+from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.peer")
 WAKE = "wake"  # put into the inbox when another peer's message may have given us something to do

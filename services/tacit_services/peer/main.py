@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from tacit.algorithm_sections import Gossip
-from tacit.algorithms.adp2sgd import Peer, Worker
-from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.gossip.adp2sgd import Peer, Worker
 from tacit.config import RunFile
+from tacit.config.algorithms import Gossip
 from tacit.errors import ConfigError
 from tacit_services.edge import main as edge
-from tacit_services.edge.loop import EdgeLoop, Terms
-from tacit_services.edge.workplace import Workplace
 from tacit_services.peer.loop import PeerLoop
 from tacit_services.peer.state import PeerState
-from tacit_services.runtime.settings import EdgeSettings
+from tacit_services.settings import EdgeSettings
+from tacit_services.worker.loop import EdgeLoop, Terms
+from tacit_services.worker.resources import Workplace
 
 
 def main(settings: EdgeSettings) -> None:

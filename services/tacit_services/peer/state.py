@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit_services.runtime import sqlite_format
+from tacit_services.disk import sqlite_format
 
 _FORMAT = 1  # 0.1 wrote none, and the same tables
 _SCHEMA = """

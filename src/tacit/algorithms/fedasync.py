@@ -27,15 +27,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.algorithm_sections import FedAsync
-from tacit.algorithms.edge import LocalSteps, descend
-from tacit.algorithms.rounds import RoundServer, mean
-from tacit.algorithms.server import ServerRole
+from tacit.algorithms.base.edge import LocalSteps, descend
+from tacit.algorithms.base.rounds import RoundServer, mean
+from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
+from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
-from tacit.messages import GlobalModel, Outgoing, Timer, Update
 from tacit.models import Model
-from tacit.privacy.plan import Releaser, Steps
+from tacit.privacy.release import Releaser, Steps
+from tacit.protocol.messages import GlobalModel, Outgoing, Timer, Update
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:

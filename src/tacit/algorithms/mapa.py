@@ -29,14 +29,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.algorithm_sections import Mapa
-from tacit.algorithms.edge import EdgeRole
-from tacit.algorithms.server import ServerRole
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
-from tacit.messages import SERVER, GlobalModel, Outgoing, Push, Update
+from tacit.config.algorithms import Mapa
 from tacit.models import Model
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped, clipped_sum
-from tacit.vectors import mean_gradient
+from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 
 
 def first_clip(deviation: float, failure: float) -> float:

@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tacit import wire
 from tacit.audit.statistics import Finding, Values, proven, related, tails, uneven
 from tacit.audit.subject import (
     CLIP,
@@ -29,8 +28,9 @@ from tacit.audit.subject import (
     received,
 )
 from tacit.errors import TacitError
-from tacit.messages import GlobalModel, Terms
 from tacit.privacy import ledger
+from tacit.protocol import wire
+from tacit.protocol.messages import GlobalModel, Terms
 
 NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 1200, 300, 200, 60
 STRANGE = (math.nan, math.inf, 3e38, 1e20, 1e-42)  # features that no honest record has

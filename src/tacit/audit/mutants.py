@@ -18,13 +18,13 @@ from torch import Tensor
 from tacit.algorithms.mapa import Edge
 from tacit.audit import mutants_rows as rows
 from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
-from tacit.messages import GlobalModel, Halt, Outgoing
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.mechanisms import paper_noise
-from tacit.privacy.plan import Releaser
+from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random, poisson
-from tacit.vectors import mean_gradient
+from tacit.protocol.messages import GlobalModel, Halt, Outgoing
 
 _NONCE = bytes(16)
 _zeros = bytes  # inside a Random, `bytes` is its method

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import fedasync
-from tacit.algorithms.adp2sgd import Peer
+from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.mapa import Edge
-from tacit.messages import GlobalModel, Outgoing
+from tacit.models.vectors import example_gradients
 from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import grid_step
-from tacit.privacy.plan import Released, Releaser, Steps
+from tacit.privacy.release import Released, Releaser, Steps
 from tacit.privacy.sampling import Batch, poisson
-from tacit.vectors import example_gradients
+from tacit.protocol.messages import GlobalModel, Outgoing
 
 # -- which rows, and where ------------------------------------------------------------------------------------------
 

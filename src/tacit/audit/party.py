@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tacit import wire
-from tacit.algorithms.vafl_party import Party
-from tacit.algorithms.vafl_steps import Protocol
-from tacit.alignment import names
+from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.step_rules import Protocol
 from tacit.audit.statistics import Finding, Values, proven, uneven
 from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Source
-from tacit.embeddings import embedding
-from tacit.messages import Outgoing, Update
+from tacit.datasets.alignment import names
+from tacit.models.zoo.embeddings import embedding
 from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, Kept, Mode, clip_rows
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import gaussian
 from tacit.privacy.simulated import SimulatedLedger
-from tacit.vertical import Embed, Feedback, Request, Roster
+from tacit.protocol import wire
+from tacit.protocol.messages import Outgoing, Update
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster
 
 FEATURES, WIDTH, FAR, RECORDS, TABLE = 4, 3, 1e3, 8, 2000
 SALT = b"audit"

@@ -15,20 +15,21 @@ from random import Random as Chooser
 import torch
 from torch import Tensor
 
-from tacit import wire, wire_peers
-from tacit.algorithm_sections import DpPasgd, FedAsync
-from tacit.algorithms import dp_pasgd, fedasync
-from tacit.algorithms.adp2sgd import Peer, Terms
-from tacit.algorithms.edge import EdgeRole
+from tacit.algorithms import fedasync
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.dp_pasgd import averaging
+from tacit.algorithms.gossip.adp2sgd import Peer, Terms
 from tacit.algorithms.mapa import Edge
+from tacit.config.algorithms import DpPasgd, FedAsync
+from tacit.config.topology import build
 from tacit.datasets import Dataset
-from tacit.messages import Answer, GlobalModel, Proposal, Push
 from tacit.models import Layered, Model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Mechanism, Plan, Releaser
+from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.topology import build
+from tacit.protocol import wire, wire_gossip
+from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 
 DELTA, SCHEMA, RUN, EDGE = 1e-5, bytes(32), "audit", "edge-0"
 CLIP, CLIPS = 1e-3, (1e-4, 1.0)  # CLIPS: the edge's own bounds
@@ -185,7 +186,7 @@ class PeriodicSpeaker(LocalSpeaker):
         """A device of τ steps."""
         s = self.subject
         section = DpPasgd(name="dp-pasgd", tau=s.steps, learning_rate=s.learning_rate)
-        return (s.edge or dp_pasgd.Edge)(section, EDGE, data, s.model, releaser)
+        return (s.edge or averaging.Edge)(section, EDGE, data, s.model, releaser)
 
 
 class PeerSpeaker(Speaker):
@@ -211,11 +212,11 @@ class PeerSpeaker(Speaker):
         peer.here, self.asked = set(), self.asked + 1
         assert isinstance(out.message, Proposal)
         peer.hear(Answer("edge-1", 1, self.asked, torch.zeros(self.subject.model.size), {}))
-        return wire_peers.encoded(RUN, out.message, SCHEMA)
+        return wire_gossip.encoded(RUN, out.message, SCHEMA)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """g̃."""
-        sent = wire_peers.read(wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size)
+        sent = wire_gossip.read(wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size)
         assert isinstance(sent, Proposal)
         assert isinstance(sent.model, Tensor)
         return (start.double() - sent.model.double()) / self.subject.learning_rate

@@ -9,16 +9,16 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from tacit import wire
 from tacit.algorithms.mapa import Server
 from tacit.audit.rows import alone, pixels
 from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
 from tacit.audit.subject import CLIP, DELTA, SCHEMA, Source, Speaker, Subject, make, received
 from tacit.config import parse
 from tacit.datasets import Dataset
-from tacit.messages import GlobalModel, Hello, Update
 from tacit.models import build
 from tacit.privacy.accounting import Spend, certified_pushes, epsilon_pld, epsilon_rdp
+from tacit.protocol import wire
+from tacit.protocol.messages import GlobalModel, Hello, Update
 
 CANARIES, GUESSES, ROUNDS = 1000, 200, 100
 _DELTA = 1e-7  # the test pays 2mδ

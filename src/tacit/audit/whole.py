@@ -19,7 +19,7 @@ from tacit.audit.statistics import Finding
 from tacit.audit.subject import Resend, Source, Subject
 from tacit.audit.times import Seconds, times
 from tacit.audit.training import Epsilon, accountants, training
-from tacit.privacy.plan import PRIVATE, Paper
+from tacit.privacy.release import PRIVATE, Paper
 
 AUDITED: Final = (*PRIVATE, *get_args(Paper))
 HONEST: Final = tuple(Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE)

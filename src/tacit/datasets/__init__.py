@@ -1,7 +1,6 @@
 """Local datasets (`load`), their frozen `features`, and their division among edges (`partition`, `vertical`)."""
 
-from tacit.datasets.features import Features
-from tacit.datasets.load import (
+from tacit.datasets.benchmarks.load import (
     Dataset,
     available,
     group_count,
@@ -14,8 +13,9 @@ from tacit.datasets.load import (
     splits,
     train_size,
 )
+from tacit.datasets.benchmarks.text import Text
+from tacit.datasets.features import Features
 from tacit.datasets.partition import all_shards, nominal_size, shard
-from tacit.datasets.text import Text
 from tacit.datasets.vertical import feature_blocks, party_view
 
 __all__ = [

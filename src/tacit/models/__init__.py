@@ -2,9 +2,9 @@
 
 from tacit.models.base import Layer, Model, Normalization
 from tacit.models.building import NAMES, Name, bounded, build, evaluate
-from tacit.models.deep import Deep
-from tacit.models.layered import Activation, Layered
-from tacit.models.lstm import Lstm
+from tacit.models.zoo.deep import Deep
+from tacit.models.zoo.layered import Activation, Layered
+from tacit.models.zoo.lstm import Lstm
 
 __all__ = [
     "NAMES",

@@ -6,12 +6,12 @@ from typing import Literal, get_args
 
 import torch
 
-from tacit.datasets.load import Dataset
+from tacit.datasets.benchmarks.load import Dataset
 from tacit.errors import ConfigError
 from tacit.models.base import Model, Normalization
-from tacit.models.deep import Deep
-from tacit.models.layered import Activation, Layered, after
-from tacit.models.lstm import Lstm
+from tacit.models.zoo.deep import Deep
+from tacit.models.zoo.layered import Activation, Layered, after
+from tacit.models.zoo.lstm import Lstm
 
 Name = Literal["logistic", "svm", "mlp", "cnn", "resnet", "mobilenet", "lstm"]
 NAMES: tuple[str, ...] = get_args(Name)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import History, merged
-from tacit.privacy.chain import NONCE, Chain, Entry, advanced, first_head
+from tacit.privacy.ledger_chain import NONCE, Chain, Entry, advanced, first_head
 
 _FORMAT = 2  # PRAGMA user_version; 1 (which said 0) had no chain, and becomes 2 when it is opened
 _SCHEMA = """

@@ -12,9 +12,9 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.errors import ConfigError, PrivacyError
-from tacit.messages import GlobalModel
-from tacit.privacy.plan import Mechanism, NoiseAt, Plan
-from tacit.vectors import LARGEST, learnable
+from tacit.models.vectors import LARGEST, learnable
+from tacit.privacy.release import Mechanism, NoiseAt, Plan
+from tacit.protocol.messages import GlobalModel
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MIN_CLIP = 2.0**-40  # of every mechanism that clips: far below any C of a real run, far above float32's smallest

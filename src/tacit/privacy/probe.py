@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tacit.errors import PrivacyError
 from tacit.models import Model
+from tacit.models.vectors import example_gradients, linear_factors
 from tacit.privacy.denormals import flushed
-from tacit.vectors import example_gradients, linear_factors
 
 _SEED = 20240229
 _SCALES = (0.1, 1e4)  # of the parameters: ordinary ones, and such as cancel, which make a last bit a large number

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.errors import PrivacyError
 from tacit.models import Model
-from tacit.privacy.plan import Released
+from tacit.privacy.release import Released
 
 _SEAL: Final = object()
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.privacy.accounting import History
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan, Released, Releaser
+from tacit.privacy.release import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 
 OPEN = 200  # lineages held open; each is a few file descriptors

@@ -1,0 +1,110 @@
+"""Prometheus metrics, read from the run when they are asked for. No label names an edge: fleets are large."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.ingest.ledger_continuity import ROLLED_BACK
+from tacit_services.aggregator.reporting.run_status import Observer
+
+_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+_COUNTED = {
+    "accepted": "Messages appended to the journal (updates, hellos, farewells).",
+    "duplicate": "Messages that the journal had already.",
+    "busy": "Messages sent back because the journal was full or away.",
+    "snapshots": "Snapshots of the fold.",
+    "replayed": "Journal entries folded again after a start or a store failure (replays).",
+    "late": "Updates under way when the run ended.",
+    "throttled": "Messages sent back because their edge had sent more than the guard allows.",
+}
+
+
+def registry(observer: Observer[ServerDriver]) -> CollectorRegistry:
+    """A registry of this run alone."""
+    made = CollectorRegistry()
+    made.register(_Run(observer))
+    return made
+
+
+class _Run(Collector):
+    def __init__(self, observer: Observer[ServerDriver]) -> None:
+        self._observer = observer
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, one consistent reading of the fold."""
+        driver, role = self._observer.driver, self._observer.driver.role
+        counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
+        with driver.lock:
+            version, schedule, edges = role.version, role.schedule(), len(role.edges)
+            histogram, aged = dict(role.staleness), role.stale
+        for name, text in _COUNTED.items():
+            yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
+        dropped = driver.door.dropped if driver.door is not None else 0
+        yield CounterMetricFamily("tacit_flooded", "Messages dropped unread: far beyond the guard's rate.", dropped)
+        yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
+        yield _rejected(counts)
+        lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
+        yield CounterMetricFamily("tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied)
+        yield CounterMetricFamily(
+            "tacit_reconnects", "Broker connections after the first.", self._observer.reconnects()
+        )
+        yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
+        yield GaugeMetricFamily("tacit_target_updates", "Updates after which the run ends.", role.horizon)
+        yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", edges)
+        yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", self._observer.online())
+        refused = self._observer.refusals()
+        yield GaugeMetricFamily("tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"])
+        yield GaugeMetricFamily("tacit_refusals", "Models that edges say they have refused.", refused["refusals"])
+        yield from _journal(driver)
+        yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", schedule["clip"])
+        yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
+        yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
+        quarantined = len(driver.uplink.guard.quarantined) if driver.uplink.guard is not None else 0
+        yield GaugeMetricFamily("tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined)
+        flooding = len(driver.door.shut()) if driver.door is not None else 0
+        yield GaugeMetricFamily("tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding)
+        store, broker = driver.epoch > 0 and driver.store_up, self._observer.broker_up()
+        yield GaugeMetricFamily("tacit_store_up", "1 when the store is there and the run read back.", float(store))
+        yield GaugeMetricFamily("tacit_broker_up", "1 while connected to the broker.", float(broker))
+        yield GaugeMetricFamily("tacit_ready", "1 when the broker and store are there.", float(store and broker))
+        yield _staleness(histogram)
+        yield from _evaluation(self._observer)
+
+
+def _journal(driver: ServerDriver) -> Iterable[Metric]:
+    age = time.monotonic() - driver.saved_at
+    yield GaugeMetricFamily("tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved)
+    yield GaugeMetricFamily("tacit_journal_bytes", "Payload of those entries.", driver.journal_bytes)
+    yield GaugeMetricFamily("tacit_snapshot_age_seconds", "Since the snapshot was last brought up to date.", age)
+    text = "From taking a message in hand to having it in the model: decoding, the append, the fold."
+    latency = driver.latency
+    yield HistogramMetricFamily("tacit_apply_latency_seconds", text, latency.buckets(), latency.total)
+
+
+def _rejected(counts: dict[str, int]) -> Metric:
+    family = CounterMetricFamily("tacit_rejected", "Messages refused, by reason.", labels=["reason"])
+    for name, count in sorted(counts.items()):
+        if name.startswith("rejected:"):
+            family.add_metric([name.removeprefix("rejected:")], count)
+    return family
+
+
+def _staleness(histogram: dict[int, int]) -> Metric:
+    buckets = [(f"{bound}.0", sum(n for tau, n in histogram.items() if tau <= bound)) for bound in _BUCKETS]
+    buckets.append(("+Inf", sum(histogram.values())))
+    total = sum(tau * n for tau, n in histogram.items())
+    return HistogramMetricFamily("tacit_staleness", "Staleness of applied updates.", buckets, total)
+
+
+def _evaluation(observer: Observer[ServerDriver]) -> Iterable[Metric]:
+    if observer.series:
+        last = observer.series[-1]
+        yield GaugeMetricFamily("tacit_test_accuracy", "At the last evaluation.", last["accuracy"])
+        yield GaugeMetricFamily("tacit_test_loss", "At the last evaluation.", last["loss"])

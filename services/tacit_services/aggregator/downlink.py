@@ -1,0 +1,88 @@
+"""What the aggregator says: models and halts to edges, receipts, and the retained announcement of the run's state."""
+
+from __future__ import annotations
+
+import time
+
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Down, GlobalModel, Halt
+from tacit.protocol.vertical import Feedback, Request, Roster
+from tacit_services.transport.mqtt import Connection
+from tacit_services.transport.transfer import Transfer
+
+LOST_SECONDS = 0.5  # an edge is believed at most so often that what was on its way to it is lost
+
+
+class Downlink:
+    """Encodes, cuts into chunks and publishes; `connection` is set before anything is said."""
+
+    def __init__(self, run_id: str, schema: bytes, chunk: int) -> None:
+        self.run_id, self.schema, self.chunk = run_id, schema, chunk
+        self.connection: Connection | None = None
+        self._transfers: dict[str, tuple[Transfer, float]] = {}  # models under way; when parts were last called lost
+
+    def send(self, edge: str, message: Down, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
+        """A role's message to one edge; the receipt of its message `seq`, if given, goes with it, or before many parts:
+        it must not wait for them, and the same model is then always the same bytes, whichever message it answers.
+        """
+        if receipt is not None and not self._inline(message):
+            self.receipt(edge, seq, receipt)
+            seq, receipt = 0, None
+        kind = "control" if isinstance(message, Halt) else "model"
+        envelope = wire.down(self.run_id, edge, message, self.schema, receipt, seq)
+        transfer = Transfer(envelope, self.chunk)
+        self._transfers.pop(edge, None)
+        if transfer.parts > 1:
+            self._transfers[edge] = transfer, 0.0
+        for part, payload in transfer.first():
+            self._publish(topics.down(self.run_id, edge, kind, part), payload)
+
+    def more(self, edge: str, want: pb.Want) -> None:
+        """Go on with the model that is under way to this edge; if it is another one, say so (REJECTED, message 0)."""
+        transfer, lost_at = self._transfers.get(edge, (None, 0.0))
+        if transfer is None or transfer.head() != want.head:
+            if want.missing:
+                self.receipt(edge, 0, pb.Receipt(status=pb.Receipt.REJECTED, reason="want"))
+            return
+        if not want.missing:
+            del self._transfers[edge]
+            return
+        lost = want.lost and time.monotonic() - lost_at >= LOST_SECONDS
+        if lost:
+            self._transfers[edge] = transfer, time.monotonic()
+        for part, payload in transfer.more(want.missing, lost=lost):
+            self._publish(topics.down(self.run_id, edge, "model", part), payload)
+
+    def _inline(self, message: Down) -> bool:
+        """Whether the message fits one payload beside its Meta."""
+        match message:
+            case GlobalModel():
+                size = 4 * message.params.numel()
+            case Feedback(gradient=gradient):
+                size = 0 if gradient is None else 4 * gradient.numel()
+            case Request():
+                size = 4 * len(message.rows)
+            case Roster():
+                size = 8 * len(message.names)
+            case Halt():
+                size = 0
+        return size <= self.chunk - 4096
+
+    def receipt(self, edge: str, seq: int, receipt: pb.Receipt) -> None:
+        """The answer to message `seq` alone."""
+        meta = pb.Meta(run=self.run_id, edge=edge, seq=seq, receipt=receipt)
+        self._publish(topics.down(self.run_id, edge, "receipt"), wire.encode(meta))
+
+    def announce(self, epoch: int, state: str, model: GlobalModel) -> None:
+        """Retain the run's state on the model topic; edges that see a new epoch send again what has no receipt."""
+        assert self.connection is not None
+        said = wire.announcement(
+            self.run_id, epoch << 20 | self.connection.connects, state, model, self.schema,
+            inline_below=self.chunk - 4096,
+        )  # fmt: skip
+        self._publish(topics.model(self.run_id), said, retain=True)
+
+    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        assert self.connection is not None
+        self.connection.publish(topic, payload, retain=retain)

@@ -1,0 +1,63 @@
+"""Journal entries to messages of the fold: what edges sent, and halts, deadlines and inference, which no edge sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.protocol import wire, wire_vertical
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Deadline, Halt, Hello, Retired, Update
+from tacit.protocol.messages import Entry as Message
+from tacit.protocol.vertical import Request
+from tacit_services.journal.store import Anchor
+from tacit_services.transport.mqtt import Inbound
+
+OPERATOR = "operator"  # the sender of what no edge sends
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A decoded message on its way into the journal."""
+
+    edge: str
+    seq: int
+    payload: bytes
+    message: Hello | Update | Retired
+    anchor: Anchor
+    inbound: Inbound
+
+
+def halt(run: str, version: int, reason: str) -> bytes:
+    """The entry that ends a run."""
+    return wire.encode(pb.Meta(run=run, edge=OPERATOR, halt=pb.Halt(version=version, reason=reason)))
+
+
+def deadline(run: str, number: int) -> bytes:
+    """The entry that tells the role that its timer has run out."""
+    return wire.encode(pb.Meta(run=run, edge=OPERATOR, deadline=pb.Deadline(number=number)))
+
+
+def request(run: str, message: Request) -> bytes:
+    """The entry that asks a vertical run, which is over, for embeddings of `message.rows`."""
+    meta = pb.Meta(run=run, edge=OPERATOR)
+    wire_vertical.fill(meta, message)
+    return wire.encode(meta)
+
+
+def read(payload: bytes, schema: bytes, size: int, *, checked: bool = False) -> Message:
+    """What an entry means to the server role; `checked`: as wire.decode takes it. Raises WireError."""
+    return understood(wire.decode(payload, checked=checked), schema, size)
+
+
+def understood(received: wire.Received, schema: bytes, size: int) -> Message:
+    """`read` of what is decoded already. Raises WireError."""
+    if received.meta.edge == OPERATOR:
+        kind = received.meta.WhichOneof("kind")
+        if kind == "deadline":
+            return Deadline(received.meta.deadline.number)
+        if kind == "request":
+            asked = wire_vertical.read(received.meta, None)
+            assert isinstance(asked, Request)
+            return asked
+        return Halt(received.meta.halt.version, received.meta.halt.reason)
+    return wire.read_up(received, schema, size)

@@ -1,0 +1,75 @@
+"""Whether an edge's ledger goes on from where the aggregator last saw it: it never falls back, and never forks.
+
+A ledger's own chain cannot show that an older copy of the file was put back, or that two copies are in use. Whoever
+keeps the furthest (count, head) can: every message of an edge says where its ledger stands, the furthest is kept in
+the store with the message, over all runs, and a message from before it is refused. The edge then stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tacit.errors import WireError
+from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.protocol.messages import Hello, Retired, Update
+from tacit_services.journal.store import MAX_SEQ, Anchor
+
+ROLLED_BACK = ("rollback", "clone")  # reasons of a rejected receipt after which an edge must not go on
+log = logging.getLogger("tacit.anchors")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    charged: Charged
+    seq: int  # of the message that showed it; 0: in another run
+
+
+class Anchors:
+    """The furthest position seen of every edge's ledger of one dataset."""
+
+    def __init__(self, dataset: str) -> None:
+        self._dataset = dataset
+        self._seen: dict[str, _Seen] = {}
+
+    def load(self, kept: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]) -> None:
+        """Take over what the store has kept, and what this run's fold knows from before the store kept any."""
+        found = dict(folded)
+        for anchor in kept:
+            dataset, _, edge = anchor.lineage.partition("/")
+            if dataset == self._dataset and anchor.count >= found.get(edge, UNCHARGED).count:
+                found[edge] = Charged(anchor.count, anchor.head)
+        for edge, charged in found.items():
+            if edge not in self._seen or charged.count > self._seen[edge].charged.count:
+                self._seen[edge] = _Seen(charged, last_seqs.get(edge, 0))
+
+    def check(self, seq: int, message: Hello | Update | Retired) -> Anchor:
+        """The anchor to keep with the message. Raises WireError (rollback, clone, value).
+
+        A message older than the edge's newest is not judged: it is a late copy, and the journal knows its number.
+        """
+        edge, charged = message.edge, message.charged
+        seen = self._seen.get(edge, _Seen(UNCHARGED, 0))
+        if charged.count > MAX_SEQ:
+            raise WireError("value", f"charged: {charged.count} releases")
+        if seq >= seen.seq and charged != seen.charged:
+            self._judge(edge, seq, charged, seen)
+            self._seen[edge] = _Seen(charged, seq)
+        elif seq > seen.seq and edge in self._seen:
+            self._seen[edge] = _Seen(charged, seq)
+        return Anchor(f"{self._dataset}/{edge}", charged.count, charged.head)
+
+    def _judge(self, edge: str, seq: int, charged: Charged, seen: _Seen) -> None:
+        reason = None
+        if charged.count < seen.charged.count:
+            reason = "rollback"
+        elif charged.count == seen.charged.count or (seq == seen.seq and seen.charged.head):
+            reason = "clone"  # other bytes under the number, or another history of the same length
+        if reason is None:
+            return
+        log.warning(
+            "%s: its ledger says %d releases (%s), but was seen at %d (%s)", edge, charged.count,
+            charged.head.hex()[:12], seen.charged.count, seen.charged.head.hex()[:12],
+        )  # fmt: skip
+        raise WireError(reason, f"{charged.count} releases, seen {seen.charged.count}")

@@ -1,0 +1,79 @@
+"""The first check of [guard] rate, on the network thread: what a flood costs when nobody reads it.
+
+The guard itself judges whole messages and answers BUSY. By then a message has been queued, put together, decoded and
+answered; an edge that does not listen could fill the aggregator's queue at the broker, and everybody would wait behind.
+Here each edge has an allowance of bytes, enough for `rate` updates a second with their resends, questions and Hellos;
+what is beyond is acknowledged to the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near it.
+One that goes on all the same is shut out for a while, twice as long each time: the broker is told to keep what it sends
+(hearing.py), for receiving and acknowledging is most of what a flood costs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacit_services.aggregator.ingest.buckets import Bucket
+from tacit_services.transport.mqtt import Inbound
+
+MAX_EDGES = 100_000  # names to keep account of
+EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
+PATIENCE = 200  # dropped messages at once, and a tenth of that each second, before an edge is shut out
+SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
+
+log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
+
+
+@dataclass(slots=True)
+class _Account:
+    """Of one edge: bytes that it may send, messages that may be dropped, and how long it is shut out the next time."""
+
+    bytes: Bucket
+    drops: Bucket
+    next: float = SHUT_SECONDS
+
+
+class Door:
+    """Counts bytes of each edge, in one thread; `shut` is for any. `dropped` counts messages."""
+
+    def __init__(
+        self, rate: float, burst: int, update_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:  # fmt: skip
+        """rate, burst: of the guard, in updates; update_bytes: of one update. In parts of 1 KiB it counts for half as
+        much again."""
+        allowance = 1.5 * update_bytes + 4096
+        self._rate, self._burst, self._clock = rate * allowance, (burst + 2) * allowance, clock
+        self._accounts: dict[str, _Account] = {}
+        self._shut: dict[str, float] = {}  # until when
+        self.dropped = 0
+
+    def admits(self, inbound: Inbound) -> bool:
+        """Whether to take it in; else it has been acknowledged, and that was all."""
+        levels = inbound.topic.split("/", 5)
+        if levels[3:4] != ["up"] or len(levels) < 6:
+            return True
+        now, edge = self._clock(), levels[4]
+        account = self._accounts.get(edge)
+        if account is None:
+            if len(self._accounts) >= MAX_EDGES:
+                return True
+            drops = Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now)
+            account = self._accounts[edge] = _Account(Bucket(self._rate, self._burst, self._burst, now), drops)
+        if not account.bytes.take(now, len(inbound.payload) + EACH):
+            return True
+        self.dropped += 1
+        inbound.done()
+        if account.drops.take(now) and now >= self._shut.get(edge, 0.0):
+            self._shut = {**self._still(now), edge: now + account.next}
+            log.warning("%s floods: not heard for %g s", edge, account.next)
+            account.next = min(MOST_SHUT_SECONDS, 2 * account.next)
+        return False
+
+    def shut(self) -> frozenset[str]:
+        """Edges that are not to be heard now."""
+        return frozenset(self._still(self._clock())) if self._shut else frozenset()
+
+    def _still(self, now: float) -> dict[str, float]:
+        return {edge: until for edge, until in self._shut.items() if until > now}

@@ -1,0 +1,82 @@
+"""Evaluation on the public test set, beside training: its own thread, on a copy of the parameters."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.models import Model, evaluate
+
+Record = Callable[[int, float, float, int], None]  # version, accuracy, loss, test rows
+log = logging.getLogger("tacit.evaluator")
+
+
+class Points:
+    """The series: a point every `evaluation.every` versions on a fixed public subset, the last one on all of it."""
+
+    def __init__(self, run: RunFile, model: Model, test: Dataset, record: Record) -> None:
+        self._every, self._model, self.test, self._record = run.evaluation.every, model, test, record
+        self.sample = test
+        if run.evaluation.samples < len(test):
+            chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(run.run.seed))
+            self.sample = test.take(chosen[: run.evaluation.samples])
+        self._due = 0
+
+    def due(self, version: int) -> bool:
+        """Whether a point is to be made at `version`; if so, the next one is later."""
+        if version < self._due:
+            return False
+        self._due = version - version % self._every + self._every
+        return True
+
+    def measure(self, version: int, params: torch.Tensor, data: Dataset) -> None:
+        """Evaluate on `data`, and add the point."""
+        accuracy, loss = evaluate(self._model, params, data)
+        self._record(version, accuracy, loss, len(data))
+
+
+class Evaluator:
+    """Makes the points beside training: if that takes longer than training does, some are left out; nobody waits."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+        self._last: ServerRole | None = None
+        self._work: queue.Queue[tuple[int, torch.Tensor, Dataset] | None] = queue.Queue(maxsize=1)
+        self._thread = threading.Thread(target=self._loop, name="evaluator", daemon=True)
+        self._thread.start()
+
+    def offer(self, role: ServerRole) -> None:
+        """Called by the driver thread between batches; never blocks."""
+        self._last = role
+        exam = role.exam(self._points.sample)  # None: a vertical run's, which nobody has answered yet
+        if self._work.full() or exam is None or not self._points.due(exam[0]):
+            return
+        # The fold replaces `params`, it never writes into them: no copy is needed.
+        self._work.put_nowait(exam)
+
+    def close(self) -> None:
+        """Finish, and evaluate the final model on the whole test set. Idempotent."""
+        if not self._thread.is_alive():
+            return
+        self._work.put(None)
+        self._thread.join()
+        if self._last is not None and (exam := self._last.exam(self._points.test)):
+            self._measure(*exam)
+
+    def _loop(self) -> None:
+        while (item := self._work.get()) is not None:
+            self._measure(*item)
+
+    def _measure(self, version: int, params: Tensor, data: Dataset) -> None:
+        try:
+            self._points.measure(version, params, data)
+        except OSError as error:  # metrics.jsonl cannot be written: the run goes on without this point
+            log.warning("evaluation at version %d not recorded: %s", version, error)

@@ -1,0 +1,87 @@
+"""A run's output directory: summary.json, ledger.json, model.safetensors, plot.png (metrics.jsonl grows beside)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import ServiceError
+from tacit.models import Model
+from tacit_services.aggregator.api.documents import finite
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.journal.weights import weights
+
+FILES = ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png")
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
+
+
+def write(out: Path, observer: Observer[Any], model: Model) -> None:
+    """Write the results of a run that has ended. Each file appears whole or not at all.
+
+    Raises ServiceError: the journal and the last snapshot have it all, whoever is started again there tries again.
+    """
+    try:
+        _write(out, observer, model)
+    except OSError as error:
+        raise ServiceError(f"results in {out}: {error.strerror or error}; start the aggregator again") from error
+
+
+def _write(out: Path, observer: Observer[Any], model: Model) -> None:
+    status = finite(observer.status())
+    data = weights(model, observer.driver.role.params)
+    status["model_sha256"] = hashlib.sha256(data).hexdigest()  # that of model.safetensors
+    temporary = out / "model.tmp"
+    temporary.write_bytes(data)
+    temporary.replace(out / "model.safetensors")
+    _dump(out / "ledger.json", status["privacy"])
+    plot(out / "plot.png", status, finite(observer.series))
+    _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
+
+
+def plot(path: Path, status: dict[str, Any], series: list[dict[str, Any]]) -> None:
+    """Accuracy, clip norm and staleness over applied updates, in one picture."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    versions = [point["version"] for point in series]
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    _line(axes[0], versions, [100 * point["accuracy"] for point in series], BLUE, "test accuracy, %")
+    _line(axes[1], versions, [point["clip"] for point in series], ORANGE, "clip norm C")
+    axes[1].set_ylim(bottom=0)
+    spent = [point["epsilon"] for point in series]
+    if all(value is not None for value in spent):
+        _line(axes[2], versions, spent, GREEN, "ε spent, at most: largest edge (PLD)")
+        axes[2].set_ylim(bottom=0)
+    else:
+        _line(axes[2], versions, [point["staleness"] for point in series], GREEN, "staleness, mean")
+    figure.suptitle(_title(status))
+    temporary = path.with_suffix(".tmp.png")
+    figure.savefig(temporary, dpi=120)
+    plt.close(figure)
+    temporary.replace(path)
+
+
+def _line(axis: Any, x: list[int], y: list[float], colour: str, label: str) -> None:
+    axis.plot(x, y, color=colour, marker="o", markersize=3)
+    axis.set(xlabel="updates applied", ylabel=label)
+    axis.grid(alpha=0.3)
+
+
+def _title(status: dict[str, Any]) -> str:
+    privacy = status["privacy"]
+    epsilon = privacy["epsilon"]
+    claim = f"ε = {epsilon:.2f}, δ = {privacy['delta']:g}" if epsilon is not None else "not private"
+    accuracy = status["test_accuracy"]
+    shown = f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"
+    what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
+    return f"{what} · {status['edges']} edges · {shown} · {claim}"
+
+
+def _dump(path: Path, content: object) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,73 @@
+"""A vertical run's server side of the data: record names and labels; noisy labels are drawn once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from pathlib import Path
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.server import People
+from tacit.config import RunFile
+from tacit.datasets.alignment import Names
+from tacit.errors import PrivacyError
+from tacit.privacy.labels import randomised_response
+from tacit.privacy.sampling import Random
+from tacit_services.disk import files
+from tacit_services.journal import snapshot_file as state_file
+
+log = logging.getLogger("tacit.people")
+
+
+def load(run: RunFile, data: Path | None, salt: str, labels: Path) -> People:
+    """Everybody in the run: the training split, then the test split; `labels`: the file of their noisy labels.
+
+    Raises ConfigError, DataError, PrivacyError.
+    """
+    section = vertical_settings.section(run)
+    train, test = datasets.splits(run.data.dataset, data)
+    everybody = registry.people(run, (train, test), salt.encode())
+    if section.label_epsilon is None:
+        return everybody
+    noisy = answers(labels, train.y, train.classes, section.label_epsilon, everybody.names[: len(train)])
+    return registry.people(run, (train, test), salt.encode(), noisy)
+
+
+def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Names) -> Tensor:
+    """The randomised response to `labels`, drawn the first time and read from `path` ever after.
+
+    It belongs to these records for good: another run, another ε or another training must not draw it again, because
+    every draw costs ε anew. Raises PrivacyError when the file is of other records or another ε, or is damaged.
+    """
+    what = {"epsilon": epsilon.hex(), "records": hashlib.sha256(whose.tobytes()).hexdigest(), "classes": str(classes)}
+    try:
+        if path.exists():
+            return _kept(path, what)
+        drawn = randomised_response(labels, classes, epsilon, Random())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, safetensors.torch.save({"answers": drawn}, what), files.SECRET)
+    except OSError as error:
+        raise PrivacyError(f"labels {path}: {error.strerror or error}; they must be drawn once only") from error
+    log.info("drew %d noisy labels (epsilon=%g), kept in %s", len(drawn), epsilon, path)
+    return drawn
+
+
+def _kept(path: Path, what: dict[str, str]) -> Tensor:
+    content = path.read_bytes()
+    try:
+        found = state_file.metadata(content)
+        drawn = safetensors.torch.load(content)["answers"]
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise PrivacyError(f"labels {path}: damaged ({error}); drawing them again would cost their budget") from error
+    if found != what:
+        epsilon = float.fromhex(found.get("epsilon", "nan"))
+        was = f"epsilon={epsilon:g}" if math.isfinite(epsilon) else "something else"
+        raise PrivacyError(f"labels {path}: drawn for {was} or other records; another draw would add to what they cost")
+    return drawn

@@ -1,0 +1,170 @@
+"""`tacit audit`: attack the edges' mechanisms through the wire, and a set of broken ones, which must be caught."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import warnings
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.errors import ConfigError, PrivacyError, ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from tacit.audit.statistics import Finding
+    from tacit.audit.subject import Ask
+    from tacit.audit.training import Epsilon
+    from tacit.audit.whole import Host
+
+_LENGTH = 4  # bytes in front of each message from a forked child
+
+
+def audit(
+    mechanism: Annotated[
+        list[str] | None, typer.Option(help="only this one, and its mutants; may be repeated [default: all]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="predictable noise: repeats a run, proves nothing")] = None,
+    thorough: Annotated[bool, typer.Option(help="time pushes over a real broker, not by processor time")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Attack every mechanism through the wire, and broken ones that must be caught (about two minutes).
+
+    Exit code 5 when an honest mechanism leaks more than it claims, or a mutant is not caught.
+    """
+    import torch
+    from rich.console import Console
+
+    from tacit.audit.whole import AUDITED
+    from tacit.audit.whole import audit as attack
+    from tacit_services.display import tables
+
+    unknown = sorted(set(mechanism or ()) - set(AUDITED))
+    if unknown:
+        raise ConfigError(f"--mechanism {unknown[0]!r}: expected one of {', '.join(AUDITED)}")
+    torch.set_num_threads(1)  # vectors of a few hundred numbers
+    console = tables.console()
+    findings = []
+    with Console(stderr=True).status("attacking") as status:
+        for finding in attack(host(thorough=thorough), mechanism or AUDITED, seed=seed):
+            findings.append(finding)
+            status.update(f"{finding.test}: {finding.target} {finding.verdict}")
+    if as_json:
+        typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
+    else:
+        console.print(table(console, findings))
+        passed = Counter(finding.verdict for finding in findings)
+        console.print(f"{passed['passes']} pass, {passed['caught']} mutants caught; a pass is no proof")
+    bad = Counter(finding.verdict for finding in findings if not finding.good)
+    if bad:
+        raise PrivacyError(f"audit of {len(findings)} findings: {bad['LEAKS']} leak, {bad['MISSED']} mutants missed")
+
+
+def table(console: Console, findings: Iterable[Finding]) -> Table:
+    """One row per finding."""
+    from rich import box
+    from rich.table import Table
+
+    shown = Table(box=box.ROUNDED if console.is_terminal else None, header_style="bold")
+    for name in ("test", "target", "quantity", "claim", "measured", "verdict"):
+        shown.add_column(name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True)
+    for finding in findings:
+        measured = "-" if math.isnan(finding.measured) else f"{finding.measured:.3g}"
+        style = "" if finding.good else "bold red"
+        row = (finding.test, finding.target, finding.quantity, f"{finding.claim:.3g}", measured, finding.verdict)
+        shown.add_row(*row, style=style)
+    return shown
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    measured = None if math.isnan(finding.measured) else finding.measured
+    return {**asdict(finding), "measured": measured, "verdict": finding.verdict, "good": finding.good}
+
+
+# -- what takes a process -------------------------------------------------------------------------------------------
+
+
+def host(*, thorough: bool = False) -> Host:
+    """This process, for the audit: its outbox, its fork, its disk, and Opacus's accountant where installed."""
+    from tacit.audit.whole import Host
+
+    found = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
+    if not thorough:
+        return found
+    from tacit_services.cli.audit_over_mqtt import wire_seconds
+
+    return replace(found, seconds=wire_seconds)
+
+
+def resent(ask: Ask) -> tuple[bytes, bytes]:
+    """A message as the edge's outbox holds it, and as it is found there by the next process."""
+    from tacit_services.worker.outbox import Outbox
+
+    with tempfile.TemporaryDirectory() as folder:
+        outbox = Outbox(Path(folder) / "outbox.db", "audit")
+        outbox.put(outbox.next_seq(), ask())
+        first = outbox.oldest()
+        outbox.close()
+        outbox = Outbox(Path(folder) / "outbox.db", "audit")
+        second = outbox.oldest()
+        outbox.close()
+    assert first is not None
+    assert second is not None
+    return first[1], second[1]
+
+
+def forked(ask: Ask, count: int) -> list[bytes]:
+    """`count` messages that a forked child sends. Raises ServiceError when it ends before."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads: the child makes none
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reader)
+            with open(writer, "wb") as pipe:  # noqa: PTH123  (a descriptor)
+                for _ in range(count):
+                    message = ask()
+                    pipe.write(len(message).to_bytes(_LENGTH, "big") + message)
+            code = 0
+        finally:
+            os._exit(code)  # nothing of the parent's is to be ended twice
+    os.close(writer)
+    with open(reader, "rb") as pipe:  # noqa: PTH123
+        sent = []
+        while head := pipe.read(_LENGTH):
+            sent.append(pipe.read(int.from_bytes(head, "big")))
+    os.waitpid(child, 0)
+    if len(sent) != count:
+        raise ServiceError(f"audit: a forked child sent {len(sent)} of {count} messages")
+    return sent
+
+
+def second_accountant() -> Epsilon | None:
+    """ε by Opacus's PRV accountant; None where it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Opacus's own imports
+            from opacus.accountants import PRVAccountant
+    except ImportError:
+        return None
+
+    def epsilon(rate: float, z: float, count: int, delta: float) -> float:
+        accountant = PRVAccountant()
+        accountant.history = [(z, rate, count)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(accountant.get_epsilon(delta))
+
+    return epsilon

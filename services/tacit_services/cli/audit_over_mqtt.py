@@ -1,0 +1,76 @@
+"""The times of pushes as whoever reads the broker has them: for `tacit audit --thorough`."""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from tacit.audit.statistics import Values
+from tacit.audit.subject import EDGE, RUN, SCHEMA, Box
+from tacit.audit.times import WARM, Pair, turns
+from tacit.errors import ServiceError
+from tacit.protocol import topics, wire
+from tacit_services.testbed.processes import Child, start_broker, stopping
+from tacit_services.transport.mqtt import Connection, Inbound
+
+PATIENCE = 60.0  # seconds for one push
+
+
+def wire_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
+    """Seconds from sending a model to the arrival of the push, over a real broker, in random order.
+
+    Raises ServiceError when a push does not come.
+    """
+    taken: tuple[list[float], list[float]] = ([], [])
+    with _broker() as address, ExitStack() as end:
+        asks = [
+            end.enter_context(_over(address, f"edge-{n}", box)) for n, box in enumerate((edges.strange, edges.plain))
+        ]
+        for which in turns(pushes):
+            taken[which].append(asks[which]())
+    return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
+
+
+@contextmanager
+def _broker() -> Iterator[str]:
+    children: list[Child] = []
+    with tempfile.TemporaryDirectory() as folder, stopping(children):
+        yield start_broker(Path(folder), children).address
+
+
+@contextmanager
+def _over(broker: str, name: str, box: Box) -> Iterator[Callable[[], float]]:
+    """An edge behind the broker, and a call that asks it once and returns the seconds."""
+    down, up = topics.down(RUN, name, "model"), topics.up(RUN, name, 1, 0)
+    models: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+    pushes: queue.SimpleQueue[float] = queue.SimpleQueue()
+    edge = Connection(broker, f"{RUN}-{name}", [down], models.put)
+    server = Connection(broker, f"{RUN}-asks-{name}", [up], lambda inbound: _arrived(inbound, pushes))
+    payload = wire.down(RUN, EDGE, box.message, SCHEMA)
+
+    def ask() -> float:
+        began = time.perf_counter()
+        server.publish(down, payload)
+        try:
+            models.get(timeout=PATIENCE).done()
+            edge.publish(up, box())
+            return pushes.get(timeout=PATIENCE) - began
+        except queue.Empty as error:
+            raise ServiceError(f"audit: no push within {PATIENCE:.0f} s over the broker") from error
+
+    with ExitStack() as end:
+        for connection in (edge, server):
+            end.callback(connection.stop)
+            connection.start(PATIENCE)
+        yield ask
+
+
+def _arrived(inbound: Inbound, pushes: queue.SimpleQueue[float]) -> None:
+    pushes.put(time.perf_counter())
+    inbound.done()

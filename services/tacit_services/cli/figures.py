@@ -1,0 +1,165 @@
+"""`tacit figures`: the papers' figures, from sweeps of simulations to one page."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.errors import ConfigError
+from tacit_services.cli.simulate import SHARED_DATA
+
+if TYPE_CHECKING:
+    from tacit_services.figures.files import Figure
+    from tacit_services.figures.page import Shown
+
+FOLDER = Path("experiments") / "figures"
+
+
+def figures(
+    names: Annotated[list[str] | None, typer.Argument(help="figures by file name [default: all]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="fewer panels and updates: minutes")] = False,
+    out: Annotated[Path, typer.Option(help="folder of the report and of what is kept for the next")] = Path(
+        "out/figures"
+    ),
+    jobs: Annotated[int | None, typer.Option(min=1, help="processes [default: cores]")] = None,
+    folder: Annotated[Path, typer.Option(help="folder of the figure files")] = FOLDER,
+    testbed: Annotated[
+        bool, typer.Option("--testbed", help="train over MQTT as tacit run does, one run after another, not simulated")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="only this many [default: the file's]")] = None,
+    results: Annotated[Path | None, typer.Option(help="write the table of claims here, too")] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="measure again what is kept beside the figure files, in FOLDER/points")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+    ] = None,
+) -> None:
+    """Run or reuse the sweeps of every figure, draw them, and write a page with claims, verdicts and true ε.
+
+    The page is index.html, of --testbed testbed.html; beside it are the verdicts as JSON.
+    """
+    from importlib.metadata import version
+
+    from tacit_services.figures import page
+
+    root = data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
+    read = _read(folder, names, seeds)
+    place = out / ("testbed.html" if testbed else "index.html")
+    _ready(place, results)
+    kept = None if anew else folder / "points"
+    shown = _measured(read, out, kept, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1)
+    how = page.How(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
+    with _writing("out", out):
+        place.write_text(page.page(shown, how), encoding="utf-8")
+        verdicts = out / ("testbed.json" if testbed else "verdicts.json")
+        verdicts.write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if results is not None:
+        with _writing("results", results):
+            results.write_text(page.results(shown, how), encoding="utf-8")
+    for one in shown:
+        for judged in one.judged:
+            typer.echo(f"{one.name}: {judged.claim.text}: {judged.verdict}")
+    typer.echo(f"{place}")
+
+
+def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str, Figure]:
+    from tacit_services.figures import files
+
+    there = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    if not there:
+        raise ConfigError(f"--folder {folder}: no figure files")
+    stems = names or list(there)
+    if unknown := [name for name in stems if name not in there]:
+        raise ConfigError(f"figures {unknown[0]}: there is none; there are {', '.join(there)}")
+    if twice := [stem for stem in stems if stems.count(stem) > 1]:
+        raise ConfigError(f"figures {twice[0]}: more than once")
+    return {stem: files.seeded(files.read(there[stem]), seeds) for stem in stems}
+
+
+def _ready(place: Path, results: Path | None) -> None:
+    """What can be written now can be written after hours of simulations, too. Raises ConfigError."""
+    with _writing("out", place.parent):
+        (place.parent / "points").mkdir(parents=True, exist_ok=True)
+        _try(place)
+    if results is not None:
+        if results.resolve() == place.resolve():
+            raise ConfigError(f"--results {results}: is where the page goes")
+        with _writing("results", results):
+            _try(results)
+
+
+def _try(path: Path) -> None:
+    there = os.path.lexists(path)
+    path.open("ab").close()
+    if not there:
+        path.unlink()
+
+
+@contextmanager
+def _writing(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"--{option} {path}: {error.strerror or error}") from error
+
+
+def _measured(
+    read: dict[str, Figure], out: Path, kept: Path | None, root: Path | None, *, quick: bool, testbed: bool, jobs: int
+) -> list[Shown]:
+    from tacit_services.figures import draw, files, sweep, verdicts
+    from tacit_services.figures import testbed as mqtt
+    from tacit_services.figures.page import Shown
+
+    cells_of = mqtt.cells if testbed else files.cells
+    cells = {name: list(cells_of(figure, quick=quick)) for name, figure in read.items()}
+    runs = {name: [cell.run for cell in mine] for name, mine in cells.items()}
+    with _bar() as done:
+        if testbed:
+            found = mqtt.sweep(runs, out / "testbed", root, done)
+        else:
+            found = sweep.sweep(runs, out / "points", root, jobs, done, kept)
+    shown = []
+    for name, figure in read.items():
+        curves = verdicts.curves(figure, cells[name], found)
+        shown.append(Shown(name, figure, curves, verdicts.judge(figure, curves), draw.png(figure, curves)))
+    return shown
+
+
+def _verdicts(shown: list[Shown]) -> list[dict[str, object]]:
+    return [
+        {"figure": one.name, "claim": judged.claim.text, "measured": judged.said, "verdict": judged.verdict}
+        for one in shown
+        for judged in one.judged
+    ]
+
+
+class _bar:  # noqa: N801  (a context manager that gives a function)
+    """A progress bar with the time that is left."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            MofNCompleteColumn(), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
+        )
+        self._task = self._progress.add_task("figures")
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        return self._done
+
+    def _done(self, done: int, total: int) -> None:
+        if total:  # else everything was kept
+            self._progress.start()
+            self._progress.update(self._task, completed=done, total=total)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._progress.stop()
+        if kind is KeyboardInterrupt:
+            typer.echo("tacit figures: what was done is kept: the same command goes on from there", err=True)

@@ -1,0 +1,93 @@
+"""`tacit keys`: every key of a run file, what it may be and what it means, as the code has it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+_BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
+_INTRODUCTION = """\
+# The run file
+
+Every key, as `tacit keys` prints it from the code (`tacit keys SECTION`: one section; `tacit keys --schema`: a JSON
+schema, with which an editor checks and completes TOML). A key without a default must be given; *None* is
+what a key means that is left out. Unknown keys are refused.
+Ready-made files: [experiments](../experiments); what the letters mean: [algorithms.md](algorithms.md).
+"""
+
+
+def keys(
+    section: Annotated[str, typer.Argument(help="a section, as privacy; an algorithm, as fedasync; else all")] = "",
+    schema: Annotated[bool, typer.Option("--schema", help="print the whole run file's JSON schema")] = False,
+) -> None:
+    """Print the keys of a run file with their ranges, defaults and meanings, as Markdown."""
+    from tacit.config import RunFile
+
+    if schema:
+        typer.echo(json.dumps(RunFile.model_json_schema(), indent=2, ensure_ascii=False))
+        return
+    parts = list(_parts())
+    chosen = [(title, kind) for title, names, kind in parts if not section or section in names]
+    if not chosen:
+        known = ", ".join(sorted({name for _, names, _ in parts for name in names}))
+        raise ConfigError(f"SECTION={section!r}: not part of a run file; use one of {known}")
+    tables = [f"## {title}\n\n{_table(kind)}" for title, kind in chosen]
+    typer.echo("\n".join(tables if section else [_INTRODUCTION, *tables]), nl=False)
+
+
+def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
+    """(heading, names that it can be asked for by, class) of every section."""
+    from tacit.config import RunFile, sections_of
+    from tacit.config.sections import Away, Delay
+
+    for name in RunFile.model_fields:
+        for kind in sections_of(RunFile, name):
+            chosen_by = get_args(kind.model_fields["name"].annotation) if name == "algorithm" else ()
+            yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
+    yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
+    yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
+
+
+def _table(kind: type[BaseModel]) -> str:
+    """Markdown: one row per key."""
+    shape = kind.model_json_schema()
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    for name, key in shape["properties"].items():
+        default = key.get("default", "")
+        default = "left out" if default is None else "" if name in shape.get("required", ()) else f"`{_toml(default)}`"
+        rows.append(f"| `{name}` | {_value(key, shape)} | {default} | {_cell(key.get('description', ''))} |")
+    return "\n".join(rows) + "\n"
+
+
+def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
+    """What a key may be, in words."""
+    if options := key.get("anyOf"):  # with null: may be left out
+        return _value(next(option for option in options if option.get("type") != "null"), shape)
+    if "$ref" in key:
+        return "table, below"
+    if choices := key.get("enum", [key["const"]] if "const" in key else []):
+        return " · ".join(f"`{choice}`" for choice in choices)
+    if key["type"] == "array":
+        return f"list of {_value(key['items'], shape)}"
+    words = {"string": "text", "boolean": "true or false"}.get(key["type"], str(key["type"]))
+    return ", ".join([words, *(bound.format(f"{key[name]:g}") for name, bound in _BOUNDS.items() if name in key)])
+
+
+def _toml(value: Any) -> str:
+    """A default as a run file has it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "\\<")

@@ -1,0 +1,183 @@
+"""`tacit ledger show | verify | export`: an edge's own ledger file, read where it lies; nothing is changed.
+
+`tacit ledger move` takes it elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.errors import ConfigError, PrivacyError
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger_chain import Chain
+
+app = typer.Typer(name="ledger")  # its callback, in cli.py, asks the aggregator of a run
+
+Place = Annotated[Path, typer.Argument(metavar="PATH|DIR", help="ledger file, or the folder with ledger.db in it")]
+Delta = Annotated[float, typer.Option(help="δ at which ε is read")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@app.command()
+def show(place: Place, delta: Delta = 1e-5, as_json: AsJson = False) -> None:
+    """Show what the data of an edge has paid, by its own ledger."""
+    path = _file(place)
+    chains = _verified(path)
+    documents = [_document(path, chain, delta) for chain in chains]
+    if as_json:
+        typer.echo(json.dumps(documents, indent=2))
+        return
+    for chain, document in zip(chains, documents, strict=True):
+        _print(chain, document)
+
+
+@app.command()
+def verify(place: Place, as_json: AsJson = False) -> None:
+    """Recompute the hash chain from the rows; exit code 5 if any was changed, dropped or moved."""
+    path = _file(place)
+    found = [_position(path, chain) for chain in _verified(path)]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for position in found:
+        typer.echo(f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole")
+        typer.echo(f"head {position['head']}")
+
+
+@app.command()
+def export(
+    place: Place,
+    out: Annotated[Path | None, typer.Option(help="file to write, instead of standard output")] = None,
+    delta: Delta = 1e-5,
+    as_json: Annotated[bool, typer.Option("--json", help="it is JSON in any case")] = False,
+) -> None:
+    """Write the ledger as JSON: every row with its head, and ε by both accountants."""
+    path = _file(place)
+    if out is not None and _is_ledger(out, path):
+        raise ConfigError(f"--out {out}: that is the ledger itself, which is never overwritten")
+    documents = [_document(path, chain, delta) | {"entries": _entries(chain)} for chain in _verified(path)]
+    text = json.dumps(documents, indent=2)
+    if out is None:
+        typer.echo(text)
+        return
+    try:
+        _write(out, text + "\n")
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    typer.echo(json.dumps({"file": str(out)}) if as_json else f"{out}: {sum(d['count'] for d in documents)} releases")
+
+
+@app.command()
+def move(
+    source: Annotated[Path, typer.Argument(metavar="FROM", help="ledger file, or the folder with ledger.db in it")],
+    target: Annotated[Path, typer.Argument(metavar="TO", help="file that is not there yet, or a folder")],
+    as_json: AsJson = False,
+) -> None:
+    """Move a ledger as a whole, while no edge uses it; after a kill the same command goes on."""
+    from tacit_services.identity import moving
+
+    old, new = _file(source), _file(target)
+    chains = moving.move(old, new)
+    if as_json:
+        typer.echo(json.dumps([_position(new, chain) for chain in chains], indent=2))
+        return
+    for chain in chains:
+        typer.echo(f"{new}: {chain.dataset}: {chain.count} releases, moved from {old}")
+
+
+def _file(place: Path) -> Path:
+    return place / "ledger.db" if place.is_dir() else place
+
+
+def _is_ledger(out: Path, ledger: Path) -> bool:
+    """Whether `out` names the ledger or a file that SQLite keeps beside it, there or not, by any link."""
+    real = os.path.realpath(ledger)
+    held = [Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal", ".moved", ".moving")]
+    return Path(os.path.realpath(out)) in held or any(
+        out.exists() and file.exists() and out.samefile(file) for file in held
+    )
+
+
+def _write(out: Path, text: str) -> None:
+    """All of it or nothing; a device or a pipe is written to, not replaced. Raises OSError."""
+    target = Path(os.path.realpath(out))
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _verified(path: Path) -> list[Chain]:
+    """Every dataset's chain. Raises DataError (no file), PrivacyError (not a ledger, or a broken chain)."""
+    from tacit.privacy import ledger
+
+    chains = ledger.read(path)
+    for chain in chains:
+        try:
+            chain.verify()
+            chain.history()
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise PrivacyError(f"ledger {path}: {error}") from error
+    return chains
+
+
+def _position(path: Path, chain: Chain) -> dict[str, Any]:
+    return {
+        "file": str(path), "dataset": chain.dataset, "lineage": chain.lineage.hex(), "count": chain.count,
+        "head": chain.head.hex(),
+    }  # fmt: skip
+
+
+def _document(path: Path, chain: Chain, delta: float) -> dict[str, Any]:
+    from tacit.privacy import accounting
+
+    if not 0 < delta < 1:
+        raise ConfigError(f"--delta {delta}: expected a number between 0 and 1")
+    history = chain.history()
+    pld, rdp = accounting.epsilon_pld(history, delta), accounting.epsilon_rdp(history, delta)
+    return _position(path, chain) | {"delta": delta, "epsilon_pld": _finite(pld), "epsilon_rdp": _finite(rdp)}
+
+
+def _entries(chain: Chain) -> list[dict[str, Any]]:
+    return [
+        {
+            "session": entry.session.hex(), "sampling_rate": float.fromhex(entry.sampling_rate),
+            "noise_multiplier": float.fromhex(entry.noise_multiplier), "mechanism": entry.mechanism,
+            "secret": entry.secret, "count": entry.count, "head": entry.head.hex(),
+        }
+        for entry in chain.entries
+    ]  # fmt: skip
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None  # JSON has no infinity
+
+
+def _print(chain: Chain, document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from tacit_services.display import tables
+
+    console = tables.console()
+    pld, rdp = tables.epsilon(document["epsilon_pld"]), tables.epsilon(document["epsilon_rdp"])
+    console.print(f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ {document['delta']:g}")
+    console.print(f"chain whole, head {chain.head.hex()}")
+    table = Table(box=None, header_style="bold")
+    for name in ("mechanism", "q", "z", "releases"):
+        table.add_column(name, justify="left" if name == "mechanism" else "right")
+    for row in chain.history():
+        table.add_row(row.mechanism, f"{row.sampling_rate:.6g}", f"{row.noise_multiplier:.6g}", str(row.count))
+    console.print(table)

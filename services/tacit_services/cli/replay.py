@@ -1,0 +1,166 @@
+"""`tacit replay`: a run's journal file folded again, by the same role, to the same bits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    from tacit.algorithms.base.server import ServerRole
+    from tacit.algorithms.vafl.server import People
+    from tacit.config import RunFile
+    from tacit.models import Model
+    from tacit.protocol.messages import Entry as Message
+    from tacit_services.journal.journal_file import Reader
+
+LABELS = Path("state/labels.safetensors")
+SALT = "tacit"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came out of a journal file."""
+
+    run: str
+    fingerprint: str
+    seed: int
+    begins_after: int  # accepted messages before the file's first
+    records: int
+    torn_bytes: int  # of a last record that was being written; left out
+    version: int
+    halted: str
+    model_sha256: str
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="journal file of TACIT_JOURNAL_FILE or tacit run --journal")],
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it")
+    ] = None,
+    labels: Annotated[
+        Path, typer.Option(envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn")
+    ] = LABELS,
+    salt: Annotated[str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")] = SALT,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Fold a run's journal again and print the model's SHA-256: that of model.safetensors and summary.json."""
+    from tacit.protocol.wire import printable
+
+    found = fold(file, data, labels, salt)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    if found.torn_bytes:
+        typer.echo(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
+    after = f" after the first {found.begins_after}" if found.begins_after else ""
+    typer.echo(f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version {found.version}")
+    typer.echo(f"model sha256 {found.model_sha256}")
+    typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
+
+
+def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str = SALT) -> Replayed:
+    """Raises DataError (no file, or no data of a vertical run), WireError (not a journal, or altered)."""
+    import hashlib
+
+    from tacit.algorithms import registry
+    from tacit.config.algorithms import Vafl
+    from tacit.errors import ServiceError, WireError
+    from tacit_services.edge.main import schema_hash
+    from tacit_services.journal import journal_file
+    from tacit_services.journal.weights import weights
+
+    with journal_file.opened(path) as file:
+        reader = journal_file.Reader(file, str(path))
+        header, run = reader.header, reader.header.parameters
+        model = _model(run, path)
+        people = _people(run, data, labels, salt) if isinstance(run.algorithm, Vafl) else None
+        role, schema, records = registry.server(run, model, people), schema_hash(model), 0
+        try:
+            if header.base.state:
+                _restore(role, header.base.state)
+            for records, message in enumerate(_messages(reader, schema, model.size), 1):
+                _step(role, message, reader.header.base.cursor + records)
+        except ServiceError as error:
+            raise WireError("journal", f"{path}: {error}") from error
+        except WireError as error:
+            said = str(error).removeprefix("journal: ")
+            raise error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}") from error
+    digest = hashlib.sha256(weights(model, role.params)).hexdigest()
+    return Replayed(
+        header.run, run.fingerprint(), run.run.seed, header.base.cursor, records, reader.torn, role.version,
+        role.halted, digest,
+    )  # fmt: skip
+
+
+def _model(run: RunFile, path: Path) -> Model:
+    from tacit.errors import ConfigError, WireError
+
+    try:
+        return run.build_model()
+    except ConfigError as error:  # no person's setting: the file says so
+        raise WireError("journal", f"{path}: the header cannot be understood: {error}") from error
+
+
+def _restore(role: ServerRole, snapshot: bytes) -> None:
+    """Raises ServiceError, WireError: bytes that are no snapshot, or not one of this role."""
+    from tacit.errors import WireError
+    from tacit_services.journal import snapshot_file
+
+    tensors, values = snapshot_file.loads(snapshot)
+    like = role.params
+    try:
+        role.restore(tensors, values["role"])
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # AttributeError: a list where names belong
+        raise WireError("journal", f"its state is not one of this run's: {error!r}") from error
+    if (role.params.shape, role.params.dtype) != (like.shape, like.dtype):
+        raise WireError("journal", f"its state has {role.params.numel()} parameters, the model {like.numel()}")
+
+
+def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
+    """What the records mean. Raises WireError: no messages, or twice in the file, which a store never accepts."""
+    from tacit.errors import WireError
+    from tacit.protocol import wire
+    from tacit_services.aggregator import entries
+
+    last: dict[str, int] = {}
+    for kept in reader:
+        received = wire.decode(kept.payload)
+        edge, seq = received.meta.edge, received.meta.seq
+        if edge != entries.OPERATOR:  # whose envelopes have no number: the store counts them
+            if seq <= last.get(edge, 0):
+                said = f"message {seq} of {wire.printable(edge, 64)} comes after its message {last.get(edge, 0)}"
+                raise WireError("journal", f"record {kept.position}: {said}")
+            last[edge] = seq
+        yield entries.understood(received, schema, size)
+
+
+def _step(role: ServerRole, message: Message, position: int) -> None:
+    """One step of the fold. Raises WireError for what no aggregator has let into a journal."""
+    from tacit.errors import WireError
+    from tacit.protocol.messages import Update
+
+    # A version is not asked for, nor anything after the end: those an aggregator may have judged at another moment.
+    why = role.screen(message) if isinstance(message, Update) and not role.halted else None
+    if why not in (None, "version"):
+        raise WireError("journal", f"record {position}: an update that is refused ({why})")
+    try:
+        role.on_message(message)
+    except (LookupError, ValueError, TypeError) as error:
+        raise WireError("journal", f"record {position}: the fold cannot take it: {error!r}") from error
+
+
+def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
+    """A vertical run's labels: noisy ones are read, never drawn anew. Raises DataError, PrivacyError."""
+    from tacit.algorithms.vafl import vertical_settings
+    from tacit_services.aggregator.vertical import labelled_records
+
+    if vertical_settings.section(run).label_epsilon is not None and not labels.exists():
+        raise DataError(f"--labels {labels}: no such file; this run's noisy labels were drawn once, and kept there")
+    return labelled_records.load(run, data, salt, labels)

@@ -1,0 +1,29 @@
+"""`tacit simulate`: a run file under a virtual clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SHARED_DATA = Path("../shared/data")
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="folder of the results [default: out/<file>-simulated]")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="seed, instead of the file's; of the noise, too")] = None,
+    edges: Annotated[int | None, typer.Option(min=1, help="number of edges, instead of the file's")] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Train in one process, in virtual time: no broker, no waiting, the same result for the same seed."""
+    from tacit import config
+    from tacit_services.testbed import simulate as simulation
+
+    run = config.load(file, edges=edges, seed=seed)
+    folder = out or Path("out") / f"{file.stem}-simulated"
+    simulation.run(run, out=folder, data=data or (SHARED_DATA if SHARED_DATA.is_dir() else None), as_json=as_json)

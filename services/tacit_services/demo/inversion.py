@@ -1,0 +1,253 @@
+"""The demonstration behind `tacit demo inversion`: a curious subscriber on a real broker, and what it can see.
+
+Victims are real edge roles with a ledger each; every push goes through `release()`, the wire format and the broker.
+The attacker has what any subscriber has: bytes, the public model and the protocol. Each victim holds one record (or
+one batch of 12): the case that differential privacy is about, where the attacker knows all others and only yours is
+left. The server is curious, too: it asks for the same model again and again, so that noise averages out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from tacit import datasets
+from tacit.algorithms.mapa import Edge
+from tacit.audit.inversion import cosine, invert, psnr
+from tacit.datasets import Dataset
+from tacit.errors import DataError, ServiceError
+from tacit.models import Model, build
+from tacit.privacy.accounting import History, epsilon_pld
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Mechanism, Plan, Releaser
+from tacit.privacy.sampling import Random
+from tacit.protocol import topics, wire
+from tacit.protocol.messages import GlobalModel, Push, Update
+from tacit_services.aggregator.ingest.reassembly import Partials
+from tacit_services.testbed.processes import Child, Service, start_broker
+from tacit_services.transport.mqtt import Connection, Inbound
+
+RUN = "demo-inversion"
+SIDE = 28  # the bundled digits are shown at MNIST's size: 7,850 parameters, as in the paper
+CLIP, DELTA = 10.0, 1e-5  # C is about the norm of one image's gradient
+MANY = 12  # the paper's batch size
+CHUNK = 256 * 1024
+PATIENCE = 30.0  # seconds for one victim's pushes to come through the broker
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One way to protect a push (or not): its name, the ε that is claimed for it, and the plan that an edge follows."""
+
+    key: str
+    name: str
+    claimed: float | None
+    per_push: bool
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the attacker got under one condition from `pushes` pushes of every victim. Means over the victims."""
+
+    condition: Condition
+    pushes: int
+    images: tuple[Tensor, ...]  # (28, 28) each
+    cosine: float
+    psnr: float
+    label_rate: float
+    epsilon: float  # by the ledger that came over the wire
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The victims' true images, and the outcomes by condition and number of pushes."""
+
+    dataset: str
+    broker: str
+    originals: tuple[Tensor, ...]
+    outcomes: tuple[Outcome, ...]
+
+
+class Eavesdropper:
+    """A subscriber of the run's uplink: counts, adds up, and keeps what every edge has said."""
+
+    def __init__(self, schema: bytes, size: int) -> None:
+        self._schema, self._size = schema, size
+        self._partials = Partials(1 << 24)
+        self._changed = threading.Condition()
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+        self._views: dict[tuple[str, int], tuple[Tensor, History]] = {}
+        self._wanted: frozenset[int] = frozenset()
+
+    def want(self, pushes: frozenset[int]) -> None:
+        """After which numbers of pushes the average is to be kept."""
+        self._wanted = pushes
+
+    def hear(self, inbound: Inbound) -> None:
+        """One MQTT message, on the network thread."""
+        edge, seq, _ = topics.parse_up(inbound.topic)
+        envelope = self._partials.add(edge, seq, inbound.payload)
+        if envelope is not None and seq:
+            message = wire.read_up(wire.decode(envelope), self._schema, self._size)
+            if isinstance(message, Update):
+                self._count(message)
+        inbound.done()
+
+    def view(self, edge: str, pushes: int) -> tuple[Tensor, History]:
+        """The mean of the first `pushes` pushes of `edge`, and its ledger then; ServiceError if they do not come."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: (edge, pushes) in self._views, PATIENCE):
+                raise ServiceError(f"broker: {self._counts.get(edge, 0)} of {pushes} pushes came in {PATIENCE:g} s")
+            return self._views[edge, pushes]
+
+    def _count(self, update: Update) -> None:
+        edge, gradient = update.edge, update.vector.to(torch.float64)
+        with self._changed:
+            self._sums[edge] = self._sums[edge] + gradient if edge in self._sums else gradient
+            count = self._counts[edge] = self._counts.get(edge, 0) + 1
+            if count in self._wanted:
+                self._views[edge, count] = (self._sums[edge] / count, update.spent)
+            self._changed.notify_all()
+
+
+def conditions(pushes: int) -> tuple[Condition, ...]:
+    """No privacy; the paper's noise at its own ε per push; tacit's, calibrated for ε over all `pushes` together."""
+
+    def plan(mechanism: Mechanism, batch: int = 1, paper_epsilon: float = 0.1) -> Plan:
+        return Plan(
+            mechanism=mechanism, sampling_rate=1.0, batch=batch, noise_multiplier=0.0, clip_min=CLIP, clip_max=CLIP,
+            epsilon=1.0, delta=DELTA, paper_epsilon=paper_epsilon,
+        )  # fmt: skip
+
+    def ours(epsilon: float) -> Plan:
+        return Plan.calibrated(
+            epsilon=epsilon, delta=DELTA, pushes=pushes, sampling_rate=1.0, batch=1, clip_min=CLIP, clip_max=CLIP
+        )
+
+    return (
+        Condition("none", "no privacy", None, False, plan("none")),
+        Condition("none-12", f"no privacy, batch of {MANY}", None, False, plan("none", MANY)),
+        Condition("paper-1", "paper, “ε = 1” per push", 1.0, True, plan("paper", 1, 1.0)),
+        Condition("paper-0.1", "paper, “ε = 0.1” per push", 0.1, True, plan("paper", 1, 0.1)),
+        Condition("paper-0.1-12", f"paper, “ε = 0.1”, batch of {MANY}", 0.1, True, plan("paper", MANY, 0.1)),
+        Condition("paper-0.01", "paper, “ε = 0.01” per push", 0.01, True, plan("paper", 1, 0.01)),
+        Condition("tacit-8", "tacit, ε = 8 in total", 8.0, False, ours(8.0)),
+        Condition("tacit-2", "tacit, ε = 2 in total", 2.0, False, ours(2.0)),
+    )
+
+
+def load(data: Path | None) -> Dataset:
+    """MNIST's training images from the folder `data`, or without one the bundled digits, enlarged to 28×28."""
+    if data is not None:
+        return datasets.load("mnist", "train", data)
+    digits = datasets.load("digits", "train", None)
+    x = torch.nn.functional.interpolate(digits.x, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+    return Dataset(x.clamp(0, 1), digits.y, digits.classes, digits.name)
+
+
+def pick(table: Dataset, victims: int, seed: int) -> list[Dataset]:
+    """MANY rows of one digit for every victim, other digits first; the first row is *the* record."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(table), generator=generator)
+    digits = torch.randperm(table.classes, generator=generator).tolist()
+    chosen = []
+    for number in range(victims):
+        rows = order[table.y[order] == digits[number % table.classes]]
+        start = MANY * (number // table.classes)
+        chosen.append(table.take(rows[start : start + MANY]))
+        if len(chosen[-1]) < MANY:
+            raise DataError(f"{table.name}: too few images of one digit for {victims} victims")
+    return chosen
+
+
+def run(table: Dataset, pushes: tuple[int, ...], victims: int, seed: int, say: Callable[[str], None]) -> Findings:
+    """Start a broker, let every victim push under every condition, and attack. Raises ServiceError, DataError."""
+    model = build("logistic", tuple(table.x.shape[1:]), table.classes)
+    chosen = pick(table, victims, seed)
+    outcomes = []
+    with TemporaryDirectory(prefix="tacit-demo-") as folder, _broker(Path(folder)) as service:
+        schema = hashlib.sha256(model.schema().encode()).digest()
+        spy = Eavesdropper(schema, model.size)
+        spy.want(frozenset(pushes))
+        with (
+            _connected(service.address, "eavesdropper", [topics.up_all(RUN)], spy.hear),
+            _connected(service.address, "edges", [], lambda inbound: inbound.done()) as connection,
+        ):
+            say(f"a subscriber of {topics.up_all(RUN)} on {service.kind}; {victims} victims, {max(pushes)} pushes each")
+            for condition in conditions(max(pushes)):
+                for number, rows in enumerate(chosen):
+                    role = _victim(condition, number, rows, model)
+                    _push(role, model.init(0), max(pushes), schema, connection)
+                    spy.view(role.edge, max(pushes))  # so that the broker's queue stays short
+                outcomes += [_attack(condition, count, spy, chosen, model) for count in sorted(pushes)]
+                say(f"{condition.name}: done")
+    originals = tuple(rows.x[0, 0] for rows in chosen)
+    return Findings(table.name, service.kind, originals, tuple(outcomes))
+
+
+def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> Edge:
+    name = f"{condition.key}-v{number}"
+    part = rows.take(torch.arange(int(condition.plan.batch)))
+    ledger = Ledger(":memory:", name)  # public data, pushed once: nothing that has to outlive the demonstration
+    return Edge(name, part, model, Releaser(condition.plan, ledger, Random()))
+
+
+def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Connection) -> None:
+    """`pushes` answers to the same model, published as an edge does."""
+    asked = GlobalModel(0, params, CLIP)
+    for seq in range(1, pushes + 1):
+        (out,) = role.on_message(asked)
+        assert isinstance(out.message, Push)
+        for part, payload in enumerate(wire.split(wire.up(RUN, seq, out.message, schema), CHUNK)):
+            connection.publish(topics.up(RUN, role.edge, seq, part), payload)
+    role.releaser.ledger.close()
+
+
+def _attack(condition: Condition, pushes: int, spy: Eavesdropper, chosen: list[Dataset], model: Model) -> Outcome:
+    images, cosines, ratios, hits, spent = [], [], [], 0, 0.0
+    for number, rows in enumerate(chosen):
+        gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
+        found = invert(gradient, model.shape, model.classes)
+        batch = rows.x[: int(condition.plan.batch)]
+        cosines.append(max(cosine(found.image, image) for image in batch))  # to the nearest record of the batch
+        ratios.append(max(psnr(found.image, image) for image in batch))
+        hits += found.label == int(rows.y[0])
+        spent = max(spent, epsilon_pld(history, DELTA))
+        images.append(found.image[0])
+    count = len(chosen)
+    return Outcome(
+        condition, pushes, tuple(images), math.fsum(cosines) / count, math.fsum(ratios) / count, hits / count, spent
+    )
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[Service]:
+    children: list[Child] = []
+    try:
+        yield start_broker(folder, children)
+    finally:
+        for child in children:
+            child.stop()
+
+
+@contextmanager
+def _connected(
+    broker: str, name: str, subscriptions: list[str], on_message: Callable[[Inbound], None]
+) -> Iterator[Connection]:
+    connection = Connection(broker, f"{RUN}-{name}", subscriptions, on_message, chunk=CHUNK)
+    connection.start(20.0)
+    try:
+        yield connection
+    finally:
+        connection.stop()

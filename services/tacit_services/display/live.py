@@ -1,0 +1,146 @@
+"""What `tacit run` shows: one opening line, a live bar, a closing table."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+from tacit_client import Status
+
+from tacit.config import RunFile
+from tacit.config.algorithms import FedAsync
+from tacit_services.display.tables import at_most, schedule
+
+SHOWN = 40  # edges in the table
+PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
+
+
+def opening(run: RunFile, broker: str, store: str, http: str) -> str:
+    """One line: what runs on what."""
+    return (
+        f"{run.algorithm.name} on {run.data.dataset} ({run.model.name}), {run.edges.count} edges, "
+        f"{run.run.updates} {run.counted}; broker {broker}, store {store}, REST http://{http}"
+    )
+
+
+def ledgers(run: RunFile, kept: bool) -> str:
+    """What the reported ε covers, and, where the run file states z, how many pushes its budget really pays for."""
+    history = "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
+    privacy = run.privacy
+    told = privacy.noise_multiplier is not None and privacy.private and privacy.noise_at == "edge"
+    if not told or run.algorithm.name == "vafl":
+        return f"ledgers: {history}"
+    paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
+    return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} releases an edge"
+
+
+class Progress:
+    """The live bar, applied/T, and under it accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
+
+    def __init__(self, console: Console, run: RunFile) -> None:
+        self._console, self._target, self._said = console, run.run.updates, 0.0
+        self._bar = Bar(
+            MofNCompleteColumn(), BarColumn(bar_width=24), TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False), console=console,
+        )  # fmt: skip
+        self._task = self._bar.add_task("starting", total=self._target)
+        self._live = Live(self._bar, console=console)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, status: Status) -> None:
+        """Draw one status; without a terminal, print it now and then."""
+        line = facts(status)
+        self._bar.update(self._task, completed=status.applied, description=status.state)
+        # The facts have lines of their own: in one with the bar a terminal of 80 columns would break them to pieces.
+        self._live.update(Group(self._bar, Text(line)))
+        if not self._console.is_terminal and status.applied and time.monotonic() - self._said > PLAIN_SECONDS:
+            self._said = time.monotonic()
+            self._console.print(f"{status.applied}/{self._target} {line}")
+
+
+def facts(status: Status) -> str:
+    """The changing facts of a status in one line."""
+    edges = status.privacy.edges
+    slowest = min(edges.items(), key=lambda item: item[1].pushes, default=None)
+    accuracy = f"accuracy {100 * status.test_accuracy:.1f} %" if status.test_accuracy is not None else "accuracy -"
+    parts = [
+        accuracy,
+        *schedule(status),
+        f"staleness {status.staleness.mean:.1f}",
+        f"ε {at_most(status, epsilon(status.privacy.epsilon))}",
+    ]
+    if slowest is not None:
+        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes} releases)")
+    return " · ".join(parts)
+
+
+def notes(run: RunFile) -> Iterator[str]:
+    """What somebody who wrote the run file may not have meant."""
+    if (limit := run.capacity()) is not None and limit < run.run.updates:
+        yield f"{run.edges.count} edges can pay for {limit} {run.counted} only; the run will end there"
+    if isinstance(run.algorithm, FedAsync) and (unread := run.algorithm.unread()):
+        yield f"{run.algorithm.name} does not use {', '.join(unread)}"
+    rows = run.public_size()
+    if run.privacy.private and run.privacy.delta * rows > 1:
+        yield f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: it may give one away whole"
+
+
+def epsilon(value: float | None) -> str:
+    """ε for a reader; None is no guarantee."""
+    return "∞ (not private)" if value is None else f"{value:.3f}"
+
+
+def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
+    """The result table, the edges' table, and where the files are."""
+    privacy, staleness = summary["privacy"], summary["staleness"]
+    title = Text(f"{summary['algorithm']} on {summary['dataset']}", style="table.title")
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    accuracy, simulated = summary["test_accuracy"], " (simulated)" if "simulated" in privacy else ""
+    rows = [
+        ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
+        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}{simulated}"),
+        ("trusted", privacy["trusted"]),
+        ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),
+        ("duplicates / stale / rejected", f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}"),
+        ("staleness mean / p95 / max", f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}"),
+        ("clip norm", f"{summary['schedule']['clip']:.3g} at the end, after {summary['stages']} stage(s)"),
+        ("model SHA-256", textwrap.fill(summary["model_sha256"], 32)),
+        ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
+    ]
+    for row in rows:
+        table.add_row(*map(Text, row))
+    files = Text(f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)")
+    return Group(table, _edges(privacy), files)
+
+
+def _edges(privacy: dict[str, Any]) -> Table:
+    table = Table(caption="PLD is enforced; RDP is a looser bound of the same releases", caption_justify="left")
+    for name in ("edge", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
+        table.add_column(name, justify="left" if name == "edge" else "right")
+    for name, edge in sorted(privacy["edges"].items())[:SHOWN]:
+        rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
+        table.add_row(
+            Text(name), str(edge["pushes"]), f"{rate:.4f}" if rate else "-", f"{noise:.3f}" if noise else "none",
+            epsilon(edge["epsilon_pld"]), epsilon(edge["epsilon_rdp"]), f"{edge['budget']:g}",
+        )  # fmt: skip
+    if len(privacy["edges"]) > SHOWN:
+        table.add_row(f"… {len(privacy['edges']) - SHOWN} more")
+    return table

@@ -1,0 +1,188 @@
+"""A certificate authority in a folder.
+
+    ca.key ca.crt crl.pem   the authority's key (0600), its certificate, what it has revoked
+    issued/NAME.pem         every certificate of NAME, the newest last; who has a name is decided here
+    tokens                  digests of the enrolment tokens (services/tacit_services/enrollment/tokens.py)
+    NAME/                   all that the machine of NAME needs: ca.crt, tls.crt, tls.key (0600), crl.pem
+
+Several processes may work on one folder: every change is made under its lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tacit.errors import ConfigError
+from tacit.protocol.topics import checked_name
+from tacit_services.disk import files
+from tacit_services.enrollment import certificates
+
+DAYS = 365
+RENEW_DAYS = 30  # a certificate with fewer days left is due
+CA, CERTIFICATE, KEY, REVOKED = "ca.crt", "tls.crt", "tls.key", "crl.pem"
+_RESERVED = ("issued", "ca.key", CA, REVOKED, "tokens", "lock")
+
+
+class Taken(ConfigError):  # noqa: N818 (a verdict on a name)
+    """The name has a valid certificate, or had one that was revoked."""
+
+
+class Authority:
+    """The authority in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open it. Raises ConfigError: nothing there, unreadable, damaged."""
+        self.folder = folder
+        try:
+            self._key = certificates.read_key((folder / "ca.key").read_bytes())
+            self.certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{folder}: no certificate authority ({error}); make one with tacit pki init") from error
+        except ValueError as error:
+            raise ConfigError(f"{folder}: ca.key or ca.crt is damaged: {error}") from error
+
+    @classmethod
+    def create(cls, folder: Path, name: str = "tacit") -> Authority:
+        """Make a new one. Raises ConfigError if there is one already, or the folder cannot be written."""
+        if any((folder / part).exists() for part in ("ca.key", CA)):
+            raise ConfigError(f"{folder}: there is a certificate authority already; it is not overwritten")
+        key = certificates.new_key()
+        certificate = certificates.authority(key, name)
+        with _writing(folder):
+            (folder / "issued").mkdir(parents=True, exist_ok=True)
+            files.write(folder / REVOKED, certificates.pem(certificates.revocations(certificate, key, ())), 0o644)
+            files.write(folder / CA, certificates.pem(certificate), files.PUBLIC)
+            files.write(folder / "ca.key", certificates.key_pem(key), files.SECRET)
+        return cls(folder)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The only writer of the folder, in this block. Raises ConfigError when it cannot be written."""
+        with _writing(self.folder), (self.folder / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    # -- under the lock -----------------------------------------------------------------------------------------
+
+    def standing(
+        self, name: str, public_key: ec.EllipticCurvePublicKey, *, reopen: bool = False
+    ) -> x509.Certificate | None:
+        """The newest certificate of `name`, if it is this key's; None: the name is free.
+
+        Raises Taken: it is another key's, or it was revoked (`reopen`: a revoked name may get another key).
+        """
+        issued, revoked = self.issued(name), self.revoked()
+        if not issued:
+            return None
+        mine = certificates.public_bytes(public_key)
+        lost = {certificates.public_bytes(old.public_key()) for old in issued if old.serial_number in revoked}
+        newest = issued[-1]
+        if newest.serial_number in revoked:
+            if mine in lost or not reopen:
+                raise Taken(f"{name!r} was revoked")
+            return None
+        if certificates.public_bytes(newest.public_key()) != mine:
+            raise Taken(f"{name!r} belongs to another key; revoke it first")
+        return newest
+
+    def sign(
+        self, name: str, public_key: ec.EllipticCurvePublicKey, days: int = DAYS, hosts: Sequence[str] = ()
+    ) -> x509.Certificate:
+        """A new certificate of `name` for this key, entered in the register. Ask `standing` first."""
+        certificate = certificates.sign(self.certificate, self._key, name, public_key, days, hosts)
+        path = self._issued_path(name)
+        kept = path.read_bytes() if path.exists() else b""
+        files.write(path, kept + certificates.pem(certificate), files.PUBLIC)
+        return certificate
+
+    def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS, *, group: bool = False) -> Path:
+        """Make key and certificate, and the folder NAME with both; returns it. `group`: the key's group may read it.
+
+        Raises ConfigError: a bad name or host, a folder that has a key already, or a name that is taken.
+        """
+        if name in _RESERVED:
+            raise ConfigError(f"name={name!r}: kept for the authority's own files")
+        bundle = self.folder / checked_name("name", name)
+        if (bundle / KEY).exists():
+            raise ConfigError(f"{bundle}: there is a key already; it is not overwritten")
+        key = certificates.new_key()
+        self.standing(name, key.public_key(), reopen=True)
+        certificate = self.sign(name, key.public_key(), days, hosts)
+        bundle.mkdir(exist_ok=True)
+        files.write(bundle / CA, certificates.pem(self.certificate), files.PUBLIC)
+        files.write(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
+        if hosts:
+            files.write(bundle / REVOKED, (self.folder / REVOKED).read_bytes(), files.PUBLIC)
+        files.write(bundle / KEY, certificates.key_pem(key), files.GROUP if group else files.SECRET)
+        return bundle
+
+    def renew(self, name: str, hosts: Sequence[str] = (), days: int = DAYS) -> Path:
+        """A new certificate for the key in the folder NAME, for the same hosts unless `hosts` are given.
+
+        Raises ConfigError: there is no key, or it is damaged, or its certificate was revoked.
+        """
+        bundle = self.folder / checked_name("name", name)
+        try:
+            key = certificates.read_key((bundle / KEY).read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{bundle / KEY}: {error}") from error
+        newest = self.standing(name, key.public_key())
+        if newest is None:
+            raise ConfigError(f"{name!r}: never had a certificate of {self.folder}")
+        certificate = self.sign(name, key.public_key(), days, hosts or certificates.hosts(newest))
+        files.write(bundle / CERTIFICATE, certificates.pem(certificate), files.PUBLIC)
+        return bundle
+
+    def revoke(self, name: str) -> int:
+        """Revoke every certificate of `name`, in the list and in every copy of it; how many were not revoked before.
+
+        Raises ConfigError for a name that never had one.
+        """
+        issued, revoked = self.issued(name), self.revoked()
+        if not issued:
+            raise ConfigError(f"{name!r}: never had a certificate of {self.folder}")
+        serials = {certificate.serial_number for certificate in issued}
+        data = certificates.pem(certificates.revocations(self.certificate, self._key, revoked | serials))
+        for path in (self.folder / REVOKED, *self.folder.glob(f"*/{REVOKED}")):
+            files.write(path, data, files.PUBLIC)
+        return len(serials - revoked)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Everybody who ever had a certificate."""
+        return sorted(path.stem for path in (self.folder / "issued").glob("*.pem"))
+
+    def issued(self, name: str) -> list[x509.Certificate]:
+        """Every certificate of `name`, the oldest first. Raises ConfigError: it cannot be a name, or is damaged."""
+        path = self._issued_path(name)
+        try:
+            return x509.load_pem_x509_certificates(path.read_bytes()) if path.exists() else []
+        except ValueError as error:
+            raise ConfigError(f"{path}: damaged: {error}") from error
+
+    def revoked(self) -> set[int]:
+        """Serial numbers. Raises ConfigError when the list is missing or damaged: then nothing is signed."""
+        path = self.folder / REVOKED
+        try:
+            return {entry.serial_number for entry in x509.load_pem_x509_crl(path.read_bytes())}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+    def _issued_path(self, name: str) -> Path:
+        return self.folder / "issued" / f"{checked_name('name', name)}.pem"
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error}") from error

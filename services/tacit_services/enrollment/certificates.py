@@ -1,0 +1,175 @@
+"""X.509 without files: what the authority, its servers and its clients have in their certificates.
+
+All keys are P-256. A certificate's common name is what the broker takes for the user's name, and an edge's id.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tacit.errors import ConfigError
+from tacit.protocol.topics import checked_name
+
+Key = ec.EllipticCurvePrivateKey
+BACKDATED = timedelta(hours=1)  # for machines whose clock is behind
+AUTHORITY_DAYS = 3650
+
+
+def new_key() -> Key:
+    """A fresh P-256 key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_pem(key: Key) -> bytes:
+    """PKCS #8, not encrypted: the file's mode protects it."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )  # fmt: skip
+
+
+def read_key(pem: bytes) -> Key:
+    """The P-256 key in `pem`. Raises ValueError."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (TypeError, ValueError) as error:
+        raise ValueError("not an unencrypted PEM key") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("not a P-256 key")
+    return key
+
+
+def pem(item: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
+    """`item` as PEM."""
+    return item.public_bytes(serialization.Encoding.PEM)
+
+
+def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
+    """A public key, to compare."""
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
+    """The one common name, "" if there is none or more than one."""
+    names = item.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
+
+
+def hosts(certificate: x509.Certificate) -> list[str]:
+    """The names and addresses of a server; none for a client."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(item.value) for item in names]
+
+
+def due(certificate: x509.Certificate, days: int) -> bool:
+    """Whether it ends within `days` days."""
+    return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days)
+
+
+def authority(key: Key, name: str) -> x509.Certificate:
+    """A self-signed certificate that may sign certificates and lists of revoked ones, and nothing else."""
+    subject = _name(name)
+    usage = _usage(key_cert_sign=True, crl_sign=True)
+    builder = _builder(subject, subject, key.public_key(), key.public_key(), AUTHORITY_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+
+
+def sign(
+    issuer: x509.Certificate, issuer_key: Key, name: str, public_key: ec.EllipticCurvePublicKey, days: int,
+    hosts: Sequence[str] = (),
+) -> x509.Certificate:  # fmt: skip
+    """A certificate of `name`: for a client; with `hosts` for a server, which is then its own first client as well.
+
+    Raises ConfigError for a name that cannot be part of a topic, or a host that is neither a name nor an address.
+    """
+    subject = _name(checked_name("name", name))
+    builder = _builder(subject, issuer.subject, public_key, issuer_key.public_key(), days)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_usage(digital_signature=True), critical=True)
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if hosts:
+        purposes.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def request(key: Key, name: str) -> x509.CertificateSigningRequest:
+    """What is sent to the authority: the name, the public key, and the proof that the sender has the other half."""
+    return x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+
+
+def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
+    """Name and key that a signing request asks for; whatever else it asks for is not granted. Raises ValueError."""
+    try:
+        asked = x509.load_pem_x509_csr(text.encode("ascii"))
+        key, valid = asked.public_key(), asked.is_signature_valid
+        name = common_name(asked)
+    except (ValueError, TypeError, InvalidSignature, UnicodeError) as error:
+        raise ValueError("not a PEM certificate signing request") from error
+    if not valid:
+        raise ValueError("not signed with the key that it names")
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("not for a P-256 key")
+    try:
+        return checked_name("common name", name), key
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def revocations(issuer: x509.Certificate, issuer_key: Key, serials: Iterable[int]) -> x509.CertificateRevocationList:
+    """The list of revoked serial numbers. It ends with the authority: a list that is too old would lock out all."""
+    now = datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
+    builder = builder.last_update(now - BACKDATED).next_update(issuer.not_valid_after_utc)
+    for serial in sorted(serials):
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+        builder = builder.add_revoked_certificate(entry)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        if not host or host.strip() != host or "/" in host or ":" in host:
+            raise ValueError
+        return x509.DNSName(host)
+    except ValueError as error:
+        raise ConfigError(f"host {host!r}: expected a DNS name or an IP address") from error
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey, days: int,
+) -> x509.CertificateBuilder:  # fmt: skip
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(issuer, subject, public_key, x509.random_serial_number())
+    builder = builder.not_valid_before(now - BACKDATED).not_valid_after(now + timedelta(days=days))
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    return builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+
+
+def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature, key_cert_sign=key_cert_sign, crl_sign=crl_sign, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip

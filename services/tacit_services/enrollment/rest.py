@@ -1,0 +1,129 @@
+"""`POST /v1/enroll`: an edge shows a token and a signing request, and gets its certificate. HTTPS only.
+
+A process of its own: the aggregator, which reads what strangers send, never has the authority's key.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import uvicorn
+from cryptography.hazmat.primitives.asymmetric import ec
+from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.errors import ConfigError
+from tacit_services.enrollment import certificates
+from tacit_services.enrollment.authority import (
+    CA,
+    CERTIFICATE,
+    DAYS,
+    KEY,
+    RENEW_DAYS,
+    Authority,
+    Taken,
+)
+from tacit_services.enrollment.tokens import NOBODY, Token, Tokens
+from tacit_services.transport import http_server
+from tacit_services.transport.address import bind
+from tacit_services.transport.problems import document, documented, install
+
+log = logging.getLogger("tacit.enrollment")
+SERVER = "enrollment"  # the name of its own certificate
+_BEARER = HTTPBearer(auto_error=False, description="an enrolment token")
+
+
+class Asked(BaseModel):
+    """A signing request for a P-256 key, whose common name is the edge's id."""
+
+    model_config = ConfigDict(extra="forbid")
+    csr: str = Field(min_length=1, max_length=3000, description="PEM (PKCS #10)")
+
+
+class Enrolled(BaseModel):
+    """What is signed, and by whom."""
+
+    edge: str
+    certificate: str = Field(description="PEM; the broker takes its common name for the user")
+    ca: str = Field(description="PEM")
+
+
+class Desk:
+    """Decides who gets a certificate."""
+
+    def __init__(self, authority: Authority, days: int = DAYS) -> None:
+        self._authority, self._days = authority, days
+
+    def enroll(self, token: str | None, csr: str) -> Enrolled:
+        """The certificate asked for. The same key may ask again, so an answer that was lost can be had again.
+
+        Raises HTTPException: 401 no such token, 403 not for this edge, 409 used, taken or revoked, 422 not a request.
+        """
+        tokens = Tokens(self._authority.folder)
+        with self._authority.locked():
+            found = None if token is None else tokens.find(token)
+            if found is None:
+                raise HTTPException(401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+            try:
+                name, key = certificates.read_request(csr)
+            except ValueError as error:
+                raise HTTPException(422, f"csr: {error}") from error
+            return self._served(tokens, found, name, key)
+
+    def _served(self, tokens: Tokens, token: Token, name: str, key: ec.EllipticCurvePublicKey) -> Enrolled:
+        if not token.allows(name):
+            raise HTTPException(
+                403,
+                f"this token is for {token.edges}, not for {name!r}; TACIT_IDENTITY=N makes it edge-N",
+            )
+        if token.once and token.served not in (NOBODY, name):
+            raise HTTPException(409, "this one-time token has been used")
+        try:
+            # Only a fresh one-time token, which somebody made for this, opens a name that was revoked.
+            certificate = self._authority.standing(name, key, reopen=token.once and token.served == NOBODY)
+        except Taken as error:
+            raise HTTPException(409, str(error)) from error
+        if token.once:
+            tokens.serve(token, name)  # first: a crash must not leave a token that works twice
+        if certificate is None or certificates.due(certificate, RENEW_DAYS):
+            certificate = self._authority.sign(name, key, self._days)
+            log.info("%s has a certificate until %s", name, certificate.not_valid_after_utc.date())
+        pems = [certificates.pem(item).decode("ascii") for item in (certificate, self._authority.certificate)]
+        return Enrolled(edge=name, certificate=pems[0], ca=pems[1])
+
+
+def create_app(desk: Desk) -> FastAPI:
+    """The desk's web application."""
+    app = FastAPI(title="tacit enrolment", version="1", docs_url=None, redoc_url=None)
+    install(app)
+
+    @app.get("/healthz", summary="The process answers")
+    def healthz() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @app.post(
+        "/v1/enroll", status_code=201, response_model=Enrolled, summary="Sign a certificate for an edge",
+        responses=documented(401, 403, 409, 411, 413, 422),
+    )  # fmt: skip
+    def enroll(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)], asked: Asked) -> Response:
+        return document(desk.enroll(None if given is None else given.credentials, asked.csr).model_dump(), 201)
+
+    return app
+
+
+def serve(folder: Path, address: str, days: int = DAYS) -> None:
+    """Serve HTTPS at HOST:PORT until SIGTERM, with the certificate in FOLDER/enrollment. Raises TacitError."""
+    app, own = create_app(Desk(Authority(folder), days)), folder / SERVER
+    for path in (own / CERTIFICATE, own / KEY):
+        if not path.is_file():
+            raise ConfigError(f"{path}: no such file; make it with tacit pki issue {SERVER} --host NAME")
+    listener = bind(address)
+    config = http_server.config(
+        app, timeout_graceful_shutdown=1, limit_concurrency=64, ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY
+    )
+    log.info("edges may enrol at https://%s, authority %s", address, folder / CA)
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])

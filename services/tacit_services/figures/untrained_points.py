@@ -1,0 +1,94 @@
+"""Points of a figure that no training gives: what the planner answers, and what an attacker reads out of pushes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from tacit.algorithms.dp_pasgd import design as dp_pasgd_plan
+from tacit.algorithms.dp_pasgd.design import Planner
+from tacit.audit.inversion import cosine, invert
+from tacit.config import RunFile
+from tacit.config.sections import Positive, Section
+from tacit.errors import ConfigError
+from tacit.privacy.accounting import epsilon_pld
+from tacit.protocol.messages import GlobalModel, Push, Update
+from tacit.simulation.client_server import received
+from tacit_services.testbed import simulate
+
+Result = dict[str, Any]
+
+
+class Design(Section):
+    """`tacit plan dp-pasgd` for the run file: G, X_m, η, ε and δ are its own, c1 a model's way down, c2 a step."""
+
+    planner: Planner = "poisson"
+    resource: Positive = Field(description="C_th")
+    smoothness: Positive = Field(description="L")
+    strong_convexity: Positive = Field(description="λ")
+
+
+class Attack(Section):
+    """A curious server asks for the same first model again and again: each victim's answers are averaged, inverted.
+
+    The run file's edges hold one record each: the attacker knows all others, and only yours is left.
+    """
+
+    pushes: int = Field(gt=0, description="answers of one victim that are averaged")
+    victims: int = Field(10, gt=0)
+
+
+class Asked(RunFile):
+    """A run file that is asked something instead of being run."""
+
+    design: Design | None = None
+    attack: Attack | None = None
+
+    def answer(self, root: Path | None) -> Result:
+        """A result like a simulation's, of one point."""
+        if self.design is not None:
+            return _planned(self, self.design)
+        assert self.attack is not None
+        return _attacked(self, self.attack, root)
+
+
+def _planned(run: RunFile, design: Design) -> Result:
+    """τ of the optimal design; ε is what its z and K cost by their own accountant, whatever was asked for."""
+    p, a = run.privacy, run.algorithm
+    if a.name != "dp-pasgd":
+        raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
+    problem = dp_pasgd_plan.Problem(
+        epsilon=p.epsilon, delta=p.delta, devices=run.edges.count, batch=(p.batch,), lipschitz=p.clip or 1.0,
+        dim=run.build_model().size, smoothness=design.smoothness, strong_convexity=design.strong_convexity,
+        lr=a.learning_rate, c1=run.network.downlink.seconds, c2=run.network.compute.seconds, resource=design.resource,
+    )  # fmt: skip
+    rate = run.sampling_rate() if design.planner == "poisson" else None
+    found = dp_pasgd_plan.plan(problem, design.planner, rate)
+    return {"series": [{"version": found.rounds, "tau": float(found.tau)}], "epsilon": round(found.epsilon, 4)}
+
+
+def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
+    """Mean likeness (cosine) of victims' images and what is read out of their pushes; ε of the one that spent most."""
+    table, model = simulate.everything(run.data, root), run.build_model()
+    chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[: attack.victims]
+    asked = GlobalModel(0, model.init(run.run.seed), run.privacy.clip or 1.0)
+    likeness, spent = [], 0.0
+    for number, row in enumerate(chosen):
+        victim = table.take(row[None])
+        role = simulate.edge(run, model, number, victim)
+        total = torch.zeros(model.size, dtype=torch.float64)
+        for _ in range(attack.pushes):
+            (out,) = role.on_message(asked)
+            if not isinstance(out.message, Push):
+                raise ConfigError(f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays for less")
+            update = received(out.message)
+            assert isinstance(update, Update)
+            total += update.vector
+        spent = max(spent, epsilon_pld(update.spent, run.privacy.delta)) if run.privacy.private else math.inf
+        likeness.append(cosine(invert(total / attack.pushes, model.shape, model.classes).image, victim.x[0]))
+    point = {"version": 0, "likeness": round(math.fsum(likeness) / len(likeness), 6)}
+    return {"series": [point], "epsilon": round(spent, 4) if math.isfinite(spent) else None}

@@ -1,0 +1,92 @@
+"""Moves a ledger to another place, as a whole, so that whoever is killed half-way leaves one of the two and not both.
+
+    1. copy FROM, whole and verified, to TO.moving    FROM can be used
+    2. rename FROM to FROM.moved                      neither can: the same command again goes on from here
+    3. rename TO.moving to TO                         TO can be used
+    4. delete FROM.moved
+
+Each step is on disk before the next. While FROM.moved or TO.moving is there `refuse_unfinished` lets no edge begin a
+new ledger at that place.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from tacit.errors import DataError, PrivacyError
+from tacit.privacy import ledger
+from tacit.privacy.ledger_chain import Chain
+from tacit_services.disk import files
+from tacit_services.identity import lineage
+
+
+def move(source: Path, target: Path) -> list[Chain]:
+    """Move the ledger file `source` to `target`, or go on where that was killed; the chains that were moved.
+
+    Raises DataError (there is no such ledger), PrivacyError (an edge uses it, `target` is there already, it is damaged,
+    or a disk refuses).
+    """
+    gone = lineage.moved(source)
+    _check_names(source, target)
+    with lineage.locked(source), lineage.locked(target):
+        try:
+            if source.exists() or not gone.exists():
+                _check_free(target)
+                _check_free(gone)
+                with ledger.held(source) as (chains, content):
+                    _copy(content, chains, source, lineage.moving(target))
+                    _rename(source, gone)
+            else:
+                chains = _again(gone, target)
+            return _finish(gone, target, chains)
+        except OSError as error:
+            raise PrivacyError(f"ledger {source}: {error.strerror or error}; run the same command again") from error
+
+
+def _check_names(source: Path, target: Path) -> None:
+    if source.is_symlink() or target.is_symlink():
+        raise PrivacyError(f"ledger {source}: a link; name the files themselves, which the edges' locks belong to")
+    if not (source.is_file() or lineage.moved(source).is_file()):
+        raise DataError(f"ledger {source}: there is no such file")
+    if source.resolve() == target.resolve():
+        raise PrivacyError(f"ledger {target}: is where it lies already")
+
+
+def _check_free(target: Path) -> None:
+    """Nor may there be what SQLite would take for a part of a file of that name."""
+    for path in (target, *(Path(f"{target}{suffix}") for suffix in ("-journal", "-wal", "-shm"))):
+        if path.exists():
+            raise PrivacyError(f"ledger {target}: {path.name} is there already; nothing is overwritten")
+
+
+def _copy(content: bytes, chains: list[Chain], source: Path, copy: Path) -> None:
+    files.write(copy, content, stat.S_IMODE(source.stat().st_mode))
+    if ledger.read(copy) != chains:
+        raise PrivacyError(f"ledger {copy}: is not what was written; nothing was moved")
+
+
+def _again(gone: Path, target: Path) -> list[Chain]:
+    """After a move that was killed in its step 2 or later: unless `target` is its outcome, or goes on from it, copy."""
+    with ledger.held(gone) as (chains, content):
+        if not target.exists():
+            _check_free(target)
+            _copy(content, chains, gone, lineage.moving(target))
+            return chains
+    counts = {(chain.dataset, chain.lineage): chain.count for chain in ledger.read(target)}
+    if any(counts.get((chain.dataset, chain.lineage), -1) < chain.count for chain in chains):
+        raise PrivacyError(f"ledger {target}: is there already, and is not what {gone.name} was moved to")
+    return chains
+
+
+def _finish(gone: Path, target: Path, chains: list[Chain]) -> list[Chain]:
+    if not target.exists():
+        _rename(lineage.moving(target), target)
+    gone.unlink()
+    files.sync(gone.parent)
+    return chains
+
+
+def _rename(old: Path, new: Path) -> None:
+    old.rename(new)
+    files.sync(new.parent)

@@ -1,0 +1,264 @@
+"""The journal file: everything a run has accepted, in accept order, for `tacit replay` and for whoever wants proof.
+
+The store's journal is trimmed at every snapshot; this one never is. It begins where it was asked for: at the run's
+start, or at the state of a snapshot, which is then kept in the header.
+
+    header   "TCTJRNL1" | u32 length of the JSON | u64 length of the state | u32 CRC-32 of both | JSON | state
+    record   u32 length | u64 position | u32 CRC-32 of the payload | u32 CRC-32 of the 16 bytes before | payload
+
+All numbers little endian. JSON: run, fingerprint, parameters (the run file, every value), cursor. A payload is the
+envelope as the store accepted it; positions rise by one. The file only ever grows, but for a torn tail.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tacit.config import RunFile
+from tacit.errors import ConfigError, DataError, ServiceError, TacitError, WireError
+from tacit_services.journal.store import Snapshot
+
+MAGIC = b"TCTJRNL1"
+_HEADER, _RECORD, _CRC = struct.Struct("<8sIQI"), struct.Struct("<IQI"), struct.Struct("<I")
+_HEAD = _RECORD.size + _CRC.size
+MAX_JSON = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Whose journal it is, and where it begins: after `base.cursor` entries, at `base.state` (empty: a new run)."""
+
+    run: str
+    parameters: RunFile
+    base: Snapshot
+
+    def encode(self) -> bytes:
+        """The bytes of the header."""
+        content = {
+            "run": self.run, "fingerprint": self.parameters.fingerprint(), "cursor": self.base.cursor,
+            "parameters": self.parameters.model_dump(mode="json"),
+        }  # fmt: skip
+        text, state = json.dumps(content).encode(), self.base.state
+        return _HEADER.pack(MAGIC, len(text), len(state), zlib.crc32(state, zlib.crc32(text))) + text + state
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One record: `end` is the offset behind it."""
+
+    position: int
+    payload: bytes
+    end: int
+
+
+def record(position: int, payload: bytes) -> bytes:
+    """The bytes of one record."""
+    head = _RECORD.pack(len(payload), position, zlib.crc32(payload))
+    return head + _CRC.pack(zlib.crc32(head)) + payload
+
+
+class Reader:
+    """Reads one journal file, record by record. `torn`: bytes of an unfinished last record, known at the end."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        """Read the header. Raises WireError ("journal") unless it is whole and right."""
+        self._file, self._name = file, name
+        self._size = os.fstat(file.fileno()).st_size
+        self.header = self._read_header()
+        self.start = self._end = file.tell()
+        self._position = self.header.base.cursor
+        self.torn = 0
+
+    def __iter__(self) -> Iterator[Kept]:
+        """Every whole record. Raises WireError ("journal") where the file was altered."""
+        while self._end < self._size:
+            head = self._file.read(_HEAD)
+            if len(head) < _HEAD:
+                break
+            length, position, crc = _RECORD.unpack_from(head)
+            if _CRC.unpack_from(head, _RECORD.size)[0] != zlib.crc32(head[: _RECORD.size]):
+                raise self._altered("the record's head does not match its checksum")
+            if position != self._position + 1:
+                raise self._altered(f"it says {position}")
+            if self._end + _HEAD + length > self._size:
+                break
+            payload = self._file.read(length)
+            if zlib.crc32(payload) != crc:
+                raise self._altered("the payload does not match its checksum")
+            self._position, self._end = position, self._end + _HEAD + length
+            yield Kept(position, payload, self._end)
+        self.torn = self._size - self._end
+
+    def _altered(self, what: str) -> WireError:
+        return WireError("journal", f"{self._name}: record {self._position + 1} at byte {self._end}: {what}")
+
+    def _read_header(self) -> Header:
+        head = self._file.read(_HEADER.size)
+        if len(head) < _HEADER.size or head[: len(MAGIC)] != MAGIC:
+            raise WireError("journal", f"{self._name}: not a journal of this version of tacit")
+        _, length, state_length, crc = _HEADER.unpack(head)
+        if length > MAX_JSON or _HEADER.size + length + state_length > self._size:
+            raise WireError("journal", f"{self._name}: the header is cut")
+        text, state = self._file.read(length), self._file.read(state_length)
+        if zlib.crc32(state, zlib.crc32(text)) != crc:
+            raise WireError("journal", f"{self._name}: the header does not match its checksum")
+        try:
+            content: dict[str, Any] = json.loads(text)
+            parameters = RunFile.model_validate_json(json.dumps(content["parameters"]))
+            header = Header(content["run"], parameters, Snapshot(content["cursor"], state))
+            if not isinstance(header.run, str) or type(header.base.cursor) is not int or header.base.cursor < 0:
+                raise ValueError("run is not a name, or cursor no number of messages")
+        except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
+            said = str(error) if isinstance(error, KeyError) or not str(error) else str(error).splitlines()[0]
+            raise WireError("journal", f"{self._name}: the header cannot be understood: {said}") from error
+        if content.get("fingerprint") not in (parameters.fingerprint(), *parameters.older_fingerprints()):
+            raise WireError("journal", f"{self._name}: its parameters do not have the fingerprint that it names")
+        return header
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, for reading. Raises DataError."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise DataError(f"journal {path}: {error.strerror or error}") from error
+
+
+class Writer:
+    """The one writer of a journal file; a second one, in any process, is refused while this one has it open.
+
+    A record has been handed to the system when `append` returns: it outlives kill -9. It has reached the disk when
+    `sync` returns, which comes before the store forgets its own copy.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: FileIO | None = None  # unbuffered: what is written is the system's at once
+        self._end = 0  # of what is whole; behind it may be the beginning of a record that did not fit the disk
+        self.last = 0  # position of the last record
+        self._tail: dict[int, int] = {}  # CRC-32 of the records after the store's snapshot
+
+    def open(self, begin: Header) -> None:
+        """Take the file over, cut a torn record off, and be ready after its last; make it if there is none.
+
+        Call it again after a failure. `begin` is where a new file would begin; of one that exists it must have the
+        run and parameters. Raises ServiceError (in use, cannot be written), ConfigError (another run's, or it does
+        not reach the store's snapshot), WireError (altered).
+        """
+        if self._file is None:
+            try:
+                self._take(begin)
+            except OSError as error:
+                raise self._failure(error) from error
+            try:
+                self._check(begin)
+            except (WireError, ConfigError):
+                self.close()
+                raise
+        if self.last < begin.base.cursor:
+            raise ConfigError(
+                f"journal {self.path}: ends at {self.last}, but the store goes on from {begin.base.cursor} and has "
+                "forgotten what lies between; move the file away, a new one begins at the store's snapshot"
+            )
+
+    def append(self, records: Iterable[tuple[int, bytes]]) -> None:
+        """Write records of consecutive positions; those that are there already are compared instead.
+
+        Raises ServiceError when the disk refuses (nothing half-written stays), ConfigError for other bytes under a
+        position that the file has.
+        """
+        assert self._file is not None
+        data, last, fresh = bytearray(), self.last, dict[int, int]()
+        for position, payload in records:
+            if position <= last:
+                if self._tail.get(position, zlib.crc32(payload)) != zlib.crc32(payload):
+                    raise ConfigError(
+                        f"journal {self.path}: position {position} is another message in the store, which has lost "
+                        "accepted messages and gone on; move the file away"
+                    )
+                continue
+            assert position == last + 1, (position, last)
+            last, fresh[position] = position, zlib.crc32(payload)
+            data += record(position, payload)
+        if not data:
+            return
+        try:
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+            rest = memoryview(data)
+            while rest:  # unbuffered: a disk that fills up takes a part
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise self._failure(error) from error
+        self._end, self.last = self._end + len(data), last
+        self._tail |= fresh
+
+    def sync(self, upto: int) -> None:
+        """Everything is on disk; the store is about to forget what lies up to `upto`. Raises ServiceError."""
+        assert self._file is not None
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._failure(error) from error
+        self._tail = {position: crc for position, crc in self._tail.items() if position > upto}
+
+    def close(self) -> None:
+        """Sync, as well as can be, and close; idempotent."""
+        if self._file is not None:
+            try:
+                os.fsync(self._file.fileno())
+            except OSError:  # the store has its copy
+                pass
+            self._file.close()
+            self._file = None
+
+    def _take(self, begin: Header) -> None:
+        """Open and lock. The header is written beside and moved: it is there as a whole or not at all."""
+        if not self.path.exists():
+            new = self.path.with_name(self.path.name + ".new")
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
+                made.write(begin.encode())
+                made.flush()
+                os.fsync(made.fileno())
+            new.replace(self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        file = FileIO(self.path, "r+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise
+        self._file = file
+
+    def _check(self, begin: Header) -> None:
+        assert self._file is not None
+        with opened(self.path) as file:
+            reader = Reader(file, f"journal {self.path}")
+            found = reader.header
+            if (found.run, found.parameters.fingerprint()) != (begin.run, begin.parameters.fingerprint()):
+                raise ConfigError(f"journal {self.path}: is of run {found.run!r} with other parameters, or of another")
+            self._end, self.last, self._tail = reader.start, found.base.cursor, {}
+            for kept in reader:
+                self._end, self.last = kept.end, kept.position
+                if kept.position > begin.base.cursor:
+                    self._tail[kept.position] = zlib.crc32(kept.payload)
+
+    def _failure(self, error: OSError) -> TacitError:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+            return ConfigError(f"TACIT_JOURNAL_FILE={str(self.path)!r}: {error.strerror}")
+        if isinstance(error, BlockingIOError):
+            return ServiceError(f"journal {self.path}: another aggregator is writing it")
+        return ServiceError(f"journal {self.path}: {error.strerror or error}")

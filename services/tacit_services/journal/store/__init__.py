@@ -1,0 +1,48 @@
+"""The run's journal and snapshot behind one contract (base.py), in memory, SQLite or Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit import errors
+from tacit_services.journal.store.base import (
+    Anchor,
+    Appended,
+    Entry,
+    Record,
+    Snapshot,
+    Store,
+    Verdict,
+)
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import MAX_SEQ, Limits
+from tacit_services.journal.store.sqlite import SqliteStore
+
+__all__ = ["MAX_SEQ", "Anchor", "Appended", "Entry", "Record", "Snapshot", "Store", "Verdict", "open_store"]
+
+
+def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:
+    """The store of `run` at `url`; connects at the first use. Take it over with `.open`.
+
+    `memory://` (private to the returned object), `sqlite:///relative.db`, `sqlite:////absolute.db`,
+    `redis://host:port/db`, `rediss://...` or `unix:///path/to/socket?db=0`.
+    `max_entries` and `max_bytes` (of payload) limit the journal: at or over either, appends are BUSY.
+    Raises ConfigError, naming the field, for a bad url, run name or limit.
+    """
+    # Braces would break the Redis hash tag `{run}` that keeps a run's keys on one cluster node.
+    if not run or "{" in run or "}" in run:
+        raise errors.ConfigError(f"run: {run!r} must be a name without braces")
+    limits = Limits(max_entries, max_bytes)
+    scheme, _, rest = url.partition("://")
+    if scheme == "memory" and not rest:
+        return MemoryStore(run, limits)
+    if scheme == "sqlite" and rest.startswith("/") and rest != "/":
+        return SqliteStore(Path(rest[1:]), run, limits)
+    if scheme in ("redis", "rediss", "unix"):
+        # Imported here: it is slow to import, and a run on SQLite does without.
+        from tacit_services.journal.store.redis_store import RedisStore
+
+        return RedisStore(url, run, limits)
+    raise errors.ConfigError(
+        f"store: {url!r} is not memory://, sqlite:///path.db, redis://host:port/db or unix:///path"
+    )

@@ -1,0 +1,115 @@
+"""The store contract in plain Python, for tests and simulation; it forgets everything with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tacit_services.journal.store import rules
+from tacit_services.journal.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
+
+
+@dataclass(slots=True)
+class MemoryRun:
+    """What one run has stored."""
+
+    fingerprint: str | None = None
+    epoch: int = 0
+    position: int = 0
+    bytes: int = 0
+    journal: list[Record] = field(default_factory=list)
+    last_seqs: dict[str, int] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+    anchors: dict[str, Anchor] = field(default_factory=dict)  # of the run without a name: all runs share it
+
+
+class MemoryStore:
+    """One run in memory. Stores given the same `shared` dict see, and fence, each other."""
+
+    def __init__(self, run: str, limits: rules.Limits, shared: dict[str, MemoryRun] | None = None) -> None:
+        self._run = run
+        self._limits = limits
+        shared = {} if shared is None else shared
+        self._data = shared.setdefault(run, MemoryRun())
+        self._anchors = shared.setdefault("", MemoryRun()).anchors
+        self._epoch = 0
+
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+        """See base.Store.open."""
+        held = fingerprint if self._data.fingerprint is None else self._data.fingerprint
+        if held not in (fingerprint, *older):
+            raise rules.other_parameters(self._run, held, fingerprint)
+        self._data.fingerprint = held
+        self._data.epoch += 1
+        self._epoch = self._data.epoch
+        return self._epoch
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """See base.Store.append."""
+        rules.check_entries(entries)
+        if not entries:
+            return []
+        self._check_fence()
+        return [self._append_one(entry) for entry in entries]
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin: there is nothing to wait for."""
+        answers = self.append(entries)
+        return lambda: answers
+
+    def read(self, after: int, limit: int) -> list[Record]:
+        """See base.Store.read."""
+        dropped = self._data.position - len(self._data.journal)
+        first = max(after - dropped, 0)
+        return self._data.journal[first : first + max(limit, 0)]
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay."""
+        return rules.in_pages(self.read, after, page)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save."""
+        self._check_fence()
+        data = self._data
+        rules.check_cursor(snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position)
+        data.snapshot = snapshot
+        data.journal = self.read(snapshot.cursor, len(data.journal))
+        data.bytes = sum(len(record.payload) for record in data.journal)
+
+    def snapshot(self) -> Snapshot | None:
+        """See base.Store.snapshot."""
+        return self._data.snapshot
+
+    def depth(self) -> tuple[int, int]:
+        """See base.Store.depth."""
+        return len(self._data.journal), self._data.bytes
+
+    def last_seqs(self) -> dict[str, int]:
+        """See base.Store.last_seqs."""
+        return dict(self._data.last_seqs)
+
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        return dict(self._anchors)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _check_fence(self) -> None:
+        if self._epoch == 0 or self._epoch != self._data.epoch:
+            raise rules.fenced(self._run, self._epoch)
+
+    def _append_one(self, entry: Entry) -> Appended:
+        data = self._data
+        last = data.last_seqs.get(entry.edge, 0)
+        verdict = rules.judge(last, entry.seq, self.depth(), self._limits)
+        if verdict is not Verdict.ACCEPTED:
+            return Appended(verdict, 0, last)
+        data.position += 1
+        data.journal.append(Record(data.position, entry.edge, entry.seq, entry.payload))
+        data.bytes += len(entry.payload)
+        data.last_seqs[entry.edge] = entry.seq
+        anchor = entry.anchor
+        if anchor and (anchor.lineage not in self._anchors or anchor.count > self._anchors[anchor.lineage].count):
+            self._anchors[anchor.lineage] = anchor
+        return Appended(verdict, data.position, entry.seq)

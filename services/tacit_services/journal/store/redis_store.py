@@ -1,0 +1,334 @@
+"""The store contract in Redis >= 7.0 or Valkey. The journal is a stream; entry ids are `{position}-0`.
+
+Every write is one atomic unit on the server. Nothing is ever retried here: a retried append that had been
+applied the first time would answer DUPLICATE, which its caller could not tell from a real one. So a lost
+connection raises ServiceError and the caller opens the run again and reads back what was accepted. The new
+epoch also fences the lost command, should it still sit in the server's socket.
+
+How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync always`, or `open`
+warns. `everysec` is less than its name says: while the fsync of the second before is under way, the server puts even
+the write off, for up to two seconds, and answers all the same (flushAppendOnlyFile). A slow disk and kill -9 then
+lose accepted messages, not a power cut only. `max_bytes` of all runs must fit well below `maxmemory`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+import xxhash
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tacit import errors
+from tacit_services.journal.store import rules
+from tacit_services.journal.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
+
+log = logging.getLogger("tacit.store")
+_CONNECT_S = 5.0
+_FORMAT = 1  # of the keys below
+_ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
+_REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
+
+# KEYS meta journal snapshot; ARGV format, fingerprint and older ones. Answers {epoch, 0, -1 or -2; fingerprint or
+# format held; entries there; entries due}: 0 if the parameters are others, -1 unless every entry behind the snapshot is
+# there, -2 if the format is another (0.1 wrote none: the first); then nothing has been written.
+_OPEN = """
+local format = redis.call('HGET', KEYS[1], 'format') or '1'
+if format ~= ARGV[1] then return {-2, format, 0, 0} end
+local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[2]
+local same = false
+for each = 2, #ARGV do same = same or held == ARGV[each] end
+if not same then return {0, held, 0, 0} end
+local there, position = redis.call('XLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
+local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
+if there ~= due then return {-1, '', there, due} end
+redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
+return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
+"""
+
+# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq payload lineage count
+# head check (no lineage: no anchor). Answers {verdict, position, last} for each; none at all if fenced.
+# `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows what it
+# drops without reading the payloads. If memory is refused, then at the first XADD: nothing has been written.
+_APPEND = """
+local epoch, position, appended, dropped =
+    unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
+if epoch ~= ARGV[1] then return {} end
+position, appended, dropped = tonumber(position or 0), tonumber(appended or 0), tonumber(dropped or 0)
+local length, answers = redis.call('XLEN', KEYS[1]), {}
+for first = 4, #ARGV, 7 do
+    local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
+    local last, seq = tonumber(redis.call('HGET', KEYS[3], edge) or 0), tonumber(number)
+    if seq <= last then
+        answers[#answers + 1] = {'duplicate', 0, last}
+    elseif length >= tonumber(ARGV[2]) or appended - dropped >= tonumber(ARGV[3]) then
+        answers[#answers + 1] = {'busy', 0, last}
+    else
+        position, appended, length = position + 1, appended + #payload, length + 1
+        local id, size = string.format('%.0f-0', position), string.format('%.0f', appended)
+        redis.call('XADD', KEYS[1], id, 'appended', size, 'edge', edge, 'seq', number, 'check', check,
+            'payload', payload)
+        redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', size)
+        redis.call('HSET', KEYS[3], edge, number)
+        if lineage ~= '' then
+            local held = string.match(redis.call('HGET', KEYS[4], lineage) or '', '^%d+')
+            if not held or tonumber(count) > tonumber(held) then
+                redis.call('HSET', KEYS[4], lineage, count .. ' ' .. head)
+            end
+        end
+        answers[#answers + 1] = {'accepted', position, seq}
+    end
+end
+return answers
+"""
+
+# KEYS journal meta snapshot; ARGV epoch cursor state. Answers {saved|refused|fenced, cursor held, position}.
+_SAVE = """
+local epoch, position = unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position'))
+if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
+local held, cursor = tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0), tonumber(ARGV[2])
+position = tonumber(position or 0)
+if cursor < held or cursor > position then return {'refused', held, position} end
+redis.call('HSET', KEYS[3], 'cursor', ARGV[2], 'state', ARGV[3])
+local cut = redis.call('XREVRANGE', KEYS[1], ARGV[2], '-', 'COUNT', 1)
+if cut[1] then
+    redis.call('HSET', KEYS[2], 'dropped', cut[1][2][2])
+    redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f', cursor + 1))
+end
+return {'saved', held, position}
+"""
+
+# KEYS journal meta. A script and not MULTI, which Redis refuses when its memory is full, even for reading.
+_DEPTH = """
+local appended, dropped = unpack(redis.call('HMGET', KEYS[2], 'appended', 'dropped'))
+return {redis.call('XLEN', KEYS[1]), tonumber(appended or 0) - tonumber(dropped or 0)}
+"""
+
+
+class RedisStore:
+    """One run on the server at `url` (redis://, rediss:// or unix://). Connects at the first use.
+
+    A server that is silent for `reply_s` seconds counts as lost.
+    """
+
+    def __init__(self, url: str, run: str, limits: rules.Limits, reply_s: float = _REPLY_S) -> None:
+        self._shown = without_password(url)
+        self._run = run
+        self._limits = limits
+        self._epoch = 0
+        keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
+        self._journal, self._meta, self._seq, self._snapshot = keys
+        self._client: Any = _client(url, self._shown, reply_s)  # Any: redis-py leaves execute_command untyped
+
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+        """See base.Store.open."""
+        keys = (self._meta, self._journal, self._snapshot)
+        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, _FORMAT, fingerprint, *older)
+        if epoch == -2:
+            said = f"has format {held.decode()}, this tacit reads {_FORMAT}"
+            raise errors.ServiceError(f"store: {self._shown}: run {self._run!r} {said}")
+        if epoch == -1:
+            raise rules.incomplete(self._shown, self._run, there, due)
+        if epoch == 0:
+            raise rules.other_parameters(self._run, held.decode(), fingerprint)
+        self._epoch = int(epoch)
+        if weak := self._forgetful():
+            log.warning("store: %s: %s: a receipted update may be lost if the server is killed", self._shown, weak)
+        return self._epoch
+
+    def _forgetful(self) -> str:
+        """The settings with which the server answers before all is on disk; empty: none, or not ours to ask."""
+        try:
+            found = self._client.config_get("append*")
+        except (redis.RedisError, OSError):  # a hosted server keeps CONFIG to itself; a lost one shows at once
+            return ""
+        kept = {"appendonly": "yes", "appendfsync": "always"}
+        return ", ".join(f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good)
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """See base.Store.append."""
+        return self.begin(entries)()
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin. One script for all entries: they are written together or not at all."""
+        rules.check_entries(entries)
+        if not entries:
+            return list
+        pool = self._client.connection_pool
+        with self._service():
+            connection = pool.get_connection()
+            try:
+                connection.send_command("EVAL", _APPEND, *self._arguments(entries))
+            except (redis.RedisError, OSError):  # it is disconnected
+                pool.release(connection)
+                raise
+        return lambda: self._answers(connection)
+
+    def _answers(self, connection: Any) -> list[Appended]:
+        with self._service():
+            try:
+                rows = connection.read_response()
+            finally:
+                self._client.connection_pool.release(connection)
+        if not rows:
+            raise rules.fenced(self._run, self._epoch)
+        return [Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows]
+
+    def _arguments(self, entries: Sequence[Entry]) -> list[Any]:
+        keys = (self._journal, self._meta, self._seq, _ANCHORS)
+        found = [len(keys), *keys, self._epoch, self._limits.entries, self._limits.bytes]
+        for entry in entries:
+            anchor = entry.anchor or Anchor("", 0, b"")
+            mark = (anchor.lineage, anchor.count, anchor.head)
+            found += [entry.edge, entry.seq, entry.payload, *mark, xxhash.xxh3_64_digest(entry.payload)]
+        return found
+
+    def read(self, after: int, limit: int) -> list[Record]:
+        """See base.Store.read."""
+        rows = self._call(*self._range(after, limit))
+        return [self._record(entry_id, fields) for entry_id, fields in rows or ()]  # None answers COUNT 0
+
+    def _range(self, after: int, limit: int) -> tuple[Any, ...]:
+        return "XRANGE", self._journal, max(after, 0) + 1, "+", "COUNT", max(limit, 0)
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay. The server writes the next page while the caller works on this one: nobody waits, and
+        no second thread, with which the caller would share the interpreter.
+        """
+        pool = self._client.connection_pool
+        with self._service():
+            connection = pool.get_connection()
+            try:
+                connection.send_command(*self._range(after, page))
+                while rows := connection.read_response():
+                    connection.send_command(*self._range(_position(rows[-1][0]), page))
+                    for entry_id, fields in rows:
+                        yield self._record(entry_id, dict(zip(fields[::2], fields[1::2], strict=True)))
+            finally:
+                connection.disconnect()  # an answer may be on its way
+                pool.release(connection)
+
+    def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Record:
+        """XXH3 takes a fifth of the time of the SHA-256 inside, and sees the whole payload, not only its tensor."""
+        position = _position(entry_id)
+        with self._unaltered(f"entry {position}"):
+            payload, check = fields[b"payload"], fields.get(b"check")  # a journal of before has no check
+            if check is not None and check != xxhash.xxh3_64_digest(payload):
+                raise ValueError("checksum")
+            return Record(position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save."""
+        keys = (self._journal, self._meta, self._snapshot)
+        status, held, position = self._call("EVAL", _SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state)
+        if status == b"fenced":
+            raise rules.fenced(self._run, self._epoch)
+        rules.check_cursor(snapshot.cursor, held, position)
+
+    def snapshot(self) -> Snapshot | None:
+        """See base.Store.snapshot."""
+        cursor, state = self._call("HMGET", self._snapshot, "cursor", "state")
+        with self._unaltered("snapshot"):
+            return None if cursor is None else Snapshot(int(cursor), state)
+
+    def depth(self) -> tuple[int, int]:
+        """See base.Store.depth."""
+        entries, size = self._call("EVAL", _DEPTH, 2, self._journal, self._meta)
+        return entries, size
+
+    def last_seqs(self) -> dict[str, int]:
+        """See base.Store.last_seqs."""
+        held = self._call("HGETALL", self._seq)
+        with self._unaltered("seq"):
+            return {edge.decode(): int(seq) for edge, seq in held.items()}
+
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        found, held = {}, self._call("HGETALL", _ANCHORS)
+        with self._unaltered("anchors"):
+            for name, value in held.items():
+                count, _, head = value.partition(b" ")
+                found[name.decode()] = Anchor(name.decode(), int(count), head)
+        return found
+
+    def close(self) -> None:
+        """See base.Store.close."""
+        self._client.close()
+
+    def _call(self, *command: Any) -> Any:
+        with self._service():
+            return self._client.execute_command(*command)
+
+    @contextmanager
+    def _unaltered(self, what: str) -> Iterator[None]:
+        """Values that are not what this class writes were written by a hand, or are damaged."""
+        try:
+            yield
+        except (KeyError, ValueError) as error:
+            raise rules.altered(self._shown, self._run, what) from error
+
+    @contextmanager
+    def _service(self) -> Iterator[None]:
+        try:
+            yield
+        except (redis.RedisError, OSError) as error:
+            raise errors.ServiceError(f"store: {self._shown}: {_reason(error)}") from error
+
+
+def _position(entry_id: bytes) -> int:
+    return int(entry_id.partition(b"-")[0])
+
+
+def without_password(url: str) -> str:
+    """`url` with the password, if any, replaced by `***`: fit for messages and logs."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # for example an unfinished [IPv6] address
+        return re.sub(r"//.*@", "//***@", url)
+    user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
+    if not colon:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{user}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def _reason(error: Exception) -> str:
+    """One line saying what happened, without the command that met the error."""
+    known = {
+        redis.exceptions.OutOfMemoryError: "out of memory: raise maxmemory or lower the journal's max_bytes",
+        redis.exceptions.BusyLoadingError: "still loading its data; try again",
+        redis.exceptions.ReadOnlyError: "is a read-only replica; give the address of the primary",
+    }
+    for kind, line in known.items():
+        if isinstance(error, kind):
+            return line
+    text = str(error).rpartition(" of pipeline caused error: ")[2]
+    return (text.splitlines() or [type(error).__name__])[0]
+
+
+def _client(url: str, shown: str, reply_s: float) -> redis.Redis:
+    """A client that connects later. Raises ConfigError for an address that cannot be meant."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)
+        # redis-py falls back to database 0 for a path that is not a number.
+        if not usable or (parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path)):
+            raise ValueError("expected redis://host:port/db, rediss://host:port/db or unix:///path?db=0")
+        client = redis.Redis.from_url(
+            url,
+            decode_responses=False,
+            protocol=2,  # the same answers from every server, and no HELLO
+            retry=Retry(NoBackoff(), 0),
+            socket_connect_timeout=_CONNECT_S,
+            socket_timeout=reply_s,
+        )
+        # Made and thrown away unconnected: an unknown ?option is a TypeError only here.
+        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
+    except (ValueError, TypeError) as error:
+        raise errors.ConfigError(f"store: {shown!r}: {error}") from error
+    return client

@@ -1,0 +1,91 @@
+"""The rules that the three backends share: verdict order, limits and the wording of refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tacit import errors
+from tacit_services.journal.store.base import Entry, Record, Verdict
+
+MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers, which are doubles
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The journal answers BUSY while it holds `entries` messages or `bytes` of payload, or more.
+
+    BUSY depends on the journal alone, never on the size of the message at hand. So once one message is
+    refused, all later ones are refused too until the next save: a small message cannot overtake a big earlier
+    one of the same edge. The price: the journal may pass `bytes` by less than one payload.
+    """
+
+    entries: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_entries", self.entries), ("max_bytes", self.bytes)):
+            if value < 1:
+                raise errors.ConfigError(f"store: {name} is {value}, but must be at least 1")
+
+
+def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdict:
+    """The verdict for `seq` of an edge whose last accepted one is `last`; `depth` is (entries, bytes) now."""
+    if seq <= last:
+        return Verdict.DUPLICATE
+    if depth[0] >= limits.entries or depth[1] >= limits.bytes:
+        return Verdict.BUSY
+    return Verdict.ACCEPTED
+
+
+def check_entries(entries: Sequence[Entry]) -> None:
+    """Raise ValueError for a sequence number or an anchor outside 0..MAX_SEQ, before anything is written."""
+    for entry in entries:
+        if not 0 <= entry.seq <= MAX_SEQ:
+            raise ValueError(f"seq {entry.seq} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
+        if entry.anchor is not None and not 0 <= entry.anchor.count <= MAX_SEQ:
+            raise ValueError(f"anchor {entry.anchor.count} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
+
+
+def check_cursor(cursor: int, held: int, position: int) -> None:
+    """Raise ValueError unless `held` (stored cursor) <= `cursor` <= `position` (last accepted)."""
+    if cursor < held:
+        raise ValueError(f"snapshot cursor {cursor} is older than the stored one, {held}")
+    if cursor > position:
+        raise ValueError(f"snapshot cursor {cursor} is past the last accepted position, {position}")
+
+
+def fenced(run: str, epoch: int) -> errors.Fenced:
+    """The refusal of a write under `epoch`, which is not the newest one of `run` (0: never opened)."""
+    if epoch == 0:
+        return errors.Fenced(f"store: run {run!r} has not been opened for writing by this process")
+    return errors.Fenced(
+        f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, or the store was emptied; stopping"
+    )
+
+
+def in_pages(read: Callable[[int, int], Sequence[Record]], after: int, page: int) -> Iterator[Record]:
+    """What base.Store.replay gives, by one `read` after another."""
+    while found := read(after, page):
+        yield from found
+        after = found[-1].position
+
+
+def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
+    """The refusal of `open` unless every entry behind the snapshot is there: the fold would be another model."""
+    return errors.WireError(
+        "journal", f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted"
+    )
+
+
+def altered(store: str, run: str, what: str) -> errors.WireError:
+    """The refusal of what is not as it was written."""
+    return errors.WireError("journal", f"{store}: {what} of run {run!r} was altered")
+
+
+def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
+    """The refusal of `open` when `run` was stored with another parameter fingerprint."""
+    return errors.ConfigError(
+        f"run: {run!r} is in the store with parameters {held[:12]}, but this run file has {given[:12]}; "
+        "give the run another name or restore its parameters"
+    )

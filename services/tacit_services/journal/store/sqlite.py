@@ -1,0 +1,247 @@
+"""The store contract in one SQLite file, which may hold several runs.
+
+WAL with synchronous=FULL: a commit has reached the disk when it returns, so an accepted message survives a
+power cut. One `append` is one transaction, hence one fsync, however many messages it carries.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tacit import errors
+from tacit_services.journal.store import rules
+from tacit_services.journal.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
+
+_FORMAT = 2  # PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS run (
+    run TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, epoch INTEGER NOT NULL,
+    position INTEGER NOT NULL DEFAULT 0, entries INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS edge (
+    run TEXT NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (run, edge)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS journal (
+    run TEXT NOT NULL, position INTEGER NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL,
+    payload BLOB NOT NULL, PRIMARY KEY (run, position));
+CREATE TABLE IF NOT EXISTS snapshot (run TEXT PRIMARY KEY, cursor INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS anchor (
+    lineage TEXT PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = {_FORMAT};
+COMMIT;
+"""
+_KEEP_ANCHOR = """
+INSERT INTO anchor VALUES (?, ?, ?) ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
+WHERE excluded.count > anchor.count
+"""
+
+
+class _Totals(NamedTuple):
+    """The run's last accepted position and what its journal holds now."""
+
+    position: int
+    entries: int
+    bytes: int
+
+
+class SqliteStore:
+    """One run of the file at `path`; connects at the first use, and again after an error or `close`.
+
+    A write waits up to `busy_s` seconds for another process to finish its own, then raises ServiceError.
+    May be used from any thread, by one at a time.
+    """
+
+    def __init__(self, path: Path, run: str, limits: rules.Limits, busy_s: float = 5.0) -> None:
+        # Absolute, so that a later change of directory cannot lead a reconnection to another file.
+        self._path = path.absolute()
+        self._run = run
+        self._limits = limits
+        self._busy_s = busy_s
+        self._epoch = 0
+        self._open_db: sqlite3.Connection | None = None
+
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+        """See base.Store.open."""
+        with self._transaction() as db:
+            row = db.execute("SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)).fetchone()
+            held, epoch, due = row or (fingerprint, 0, 0)
+            if held not in (fingerprint, *older):
+                raise rules.other_parameters(self._run, held, fingerprint)
+            (there,) = db.execute("SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)).fetchone()
+            if there != due:
+                raise rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
+            db.execute(
+                "INSERT INTO run (run, fingerprint, epoch) VALUES (?, ?, 1) "
+                "ON CONFLICT (run) DO UPDATE SET epoch = epoch + 1",
+                (self._run, fingerprint),
+            )
+        self._epoch = int(epoch) + 1
+        return self._epoch
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """See base.Store.append."""
+        rules.check_entries(entries)
+        if not entries:
+            return []
+        answers = []
+        with self._transaction() as db:
+            totals = self._fenced_totals(db)
+            for entry in entries:
+                answer = self._append_one(db, entry, totals)
+                answers.append(answer)
+                if answer.verdict is Verdict.ACCEPTED:
+                    totals = _Totals(answer.position, totals.entries + 1, totals.bytes + len(entry.payload))
+            self._set_totals(db, totals)
+        return answers
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin: there is nothing to wait for."""
+        answers = self.append(entries)
+        return lambda: answers
+
+    def read(self, after: int, limit: int) -> list[Record]:
+        """See base.Store.read."""
+        with self._connection() as db:
+            rows = db.execute(
+                "SELECT position, edge, seq, payload FROM journal WHERE run = ? AND position > ? "
+                "ORDER BY position LIMIT ?",
+                (self._run, after, max(limit, 0)),  # SQLite takes a negative limit as none
+            )
+            return [Record(*row) for row in rows]
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay."""
+        return rules.in_pages(self.read, after, page)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save."""
+        upto = (self._run, snapshot.cursor)
+        with self._transaction() as db:
+            totals = self._fenced_totals(db)
+            row = db.execute("SELECT cursor FROM snapshot WHERE run = ?", (self._run,)).fetchone()
+            rules.check_cursor(snapshot.cursor, row[0] if row else 0, totals.position)
+            db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", (*upto, snapshot.state))
+            count, size = db.execute(
+                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM journal WHERE run = ? AND position <= ?",
+                upto,
+            ).fetchone()
+            db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
+            self._set_totals(db, _Totals(totals.position, totals.entries - count, totals.bytes - size))
+
+    def snapshot(self) -> Snapshot | None:
+        """See base.Store.snapshot."""
+        with self._connection() as db:
+            row = db.execute("SELECT cursor, state FROM snapshot WHERE run = ?", (self._run,)).fetchone()
+        return Snapshot(*row) if row else None
+
+    def depth(self) -> tuple[int, int]:
+        """See base.Store.depth."""
+        with self._connection() as db:
+            row = db.execute("SELECT entries, bytes FROM run WHERE run = ?", (self._run,)).fetchone()
+        return (row[0], row[1]) if row else (0, 0)
+
+    def last_seqs(self) -> dict[str, int]:
+        """See base.Store.last_seqs."""
+        with self._connection() as db:
+            return dict(db.execute("SELECT edge, seq FROM edge WHERE run = ?", (self._run,)).fetchall())
+
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        with self._connection() as db:
+            return {row[0]: Anchor(*row) for row in db.execute("SELECT lineage, count, head FROM anchor").fetchall()}
+
+    def close(self) -> None:
+        """See base.Store.close."""
+        if self._open_db is not None:
+            self._open_db.close()
+            self._open_db = None
+
+    def _append_one(self, db: sqlite3.Connection, entry: Entry, totals: _Totals) -> Appended:
+        key = (self._run, entry.edge)
+        row = db.execute("SELECT seq FROM edge WHERE run = ? AND edge = ?", key).fetchone()
+        last = int(row[0]) if row else 0
+        verdict = rules.judge(last, entry.seq, (totals.entries, totals.bytes), self._limits)
+        if verdict is not Verdict.ACCEPTED:
+            return Appended(verdict, 0, last)
+        position = totals.position + 1
+        db.execute(
+            "INSERT INTO journal VALUES (?, ?, ?, ?, ?)",
+            (self._run, position, entry.edge, entry.seq, entry.payload),
+        )
+        db.execute("INSERT OR REPLACE INTO edge VALUES (?, ?, ?)", (*key, entry.seq))
+        if (anchor := entry.anchor) is not None:
+            db.execute(_KEEP_ANCHOR, (anchor.lineage, anchor.count, anchor.head))
+        return Appended(verdict, position, entry.seq)
+
+    def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
+        """The totals, read inside the write transaction; raises Fenced under an old epoch."""
+        row = db.execute("SELECT epoch, position, entries, bytes FROM run WHERE run = ?", (self._run,)).fetchone()
+        if row is None or row[0] != self._epoch:
+            raise rules.fenced(self._run, self._epoch)
+        return _Totals(*row[1:])
+
+    def _set_totals(self, db: sqlite3.Connection, totals: _Totals) -> None:
+        db.execute("UPDATE run SET position = ?, entries = ?, bytes = ? WHERE run = ?", (*totals, self._run))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A write transaction: committed at the end, rolled back by any exception."""
+        with self._connection() as db, db:
+            # IMMEDIATE takes the write lock before the fence is read, so nobody can open in between.
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """The connection; an SQLite error closes it (the next use starts afresh) and becomes ServiceError."""
+        try:
+            if self._open_db is None:
+                self._open_db = self._connect()
+            yield self._open_db
+        except sqlite3.Error as error:
+            self.close()
+            raise errors.ServiceError(f"store: sqlite file {self._path}: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._path.parent.is_dir():
+            raise errors.ServiceError(f"store: sqlite file {self._path}: there is no such directory")
+        db = sqlite3.connect(self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(db)
+        except (sqlite3.Error, errors.ServiceError):
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Set the durability up and create the tables in an empty file; refuse a file of somebody else."""
+        # One statement, so that another process creating the tables is seen either before or after.
+        found, tables = db.execute(
+            "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
+        ).fetchone()
+        if found not in (1, _FORMAT) and (found != 0 or tables != 0):
+            raise errors.ServiceError(f"store: sqlite file {self._path}: was not written by this version of tacit")
+        self._into_wal(db)
+        db.execute("PRAGMA synchronous = FULL")
+        if found != _FORMAT:
+            db.executescript(_TABLES)
+
+    def _into_wal(self, db: sqlite3.Connection) -> None:
+        """Change to a write-ahead log; where another process does the same at this moment, wait for it.
+
+        SQLite's own timeout does not cover this: who has begun to read is told at once that the file is locked.
+        """
+        deadline = time.monotonic() + self._busy_s
+        while True:
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)

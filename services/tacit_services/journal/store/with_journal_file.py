@@ -1,0 +1,100 @@
+"""A store that keeps every accepted message in a journal file as well (journal_file.py).
+
+The file follows the store and never leads it. A message is written after the store has accepted it and before anybody
+is told so; one that was cut off in between is still in the store, which forgets nothing before the file is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+from tacit_services.journal.journal_file import Header, Writer
+from tacit_services.journal.store.base import (
+    Anchor,
+    Appended,
+    Entry,
+    Record,
+    Snapshot,
+    Store,
+    Verdict,
+)
+
+_BATCH = 256
+
+
+class KeptStore:
+    """`inner`, with `writer` behind it. The store's failures and the file's are the same to a driver: it waits."""
+
+    def __init__(self, inner: Store, writer: Writer, run_id: str, run: RunFile) -> None:
+        self._inner, self._writer, self._run_id, self._run = inner, writer, run_id, run
+
+    def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
+        """See base.Store.open; then the file is brought to where the store is.
+
+        Raises ConfigError, too, where the file has messages that the store does not know, or lacks some.
+        """
+        epoch = self._inner.open(fingerprint, older)  # first: it fences whoever else has the file
+        base = self._inner.snapshot() or Snapshot(0, b"")
+        self._writer.open(Header(self._run_id, self._run, base))
+        position = base.cursor
+        while records := self._inner.read(position, _BATCH):
+            self._writer.append((record.position, record.payload) for record in records)
+            position = records[-1].position
+        if self._writer.last > position:
+            raise ConfigError(
+                f"journal {self._writer.path}: has {self._writer.last - position} messages more than the store, which "
+                "was emptied or has lost them; move the file away, a new one begins where the store is"
+            )
+        return epoch
+
+    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+        """See base.Store.append."""
+        return self.begin(entries)()
+
+    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+        """See base.Store.begin; the file is written when the store has answered."""
+        inner = self._inner.begin(entries)
+
+        def answers() -> list[Appended]:
+            found = inner()
+            paired = zip(entries, found, strict=True)
+            self._writer.append((a.position, entry.payload) for entry, a in paired if a.verdict is Verdict.ACCEPTED)
+            return found
+
+        return answers
+
+    def read(self, after: int, limit: int) -> list[Record]:
+        """See base.Store.read."""
+        return self._inner.read(after, limit)
+
+    def replay(self, after: int, page: int) -> Iterator[Record]:
+        """See base.Store.replay."""
+        return self._inner.replay(after, page)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save; the file is on disk before the store drops what it holds."""
+        self._writer.sync(snapshot.cursor)
+        self._inner.save(snapshot)
+
+    def snapshot(self) -> Snapshot | None:
+        """See base.Store.snapshot."""
+        return self._inner.snapshot()
+
+    def depth(self) -> tuple[int, int]:
+        """See base.Store.depth."""
+        return self._inner.depth()
+
+    def last_seqs(self) -> dict[str, int]:
+        """See base.Store.last_seqs."""
+        return self._inner.last_seqs()
+
+    def anchors(self) -> dict[str, Anchor]:
+        """See base.Store.anchors."""
+        return self._inner.anchors()
+
+    def close(self) -> None:
+        """Close both; idempotent."""
+        self._inner.close()
+        self._writer.close()

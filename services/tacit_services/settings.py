@@ -1,0 +1,122 @@
+"""Settings of the services: `TACIT_*` in the environment. Passed as arguments; nothing is read at import."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tacit import config, datasets
+from tacit.config import RunFile
+from tacit.errors import ConfigError, DataError
+from tacit.privacy import policy
+from tacit.privacy.policy import Policy
+from tacit_services.transport.address import HostPort
+from tacit_services.transport.tls import Tls
+
+S = TypeVar("S", bound="ServiceSettings")
+
+
+class ServiceSettings(BaseSettings):
+    """What every service needs."""
+
+    model_config = SettingsConfigDict(env_prefix="TACIT_", extra="ignore", frozen=True)
+
+    run_file: str = Field(description="run file; several, separated by ':', mean the first whose data is there")
+    run_id: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="names the topics")
+    broker: HostPort = "127.0.0.1:1883"
+    tls_ca: Path | None = Field(None, description="certificates of the authorities that the broker's may come from")
+    tls_cert: Path | None = Field(None, description="own certificate for the broker; its name is the user's")
+    tls_key: Path | None = Field(None, description="own key")
+    data: Path | None = Field(None, description="folder with the datasets; not needed for digits")
+    edges: int | None = Field(None, gt=0, description="edges.count instead of the run file's")
+    seed: int | None = Field(None, ge=0, description="run.seed instead of the run file's")
+    salt: str = Field("tacit", min_length=1, description="secret of a vertical run's parties and server: names records")
+    chunk: int = Field(256 * 1024, ge=1024, le=1 << 26, description="largest MQTT payload, bytes")
+    connect_timeout: float = Field(60.0, gt=0, description="seconds to wait for the broker and store at start")
+    threads: int = Field(1, ge=1, le=1024, description="torch threads of this process")
+    log: Literal["debug", "info", "warning"] = "info"
+    log_format: Literal["text", "json"] = "text"
+
+    def tls(self) -> Tls | None:
+        """What the connection to the broker is made with; None: plain. Raises ConfigError unless all or none is set."""
+        given = {"TACIT_TLS_CA": self.tls_ca, "TACIT_TLS_CERT": self.tls_cert, "TACIT_TLS_KEY": self.tls_key}
+        missing = [name for name, path in given.items() if path is None]
+        if missing and len(missing) < len(given):
+            present = next(name for name in given if name not in missing)
+            raise ConfigError(f"{present}={str(given[present])!r}: {' and '.join(missing)} must be set as well")
+        if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
+            return None
+        return Tls(self.tls_ca, self.tls_cert, self.tls_key)
+
+    def load_run(self) -> RunFile:
+        """The run file, checked; the first of several whose data is there. Raises ConfigError or DataError."""
+        files = [Path(name) for name in self.run_file.split(":")]
+        for path in files:
+            run = config.load(path, edges=self.edges, seed=self.seed)
+            if datasets.available(run.data.dataset, self.data):
+                return run
+        if len(files) > 1:
+            raise DataError(f"run_file={self.run_file}: the data of none of them is in data={self.data}")
+        return run  # loading the data will say which file is missing
+
+
+class AggregatorSettings(ServiceSettings):
+    """`tacit aggregator`."""
+
+    store: str = "sqlite:///state/store.db"
+    out: Path = Path("out/run")
+    http: HostPort = "127.0.0.1:8000"
+    token_file: Path | None = Field(None, description="operator token for writes; made if it does not exist")
+    linger: bool = Field(False, description="go on serving REST after the run has ended")
+    trusted: Path = Field(Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server")
+    labels: Path = Field(Path("state/labels.safetensors"), description="noisy labels of a vertical run, drawn once")
+    journal_file: Path | None = Field(None, description="keep every accepted message here as well, for tacit replay")
+    max_journal: int = Field(4096, gt=0, description="journal entries before edges are told to wait")
+    max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
+
+
+class EdgeSettings(ServiceSettings):
+    """`tacit edge`."""
+
+    identities: Path = Path("state/identities")
+    identity: int | None = Field(None, ge=0, description="take this identity only; default: the first free one")
+    ledger: str | None = Field(None, description="privacy ledger; {n}: the identity [identities/{n}/ledger.db]")
+    device: str = "cpu"
+    patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
+    turns: Path | None = Field(None, description="named pipe of `tacit run`: its edges take turns at computing")
+    enroll_url: str | None = Field(None, description="https://HOST:PORT that signs a certificate for this identity")
+    enroll_token_file: Path | None = Field(None, description="token for enroll_url")
+    serve: bool = Field(False, description="a vertical party goes on answering after the run's end, for tacit predict")
+    policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")
+
+    def load_policy(self) -> Policy:
+        """The policy file, checked; without one, a policy that allows every plan. Raises ConfigError."""
+        return Policy(noise_at=("edge", "server")) if self.policy is None else load_policy(self.policy)
+
+
+def load_policy(path: Path) -> Policy:
+    """Read and check a policy file. Raises ConfigError (missing, unreadable, or wrong)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"policy {path}: {error}") from error
+    return policy.parse(text, f"policy {path}")
+
+
+def read(kind: type[S], **overrides: Any) -> S:
+    """Settings of `kind` from the environment and `overrides` (None: not given). Raises ConfigError, one line."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        lines = []
+        for item in error.errors(include_url=False):
+            name = str(item["loc"][0])
+            variable = f"TACIT_{name.upper()}"
+            value = given.get(name, os.environ.get(variable))
+            lines.append(f"{variable}={value!r}: {item['msg'].removeprefix('Value error, ')}")
+        raise ConfigError("; ".join(lines)) from error

@@ -1,0 +1,232 @@
+"""`tacit run`: broker, store, aggregator and edges as child processes of one command, until the run has ended.
+
+A testbed: its edges are simulated on public benchmark data, so every run begins with fresh ledgers. (The services
+never do that: there, a ledger belongs to the data for life.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from tacit_client import ApiError, Client, Status, Unreachable
+
+from tacit import config, datasets
+from tacit.config import RunFile
+from tacit.config.algorithms import Gossip, Vafl
+from tacit.errors import ConfigError, ServiceError
+from tacit_services.aggregator.reporting import results
+from tacit_services.display import live, tables
+from tacit_services.settings import load_policy
+from tacit_services.testbed.processes import (
+    Child,
+    free_port,
+    mend,
+    start_broker,
+    start_store,
+    stopping,
+)
+from tacit_services.worker import cpu_turns
+
+MARKER = ".tacit-run"
+
+
+def run(
+    file: Path,
+    *,
+    edges: int | None,
+    out: Path,
+    serve: str | None,
+    seed: int | None,
+    data: Path | None,
+    as_json: bool,
+    policy: Path | None = None,
+    journal: Path | None = None,
+    observe: Callable[[Status], None] = lambda status: None,
+    listening: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
+) -> int:
+    """Run everything; returns the exit code. Raises TacitError for bad input before anything is started.
+
+    `observe` gets every status that is polled (for benchmarks); `listening` the broker's address, and is open while
+    the run lasts (for measurements).
+    """
+    console = tables.console(stderr=as_json)
+    started = time.monotonic()
+    run_file = config.load(file, edges=edges, seed=seed)
+    run_file.build_model()
+    if policy is not None:
+        load_policy(policy)  # whether the run file is within it is for every edge to say
+    datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
+    http = _free_address(serve)
+    _check_journal(journal)
+    children: list[Child] = []
+    with ExitStack() as beside:
+        beside.enter_context(_held(out))
+        state = _fresh(out, console)
+        _say_first(run_file, edges, console)
+        console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
+        shared = environment({
+            "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
+            "TACIT_SEED": seed, "TACIT_POLICY": policy,
+            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
+        })  # fmt: skip
+        (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
+        shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
+        beside.enter_context(cpu_turns.pipe(state / "turns", os.cpu_count() or 1))
+        interrupted = beside.enter_context(stopping(children))
+        broker = start_broker(state, children)
+        beside.enter_context(listening(broker.address))
+        store = start_store(state, children)
+        console.print(live.opening(run_file, broker.kind, store.kind, http))
+        shared |= {"TACIT_BROKER": broker.address}
+        places = {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http}
+        server = aggregator(shared | places, state)
+        ours = [server, *workers(run_file, shared, state)]
+        children.extend(ours)
+        for child in ours:
+            child.start()
+        code = _watch(run_file, server, children, http, console, interrupted, observe)
+    if code:
+        return code
+    return _close(run_file, out, console, as_json, time.monotonic() - started)
+
+
+def _say_first(run_file: RunFile, edges: int | None, console: Console) -> None:
+    if edges is not None and edges != run_file.edges.count:
+        name = run_file.algorithm.name
+        console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
+    for note in live.notes(run_file):
+        console.print(f"note: {note}")
+    console.print(live.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
+
+
+def _check_journal(journal: Path | None) -> None:
+    if journal is not None and (journal.exists() or not journal.absolute().parent.is_dir()):
+        why = "there is such a file, and a journal is never overwritten" if journal.exists() else "no such directory"
+        raise ConfigError(f"--journal {journal}: {why}")
+
+
+def environment(given: dict[str, object]) -> dict[str, str]:
+    """What every child is told: `given`, where it is not None, and one thread each."""
+    said = {name: str(value) for name, value in given.items() if value is not None}
+    return {"TACIT_THREADS": "1"} | said
+
+
+def aggregator(shared: dict[str, str], state: Path) -> Child:
+    """The run's aggregator, not started; what it must keep lies in `state`."""
+    secrets = {"TACIT_TOKEN_FILE": "token", "TACIT_TRUSTED": "trusted.db", "TACIT_LABELS": "labels.safetensors"}
+    return Child(
+        "aggregator", ["tacit", "aggregator"],
+        shared | {name: str(state / file) for name, file in secrets.items()}, state / "aggregator.log",
+    )  # fmt: skip
+
+
+def workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Child]:
+    """The run's edges, peers or parties, not started; their identities lie in `state`."""
+    service = {Gossip: "peer", Vafl: "party"}.get(type(run_file.algorithm), "edge")
+    return [_edge(service, number, shared, state) for number in range(run_file.edges.count)]
+
+
+def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, seconds: float) -> int:
+    """Show the summary; the aggregator has ended well, but only the end of a run writes one."""
+    try:
+        summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ServiceError(f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log") from error
+    if summary["applied"] < run_file.run.updates:
+        console.print(
+            f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates} updates"
+        )
+    if as_json:
+        Console().print_json(data=summary)
+    else:
+        console.print(live.closing(summary, out, seconds))
+    return 0
+
+
+def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Child:
+    environment = shared | {"TACIT_IDENTITIES": str(state / "identities"), "TACIT_IDENTITY": str(number)}
+    environment |= {"TACIT_TURNS": str(state / "turns")}
+    return Child(f"edge-{number}", ["tacit", service], environment, state / f"edge-{number}.log")
+
+
+def _watch(
+    run_file: RunFile, aggregator: Child, children: list[Child], http: str, console: Console,
+    interrupted: threading.Event, observe: Callable[[Status], None],
+) -> int:  # fmt: skip
+    """Show progress and restart what dies, until the aggregator has ended well."""
+    with Client(f"http://{http}", timeout=5.0) as client, live.Progress(console, run_file) as progress:
+        while (code := aggregator.code()) != 0:
+            if interrupted.wait(1.0):
+                console.print("interrupted: no results are written (`tacit halt` ends a run with them)")
+                return 130
+            for child in children:
+                mend(child)
+            if code is None:
+                with contextlib.suppress(Unreachable, ApiError):
+                    status = client.status()
+                    progress.show(status)
+                    observe(status)
+    return 0
+
+
+def _free_address(serve: str | None) -> str:
+    """Where REST will be: `serve`, checked now so that the refusal comes at once, or any free loopback port."""
+    if serve is None:
+        return f"127.0.0.1:{free_port()}"
+    host, _, port = serve.rpartition(":")
+    if not host or port == "0":
+        raise ConfigError(f"--serve {serve!r}: expected HOST:PORT")
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, int(port)))
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(f"--serve {serve!r}: expected HOST:PORT") from error
+    except OSError as error:
+        raise ServiceError(f"--serve {serve}: {error.strerror or error}") from error
+    return serve
+
+
+@contextlib.contextmanager
+def _held(out: Path) -> Iterator[None]:
+    """OUT is ours: nobody replaces a run that is under way."""
+    with ExitStack() as held:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
+        except OSError as error:
+            raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+        yield
+
+
+def _fresh(out: Path, console: Console) -> Path:
+    """An empty OUT/state. An earlier `tacit run` there is replaced; anything else is left alone."""
+    state = out / "state"
+    try:
+        if state.exists():
+            if not (state / MARKER).exists():
+                raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
+            console.print(f"replacing the earlier run in {out} (a testbed run starts with fresh ledgers)")
+            shutil.rmtree(state)
+            for name in results.FILES:
+                (out / name).unlink(missing_ok=True)
+        state.mkdir(parents=True)
+        (state / MARKER).touch()
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    return state

@@ -1,0 +1,167 @@
+"""Child processes of one command on one machine: services that are mended when they die, a broker and a store."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tacit.errors import ServiceError
+from tacit_services.testbed.preload import Forked, die_with_parent
+
+RESTARTS = 20  # per child; a child that dies more often is not going to recover
+START_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Child:
+    """A process that is started again when it dies before its work is done.
+
+    command: a program with its arguments; `tacit` is not looked up but forked. environment: added to our own.
+    lasting: a server, which has no work that could be done: one that ends is started again, even if it ended well.
+    """
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | Forked | None = None
+    restarts: int = field(default=0)
+    lasting: bool = False
+
+    def start(self) -> None:
+        """Start it; output is appended to its log."""
+        environment = os.environ | self.environment
+        if self.command[0] == "tacit":
+            self.process = Forked(self.command[1:], environment, self.log)
+            return
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, preexec_fn=die_with_parent,
+            )  # fmt: skip
+
+    def code(self) -> int | None:
+        """Exit code, or None while it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    def stop(self, patience: float = 8.0) -> None:
+        """SIGTERM, then SIGKILL after `patience` seconds."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def complaint(self) -> str:
+        """The last line that it logged."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("tacit: ") if lines else f"{self.name} ended without a word"
+
+
+def mend(child: Child) -> None:
+    code = child.code()
+    if code is None or (code == 0 and not child.lasting):
+        return
+    if 0 < code < 128:  # it said why: bad input, a spent budget; starting it again would not help
+        error = ServiceError(f"{child.name}: {child.complaint()}")
+        error.exit_code = code
+        raise error
+    if child.restarts >= RESTARTS:
+        raise ServiceError(f"{child.name}: died {RESTARTS} times; see {child.log}")
+    child.restarts += 1
+    child.start()
+
+
+@contextlib.contextmanager
+def stopping(children: list[Child]) -> Iterator[threading.Event]:
+    """Whatever happens, no child outlives the command: edges first, then aggregator, store and broker."""
+    interrupted = threading.Event()
+    previous = {name: signal.signal(name, lambda *_: interrupted.set()) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for child in reversed(children):
+            child.stop()
+        for name, handler in previous.items():
+            signal.signal(name, handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A broker or store that was started: what it is, and its address."""
+
+    kind: str
+    address: str
+
+
+def start_broker(state: Path, children: list[Child]) -> Service:
+    """mosquitto if it is on PATH, else amqtt, on a free loopback port."""
+    port = free_port()
+    binary = _which("mosquitto")
+    if binary is None:
+        command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"127.0.0.1:{port}"]
+        kind = "amqtt (no mosquitto on PATH)"
+    else:
+        conf = state / "mosquitto.conf"
+        lines = [
+            f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true", "max_packet_size 1048576",
+            "max_inflight_messages 16", "max_queued_messages 2000", "persistence false",
+        ]  # fmt: skip
+        lines += ["user root"] if os.geteuid() == 0 else []  # else it drops to a user that cannot read the folder
+        conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        command, kind = [binary, "-c", str(conf)], "mosquitto"
+    child = Child("broker", command, {}, state / "broker.log", lasting=True)
+    _start_and_wait(child, port, children)
+    return Service(kind, f"127.0.0.1:{port}")
+
+
+def start_store(state: Path, children: list[Child]) -> Service:
+    """valkey or redis if one is on PATH, with its append-only file in `state`; else a SQLite file."""
+    binary = _which("valkey-server") or _which("redis-server")
+    if binary is None:
+        return Service("SQLite (no redis or valkey on PATH)", f"sqlite:///{(state / 'store.db').resolve()}")
+    port = free_port()
+    command = [
+        binary, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state), "--appendonly", "yes",
+        "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-min-size", "1gb",
+        "--maxmemory", "4gb", "--maxmemory-policy", "noeviction",
+    ]  # fmt: skip
+    _start_and_wait(Child("store", command, {}, state / "store.log", lasting=True), port, children)
+    return Service(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
+
+
+def _start_and_wait(child: Child, port: int, children: list[Child]) -> None:
+    child.start()
+    children.append(child)
+    deadline = time.monotonic() + START_SECONDS
+    pause = threading.Event()
+    while time.monotonic() < deadline and child.code() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return
+        pause.wait(0.02)
+    raise ServiceError(f"{child.name} did not start: {child.complaint()}")
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,214 @@
+"""`tacit simulate`: a run under a virtual clock in one process, with the output directory of `tacit run`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.vafl import vertical_settings
+from tacit.config import RunFile
+from tacit.config.algorithms import Gossip, Vafl
+from tacit.config.sections import Data
+from tacit.datasets import Dataset
+from tacit.errors import ConfigError
+from tacit.models import Model
+from tacit.privacy.labels import randomised_response
+from tacit.privacy.release import Releaser
+from tacit.privacy.sampling import Random
+from tacit.privacy.simulated import SimulatedLedger
+from tacit.simulation.client_server import Simulator
+from tacit.simulation.gossip import PeerSimulator
+from tacit_services.aggregator.reporting import results
+from tacit_services.aggregator.reporting.evaluation import Points
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.display import live, tables
+from tacit_services.worker.rows import dealt
+
+SHOWN_SECONDS = 0.5  # between two drawings of the bar
+
+
+@lru_cache(maxsize=2)  # a sweep asks for the same again and again
+def everything(data: Data, root: Path | None) -> Dataset:
+    """All training rows. Raises DataError."""
+    return datasets.load(data.dataset, "train", root, features=data.features, text=data.text)
+
+
+@lru_cache(maxsize=1)
+def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
+    return datasets.splits(name, root)
+
+
+def parts(run: RunFile, root: Path | None) -> list[Dataset]:
+    """The rows of every edge. Raises ConfigError, DataError."""
+    rows = everything(run.data, root)
+    return [rows.take(index) for index in dealt(run, root)[: run.edges.count]]
+
+
+def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
+    """Edge `number` with noise from the run's seed; its budget binds as with secret noise."""
+    plan = run.plan(number, len(rows))
+    # Another stream for every seed and edge; a run has at most 10,000 edges.
+    releaser = Releaser(plan, SimulatedLedger(), Random(run.run.seed * 10_000 + number))
+    releaser.left = plan.pushes_left(())
+    return registry.edge(run, f"edge-{number}", rows, model, releaser)
+
+
+def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole, Simulator]:
+    """A vertical run's roles, with noise (and noisy labels, if it has them) from the run's seed."""
+    section = vertical_settings.section(run)
+    if run.network.staleness is not None:
+        raise ConfigError("network.staleness: a vertical run has no models of an age; give [network] delays instead")
+    (train, test), salt = _splits(run.data.dataset, root), b"simulated"
+    answers = None
+    if section.label_epsilon is not None:
+        drawn = Random(run.run.seed * 10_000 + run.edges.count)
+        answers = randomised_response(train.y, train.classes, section.label_epsilon, drawn)
+    server = registry.server(run, model, registry.people(run, (train, test), salt, answers))
+    randoms = [Random(run.run.seed * 10_000 + number) for number in range(run.edges.count)]
+    parties = [
+        registry.party(run, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), random)
+        for number, random in enumerate(randoms)
+    ]
+    return server, Simulator(run, server, parties)
+
+
+def _simulator(run: RunFile, server: ServerRole, edges: list[EdgeRole]) -> Simulator | PeerSimulator:
+    if not isinstance(run.algorithm, Gossip):
+        return Simulator(run, server, edges)
+    return PeerSimulator(run, server, [role for role in edges if isinstance(role, Worker)])
+
+
+class Simulation:
+    """A simulator with what `Observer` asks of a driver."""
+
+    def __init__(self, run: RunFile, root: Path | None) -> None:
+        if run.privacy.noise_at == "server":
+            raise ConfigError("privacy.noise_at=server: tacit simulate adds noise at the edges only")
+        self.model = run.build_model()
+        self.role: ServerRole
+        self.simulator: Simulator | PeerSimulator
+        if isinstance(run.algorithm, Vafl):
+            self.role, self.simulator = _vertical(run, self.model, root)
+        else:
+            self.role = registry.server(run, self.model)
+            edges = [edge(run, self.model, number, rows) for number, rows in enumerate(parts(run, root))]
+            self.simulator = _simulator(run, self.role, edges)
+        self.run_id, self.fingerprint, self.size = run.run.name, run.fingerprint(), self.model.size
+        self.lock = threading.Lock()
+        self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
+        self.counts: Counter[str] = Counter()
+        self.quarantined: frozenset[str] = frozenset()
+
+    @property
+    def state(self) -> str:
+        """waiting, training, finished (T reached) or halted."""
+        if self.role.halted:
+            return "finished" if self.role.version >= self.role.horizon else "halted"
+        return "training" if self.role.version else "waiting"
+
+    def clock(self) -> dict[str, float]:
+        """Virtual seconds, and gradients (local steps) that the server has heard of."""
+        gradients = sum(record.charged.count for record in self.role.edges.values())
+        return {"virtual_time_s": round(self.simulator.now, 6), "gradients": gradients}
+
+
+def simulate(run: RunFile, root: Path | None, out: Path, shown: Callable[[Observer[Any]], None]) -> Simulation:
+    """Simulate `run` and write its results to `out`; `shown` is called after every message. Raises TacitError."""
+    torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
+    simulation = Simulation(run, root)
+    test = datasets.load(run.data.dataset, "test", root, features=run.data.features, text=run.data.text)
+    observer = Observer(run, simulation, out / "metrics.jsonl")
+    observer.virtual = simulation.clock
+    observer.resumed()
+    points = Points(run, simulation.model, test, observer.point)
+
+    def observe(role: ServerRole) -> None:
+        observer.tick()
+        exam = None if role.halted else role.exam(points.sample)  # None: a vertical run's is not answered yet
+        if exam is not None and points.due(exam[0]):
+            points.measure(*exam)
+        shown(observer)
+
+    simulation.simulator.run(observe)
+    simulation.counts["rejected:screened"] = simulation.simulator.refused
+    observer.end()
+    if (exam := simulation.role.exam(points.test)) is not None:
+        points.measure(*exam)
+    results.write(out, observer, simulation.model)
+    return simulation
+
+
+class Bar:
+    """A progress bar with the time that is left."""
+
+    def __init__(self, console: Console, run: RunFile) -> None:
+        self._progress = Progress(
+            MofNCompleteColumn(), BarColumn(bar_width=20), TimeRemainingColumn(), TextColumn("{task.fields[facts]}"),
+            console=console, disable=not console.is_terminal, auto_refresh=False,
+        )  # fmt: skip
+        self._task = self._progress.add_task("simulating", total=run.run.updates, facts="")
+        self._shown = 0.0
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, observer: Observer[Any]) -> None:
+        """Draw it, if the last time is long enough ago."""
+        if time.monotonic() - self._shown < SHOWN_SECONDS:
+            return
+        self._shown = time.monotonic()
+        last = observer.series[-1] if observer.series else {}
+        facts = [f"{last['virtual_time_s']:.4g} virtual s", f"accuracy {100 * last['accuracy']:.1f} %"] if last else []
+        self._progress.update(self._task, completed=observer.driver.role.version, facts=" · ".join(facts))
+        self._progress.refresh()
+
+
+def prepare(out: Path) -> None:
+    """An output directory without the results of an earlier simulation. Raises ConfigError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in results.FILES:
+            (out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+
+
+def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> None:
+    """Simulate with a bar, write the results to `out`, show them. Raises TacitError."""
+    import json
+
+    console, started = tables.console(stderr=as_json), time.monotonic()
+    prepare(out)
+    try:
+        with Bar(console, run_file) as bar:
+            simulation = simulate(run_file, data, out, bar.show)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    if simulation.state != "finished":
+        console.print(f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates}")
+    if as_json:
+        Console().print_json(data=summary)
+        return
+    console.print(live.closing(summary, out, time.monotonic() - started))
+    console.print(
+        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {run_file.run.seed}: ε is simulated"
+    )

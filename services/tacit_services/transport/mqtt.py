@@ -1,0 +1,247 @@
+"""One MQTT connection, with every rule that paho and mosquitto taught (shared/reference/infrastructure.md §1).
+
+TCP_NODELAY (without it a round trip costs 44 to 88 ms), QoS 1 only, subscribe in on_connect, full-jitter reconnect,
+payloads no larger than the broker allows, protocol 5 with a step down to 3.1.1 for brokers that know no better.
+Delivery is at least once while connected; everything else is the receipts' business (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from tacit.errors import ConfigError, ServiceError
+from tacit_services.transport.address import split_host_port
+from tacit_services.transport.tls import Tls
+
+log = logging.getLogger("tacit.mqtt")
+KEEPALIVE = 30
+OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and headers
+TOPICS = 500  # in one packet
+WINDOW = 16  # QoS 1 messages in flight
+RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
+UNANSWERED = 3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
+UNSUPPORTED_PROTOCOL = 132
+NO_ANSWER = "no answer"
+V5 = MQTTProtocolVersion.MQTTv5
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A received message; `done` acknowledges it to the broker (call it once, after it is safe).
+
+    `retained`: the broker had it in store when we subscribed; it is not news.
+    """
+
+    topic: str
+    payload: bytes
+    done: Callable[[], Any]
+    retained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What the broker says for us, retained, when the connection dies."""
+
+    topic: str
+    payload: bytes
+
+
+class Connection:
+    """A paho client that reconnects for ever and hands every message to `on_message` (network thread)."""
+
+    def __init__(
+        self,
+        broker: str,
+        client_id: str,
+        subscriptions: Sequence[str],
+        on_message: Callable[[Inbound], None],
+        *,
+        on_up: Callable[[], None] = lambda: None,
+        will: Will | None = None,
+        chunk: int = 0,
+        tls: Tls | None = None,
+    ) -> None:
+        """`chunk`: the largest payload that will be published; a broker that takes less is refused by `start`.
+
+        `tls`: the broker must prove to be the host of `broker`, and is shown our certificate. None: plain.
+        Raises ConfigError for files of `tls` that cannot be used.
+        """
+        self._host, self._port = split_host_port(broker)
+        self._chunk = chunk
+        self._tls = None if tls is None else tls.context()
+        self._id, self.listening, self._will = client_id, frozenset(subscriptions), will
+        self._on_message, self._on_up = on_message, on_up
+        self._up = threading.Event()
+        self._failure = NO_ANSWER
+        self._tries = 0
+        self._opened = 0.0  # when the broker first took a TCP connection
+        self.max_packet: int | None = None
+        self.connects = 0
+        self._newest: paho.MQTTMessageInfo | None = None
+        self._client = self._make(V5)
+
+    def start(self, timeout: float, stop: threading.Event | None = None) -> None:
+        """Connect, and wait until the broker has said yes, or `stop` is set.
+
+        Raises ServiceError after `timeout` seconds, or when the broker takes smaller packets than we send.
+        """
+        self._begin()
+        deadline = time.monotonic() + timeout
+        while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
+            now = time.monotonic()
+            if self._tls is None and self._opened and now > self._opened + UNANSWERED and self._client.protocol == V5:
+                self._step_down()  # amqtt takes our CONNECT for a longer one, and waits for the rest of it
+            if now > deadline:
+                self.stop()
+                raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
+        if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
+            self.stop()
+            raise ServiceError(
+                f"broker {self._host}:{self._port}: takes packets of at most {self.max_packet} bytes; "
+                f"TACIT_CHUNK={self._chunk} must be {self.max_packet - OVERHEAD} or less"
+            )
+
+    @property
+    def up(self) -> bool:
+        """Connected now."""
+        return self._up.is_set()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Hand one QoS 1 message to the network thread; queued while disconnected.
+
+        Raises ValueError for a topic with a wildcard, ConfigError for more bytes than the broker takes.
+        """
+        if "+" in topic or "#" in topic:
+            raise ValueError(f"topic {topic!r}: wildcards cannot be published to")
+        # Not sent: paho would send it again after every disconnection that it causes, for ever.
+        if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
+            limit = self.max_packet
+            raise ConfigError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
+        # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
+        self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
+
+    def listen(self, subscriptions: Sequence[str]) -> None:
+        """Hear these topics and no others from now on; nothing is said where they are the same as before. What is new
+        comes first: nothing is missed in between.
+        """
+        fresh = [topic for topic in subscriptions if topic not in self.listening]
+        gone = list(self.listening.difference(subscriptions))
+        self.listening = frozenset(subscriptions)
+        if self._up.is_set():
+            self._subscribe(fresh)
+            for first in range(0, len(gone), TOPICS):
+                self._client.unsubscribe(gone[first : first + TOPICS])
+
+    def stop(self, last: Will | None = None) -> None:
+        """Say `last` (retained), wait shortly until everything said is out, disconnect. Idempotent."""
+        if self._up.is_set() and last is not None:
+            self.publish(last.topic, last.payload, retain=True)
+        if self._up.is_set() and self._newest is not None:
+            try:  # paho's disconnect() drops what is still in its queue
+                self._newest.wait_for_publish(2.0)
+            except (RuntimeError, ValueError):
+                log.debug("the farewell was not sent: connection lost")
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _make(self, protocol: MQTTProtocolVersion) -> paho.Client:
+        clean = None if protocol == V5 else True
+        client = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id=self._id, protocol=protocol, clean_session=clean, manual_ack=True
+        )
+        client.on_socket_open = self._socket_open
+        client.on_connect = self._connected
+        client.on_connect_fail = self._not_connected
+        client.on_disconnect = self._disconnected
+        client.on_message = self._received
+        client.max_inflight_messages_set(WINDOW)
+        if self._tls is not None:
+            client.tls_set_context(self._tls)
+            client.on_log = self._paho_says  # costs a formatted line per packet, which TLS hides
+        if self._will is not None:
+            client.will_set(self._will.topic, self._will.payload, qos=1, retain=True)
+        return client
+
+    def _socket_open(self, _client: Any, _user: Any, sock: Any) -> None:
+        self._opened = self._opened or time.monotonic()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "SO_SNDBUF"):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+
+    def _begin(self) -> None:
+        arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == V5 else {}
+        if arguments:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.ReceiveMaximum = WINDOW
+            arguments["properties"] = properties
+        self._client.connect_async(self._host, self._port, keepalive=KEEPALIVE, **arguments)
+        self._backoff()
+        self._client.loop_start()
+
+    def _connected(
+        self, client: paho.Client, _user: Any, _flags: Any, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._failure = f"refused: {reason}"
+            if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == V5:
+                threading.Thread(target=self._step_down, daemon=True).start()  # not from inside its own loop
+            return
+        self.max_packet = getattr(properties, "MaximumPacketSize", None)
+        self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
+        self._subscribe(sorted(self.listening))
+        self._up.set()
+        self._on_up()
+
+    def _subscribe(self, wanted: list[str]) -> None:
+        for first in range(0, len(wanted), TOPICS):
+            self._client.subscribe([(topic, 1) for topic in wanted[first : first + TOPICS]])
+
+    def _step_down(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+        log.info("the broker knows MQTT 3.1.1 only")
+        self._client = self._make(MQTTProtocolVersion.MQTTv311)
+        self._begin()
+
+    def _not_connected(self, *_: Any) -> None:
+        self._complain(str(sys.exc_info()[1] or "no connection"))  # paho calls this where it handles the exception
+        self._backoff()
+
+    def _paho_says(self, _client: Any, _user: Any, level: int, text: str) -> None:
+        if level == LogLevel.MQTT_LOG_ERR and "on socket" in text:
+            self._complain(text)  # with TLS 1.3 a broker refuses our certificate only after the handshake
+
+    def _complain(self, failure: str) -> None:
+        if failure != self._failure:
+            log.warning("broker %s:%d: %s", self._host, self._port, failure)
+        self._failure = failure
+
+    def _disconnected(self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
+        self._up.clear()
+        if reason.is_failure:
+            log.warning("broker connection lost (%s); reconnecting", reason)
+        self._backoff()
+
+    def _backoff(self) -> None:
+        # Full jitter: after an outage a fleet must not come back in step.
+        self._tries += 1
+        delay = random.uniform(0.05, min(RECONNECT_CAP, 0.2 * 2**self._tries))
+        self._client.reconnect_delay_set(delay, delay)  # type: ignore[arg-type]  # it waits for floats as well
+
+    def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
+        mid, qos = message.mid, message.qos
+        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain))

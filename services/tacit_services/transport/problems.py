@@ -1,0 +1,114 @@
+"""HTTP answers: problem+json (RFC 9457), conditional and partial bytes (RFC 9110)."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tacit_services.aggregator.api.documents import Problem, finite
+
+PROBLEM = "application/problem+json"
+SAFETENSORS = "application/vnd.safetensors"
+MAX_BODY = 1 << 16  # bytes; the largest request is a prediction with its ids
+_SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+
+
+def document(content: Any, status: int = 200) -> JSONResponse:
+    """JSON that is never stale in a cache."""
+    return JSONResponse(finite(content), status, {"Cache-Control": "no-cache"})
+
+
+def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    """An error document; `more` are further keys of it."""
+    content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump() | more
+    return JSONResponse(content, status, headers, media_type=PROBLEM)
+
+
+def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str, dict[str, Any]]:
+    """These errors, for OpenAPI."""
+    content = {PROBLEM: {"schema": kind.model_json_schema()}}
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of `app` a problem, and refuse large bodies."""
+    app.add_middleware(_SmallBodies)
+
+    @app.exception_handler(HTTPException)
+    def refused(_: Request, error: HTTPException) -> Response:
+        return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> Response:
+        items = ("{}: {}".format(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors())
+        return problem(422, "; ".join(items))
+
+    @app.exception_handler(Exception)
+    def broken(_: Request, error: Exception) -> Response:
+        # Starlette raises it again after answering, so the traceback is in the log, not in the answer.
+        return problem(500, f"a bug in tacit: {type(error).__name__}")
+
+
+class _SmallBodies:
+    """Judges by the headers alone: a body must say its length, and the server holds it to that."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            length = headers.get("content-length", "0")
+            refusal = None
+            if "transfer-encoding" in headers:
+                refusal = problem(411, "send a Content-Length")
+            elif not length.isdigit() or int(length) > MAX_BODY:
+                refusal = problem(413, f"a body of {length} bytes: {MAX_BODY} allowed")
+            if refusal is not None:
+                return await refusal(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+
+def partial(request: Request, data: bytes, sha256: str) -> Response:
+    """`data` under its strong ETag: 304 for a client that has it, 206 or 416 for one range, else 200."""
+    etag = f'"{sha256}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}
+    if _matches(request.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers=headers)
+    wanted = request.headers.get("range")
+    if wanted is None or request.headers.get("if-range", etag) != etag:
+        return Response(data, headers=headers, media_type=SAFETENSORS)
+    span = _span(wanted, len(data))
+    if span is None:  # several ranges, or another unit: a server may ignore the header
+        return Response(data, headers=headers, media_type=SAFETENSORS)
+    if not span:
+        return problem(416, f"{wanted[:100]} of {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"})
+    headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{len(data)}"
+    return Response(data[span.start : span.stop], 206, headers, SAFETENSORS)
+
+
+def _matches(header: str, etag: str) -> bool:
+    # Weak comparison, as RFC 9110 asks of If-None-Match.
+    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+    return etag in tags or tags == ["*"]
+
+
+def _span(header: str, size: int) -> range | None:
+    """The one byte range asked for (empty: unsatisfiable), or None when the header is to be ignored."""
+    match = _SINGLE_RANGE.fullmatch(header.strip())
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:  # the last `last` bytes
+        return range(max(0, size - int(last)), size)
+    if last and int(last) < int(first):
+        return None
+    return range(int(first), min(size, int(last) + 1 if last else size))

@@ -1,0 +1,192 @@
+"""How an edge comes by its certificate: from files that it was given, or by enrolling with a token.
+
+The key is made in the identity's own directory, and never leaves it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import threading
+import time
+from pathlib import Path
+from random import uniform
+
+import httpx
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from tacit.errors import ConfigError, ServiceError
+from tacit_services.disk import files
+from tacit_services.enrollment import certificates
+from tacit_services.enrollment.authority import CERTIFICATE, KEY, RENEW_DAYS
+from tacit_services.identity.folder import Identity
+from tacit_services.settings import EdgeSettings
+from tacit_services.transport.tls import Tls, believing
+
+log = logging.getLogger("tacit.edge")
+RETRY_CAP = 4.0  # seconds between two tries, at most
+
+
+def credentials(settings: EdgeSettings, identity: Identity, stop: threading.Event) -> Tls | None:
+    """What this identity shows to the broker; None: plain. Enrols if `enroll_url` is set and no certificate is there.
+
+    Raises ConfigError: settings, files or token are wrong, or the certificate names somebody else. ServiceError: the
+    enrolment server does not answer for `connect_timeout` seconds.
+    """
+    url = settings.enroll_url
+    tls = settings.tls() if url is None else _enrolled(settings, url, identity, stop)
+    if tls is not None and not stop.is_set():
+        _check_name(tls, identity)
+    return tls
+
+
+def _check_name(tls: Tls, identity: Identity) -> None:
+    certificate = _read(tls.cert)
+    if certificate is None:
+        raise ConfigError(f"{tls.cert}: not a certificate")
+    name = certificates.common_name(certificate)
+    if name != identity.edge:  # the broker would let it say nothing, and not tell
+        raise ConfigError(f"{tls.cert}: is the certificate of {name!r}, and this identity is {identity.edge!r}")
+
+
+def _enrolled(settings: EdgeSettings, url: str, identity: Identity, stop: threading.Event) -> Tls:
+    if not url.startswith("https://"):
+        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: expected https://HOST:PORT")
+    if settings.tls_ca is None or settings.enroll_token_file is None:
+        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: TACIT_TLS_CA and TACIT_ENROLL_TOKEN_FILE must be set as well")
+    if settings.tls_cert is not None or settings.tls_key is not None:
+        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: leave TACIT_TLS_CERT and TACIT_TLS_KEY out, they are made")
+    tls = Tls(settings.tls_ca, identity.path / CERTIFICATE, identity.path / KEY)
+    key = _own_key(tls.key)
+    certificate = _read(tls.cert)
+    if certificate is not None and not _fits(certificate, key, settings.tls_ca):
+        certificate = None
+    if certificate is not None and not certificates.due(certificate, RENEW_DAYS):
+        return tls
+    try:
+        token = _token(settings.enroll_token_file)
+        answer = _ask(settings, url, certificates.request(key, identity.edge), token, stop)
+    except (ConfigError, ServiceError) as error:
+        if certificate is None or certificates.due(certificate, 0):
+            raise
+        log.warning("%s ends on %s and was not renewed: %s", tls.cert, certificate.not_valid_after_utc.date(), error)
+        return tls
+    if answer is not None:
+        _keep(answer, key, tls, url)
+        log.info("%s has enrolled at %s", identity.edge, url)
+    return tls
+
+
+def _own_key(path: Path) -> certificates.Key:
+    try:
+        if path.exists():
+            return certificates.read_key(path.read_bytes())
+        key = certificates.new_key()
+        files.write(path, certificates.key_pem(key), files.SECRET)  # before it is asked for: the answer may be lost
+        return key
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> x509.Certificate | None:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except ValueError:
+        return None
+
+
+def _fits(certificate: x509.Certificate, key: certificates.Key, ca: Path) -> bool:
+    """Whether it is for this key, and from one of our authorities."""
+    if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(key.public_key()):
+        return False
+    try:
+        authorities = x509.load_pem_x509_certificates(ca.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"TACIT_TLS_CA={str(ca)!r}: {error}") from error
+    return any(_signed_by(certificate, authority) for authority in authorities)
+
+
+def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: {error}") from error
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: not a token: one word is expected")
+    return token
+
+
+def _ask(
+    settings: EdgeSettings, url: str, csr: x509.CertificateSigningRequest, token: str, stop: threading.Event
+) -> str | None:
+    """The server's certificate for `csr`; None when `stop` is set meanwhile."""
+    assert settings.tls_ca is not None
+    believed = believing(settings.tls_ca)
+    deadline, tries = time.monotonic() + settings.connect_timeout, 0
+    while not stop.is_set():
+        try:
+            return _post(url, csr, token, believed)
+        except ServiceError:
+            if time.monotonic() > deadline:
+                raise
+        tries += 1
+        stop.wait(uniform(0.1, min(RETRY_CAP, 0.5 * 2**tries)))
+    return None
+
+
+def _post(url: str, csr: x509.CertificateSigningRequest, token: str, believed: ssl.SSLContext) -> str:
+    body = {"csr": certificates.pem(csr).decode("ascii")}
+    try:
+        with httpx.Client(verify=believed, trust_env=False, timeout=10.0) as client:
+            answer = client.post(
+                f"{url.rstrip('/')}/v1/enroll", json=body, headers={"Authorization": f"Bearer {token}"}
+            )
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: {error}") from error
+    except httpx.TransportError as error:
+        raise ServiceError(f"enrolment at {url}: {error or type(error).__name__}") from error
+    if answer.is_success:
+        try:
+            return str(answer.json()["certificate"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ServiceError(f"enrolment at {url}: not a tacit enrolment server's answer") from error
+    if answer.is_server_error:
+        raise ServiceError(f"enrolment at {url}: {answer.status_code}")
+    raise ConfigError(f"enrolment at {url} was refused: {_detail(answer)}")
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status_code}, not a tacit enrolment server's answer"
+
+
+def _keep(answer: str, key: certificates.Key, tls: Tls, url: str) -> None:
+    try:
+        certificate = x509.load_pem_x509_certificate(answer.encode("ascii"))
+        fits = _fits(certificate, key, tls.ca)
+    except ValueError as error:
+        raise ServiceError(f"enrolment at {url}: the answer holds no certificate") from error
+    if not fits:
+        raise ServiceError(
+            f"enrolment at {url}: the certificate is not for our key, or not from an authority we believe"
+        )
+    try:
+        files.write(tls.cert, certificates.pem(certificate), files.PUBLIC)
+    except OSError as error:
+        raise ConfigError(f"{tls.cert}: {error}") from error

@@ -1,0 +1,56 @@
+"""Where a worker of a run works: its identity with ledger, outbox and credentials, and its turn at the processors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from tacit.config import RunFile
+from tacit.privacy.ledger import Ledger
+from tacit_services.identity import folder as identities
+from tacit_services.identity import lineage
+from tacit_services.identity.folder import Identity
+from tacit_services.settings import EdgeSettings
+from tacit_services.transport.tls import Tls
+from tacit_services.worker.cpu_turns import Turns
+from tacit_services.worker.enroll import credentials
+from tacit_services.worker.outbox import Outbox
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What is open while an edge, a party or a peer works; `tls` is None on a plain broker."""
+
+    identity: Identity
+    ledger: Ledger
+    outbox: Outbox
+    turns: Turns
+    tls: Tls | None
+
+
+@contextmanager
+def workplace(settings: EdgeSettings, run: RunFile, stop: threading.Event) -> Iterator[Workplace | None]:
+    """The first free identity of the run with what belongs to it; None: stopped before there was one.
+
+    Raises ConfigError, PrivacyError.
+    """
+    identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
+    if identity is None:
+        yield None
+        return
+    # Order at the end: the connection is down already, then outbox, ledger, and last the identity they belong to.
+    with (
+        closing(identity),
+        lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
+        closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
+        closing(Turns(settings.turns)) as turns,
+    ):
+        tls = credentials(settings, identity, stop)
+        yield None if stop.is_set() else Workplace(identity, ledger, outbox, turns, tls)
+
+
+def parts(run: RunFile) -> int:
+    """How many identities the run deals its data to: the edges, and the spare ones that may join."""
+    return run.edges.count + run.data.spare

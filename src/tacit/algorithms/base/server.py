@@ -1,0 +1,192 @@
+"""What the server roles of a star have in common: who is there, what has come, and when it is over."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from typing import Any
+
+from torch import Tensor
+
+from tacit.algorithms.base import records
+from tacit.algorithms.base.records import EdgeRecord
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.models import Model
+from tacit.protocol.messages import (
+    EVERYONE,
+    Deadline,
+    Entry,
+    GlobalModel,
+    Halt,
+    Hello,
+    Outgoing,
+    Retired,
+    Timer,
+    Update,
+)
+
+STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
+
+
+class Fold:
+    """The part of a server's state that every algorithm has, and how it is kept."""
+
+    def __init__(self, run: RunFile, model: Model) -> None:
+        self.batch, self.horizon, self.terms = run.privacy.batch, run.run.updates, run.terms()
+        self.dataset = run.data.dataset  # what the edges' ledgers are of
+        self.clip = run.privacy.clip or 1.0
+        self.params = model.init(run.run.seed)
+        self.version = 0
+        self.edges: dict[str, EdgeRecord] = {}
+        self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
+        self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
+        self.staleness: Counter[int] = Counter()
+        self.stale = 0
+        self.halted = ""
+
+    def note_staleness(self, tau: int) -> None:
+        """One more update of staleness τ = `tau`."""
+        self.recent.append(tau)
+        self.tau_max = max(self.recent)
+        self.staleness[tau] += 1
+
+    def global_model(self) -> GlobalModel:
+        """x_t, t and C as sent to an edge."""
+        return GlobalModel(self.version, self.params, self.clip, self.terms)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON values) from which `restore` continues to the same bits. Algorithms add their own."""
+        values = {
+            "version": self.version, "clip": self.clip, "recent": list(self.recent),
+            "staleness": sorted(self.staleness.items()), "stale": self.stale, "halted": self.halted,
+            "edges": records.dump(self.edges),
+        }  # fmt: skip
+        return {"params": self.params}, values
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.params = tensors["params"]
+        self.version, self.clip = values["version"], values["clip"]
+        self.stale, self.halted = values["stale"], values["halted"]
+        self.recent = deque(values["recent"], maxlen=STALENESS_WINDOW)
+        self.tau_max = max(self.recent, default=0)
+        self.staleness = Counter(dict(values["staleness"]))
+        self.edges = records.read(values["edges"])
+
+
+class ServerRole(Fold, ABC):
+    """A fold over the journal, without I/O, clock or randomness; what an update does is the algorithm's `apply`."""
+
+    max_staleness: int
+    in_parts = False  # whether updates fill a part of a table
+
+    @abstractmethod
+    def apply(self, update: Update, tau: int) -> list[Outgoing]:
+        """One update of staleness `tau` into the model; what is to be said because of it."""
+
+    @abstractmethod
+    def schedule(self) -> dict[str, float]:
+        """The algorithm's numbers as they stand, for people: `clip`, `learning_rate`, and what it has besides."""
+
+    def answer(self, edge: str) -> list[Outgoing]:
+        """What `edge` is to work on, if anything. Pure: it may be asked again."""
+        return [Outgoing(edge, self.global_model())]
+
+    def admits(self, update: Update, tau: int) -> bool:
+        """Whether the update counts; else it is stale: paid for, and too old to apply."""
+        return tau <= self.max_staleness
+
+    def joined(self, edge: str) -> list[Outgoing]:
+        """An edge is there (again) and asks for a task."""
+        return self.answer(edge)
+
+    def left(self, edge: str) -> list[Outgoing]:
+        """An edge will send no more."""
+        return []
+
+    def refuses(self, hello: Hello) -> str:
+        """Why this edge cannot take part in the run, if so."""
+        return ""
+
+    def over(self) -> bool:
+        """Whether the run has reached its end."""
+        return self.version >= self.horizon
+
+    def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
+        """What there is to evaluate: version, parameters, and the public `test` rows as the model sees them."""
+        return self.version, self.params, test
+
+    @property
+    def largest(self) -> int:
+        """Numbers in the longest vector that an edge may send."""
+        return self.params.numel()
+
+    def timer(self) -> Timer | None:
+        """What this role waits for, if for anything."""
+        return None
+
+    def on_deadline(self, number: int) -> list[Outgoing]:
+        """The timer has run out."""
+        return []
+
+    def start(self) -> list[Outgoing]:
+        """Nothing: the server speaks when spoken to."""
+        return []
+
+    def on_message(self, message: Entry) -> list[Outgoing]:
+        """One step of the fold. Messages must come in journal order."""
+        outgoing: list[Outgoing] = []
+        match message:
+            case Hello():
+                return self._hello(message)
+            case Halt():
+                return self._halt(message.reason)
+            case Retired(edge) if edge in self.edges:
+                records.retire(self.edges[edge], message)
+                outgoing = [] if self.halted else self.left(edge)
+            case Update() if not self.halted:
+                outgoing = self._update(message)
+            case Deadline(number) if not self.halted:
+                timer = self.timer()
+                outgoing = self.on_deadline(number) if timer and timer.number == number else []
+        return self._halt("all updates applied") if self.over() else outgoing
+
+    def screen(self, update: Update) -> str | None:
+        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), kind, version. Pure.
+
+        A stale one enters: it was released, and what it says of its edge's ledger must be known.
+        """
+        if self.halted:
+            return "halted"
+        if update.edge not in self.edges:
+            return "unknown"
+        if (update.part is not None) != self.in_parts:
+            return "kind"
+        return "version" if update.base_version > self.version else None
+
+    def _hello(self, hello: Hello) -> list[Outgoing]:
+        if why := self.refuses(hello):
+            return [Outgoing(hello.edge, Halt(self.version, why))]
+        record = self.edges.setdefault(hello.edge, EdgeRecord(hello))
+        record.hello, record.spent, record.charged, record.retired = hello, hello.spent, hello.charged, ""
+        if self.halted:
+            return [Outgoing(hello.edge, Halt(self.version, self.halted))]
+        return self.joined(hello.edge)
+
+    def _update(self, update: Update) -> list[Outgoing]:
+        tau = max(0, self.version - update.base_version)  # t - τ: measured, never assumed; reports may be ahead of t
+        record = self.edges[update.edge]
+        record.spent, record.charged = update.spent, update.charged
+        if not self.admits(update, tau):
+            self.stale += 1
+            return self.answer(update.edge)
+        self.note_staleness(tau)
+        record.updates += 1
+        return self.apply(update, tau)
+
+    def _halt(self, reason: str) -> list[Outgoing]:
+        if self.halted:
+            return []
+        self.halted = reason or "halted"
+        return [Outgoing(EVERYONE, Halt(self.version, self.halted))]

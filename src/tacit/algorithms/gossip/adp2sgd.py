@@ -1,0 +1,334 @@
+"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy, and ADPSGD, the same without.
+
+Paper: "A(DP)²SGD: Asynchronous Decentralized Parallel SGD with Differential Privacy" (../shared/papers 004),
+Algorithm 1, eqs (1), (3) and (4), appendix A. A `Peer` is one of its workers; there is no server.
+
+| here          | paper  | meaning                                                                            |
+|---------------|--------|------------------------------------------------------------------------------------|
+| trained       | w_k    | this worker's model, float64 (d,)                                                  |
+| counts        | t      | steps of every worker, as far as known here; their sum is the global counter       |
+| learning_rate | η      |                                                                                    |
+| batch         | B      | expected batch size, and the fixed denominator L of privacy.md                     |
+| horizon       | T      | steps of all workers together                                                      |
+| max_staleness | τ      | exchanges that may change w_k between reading ŵ_k and applying the step made of it |
+| noise         | σ      | zC, the standard deviation of the noise on the clipped *sum*                       |
+
+Differs from the paper (why: docs/algorithms.md): every example is clipped, Poisson batches; the noise's σ is for the
+sum that it is added to, never for the mean (E1); each worker's ledger counts its own rate q and its own steps, without
+a 1/K for "who acts is random" (E2). One exchange is exactly once: see `Peer`. `mechanism = "none"` is ADPSGD.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.config.topology import Topology
+from tacit.datasets import Dataset
+from tacit.models import Model
+from tacit.models.vectors import learnable
+from tacit.privacy.release import Released, Releaser
+from tacit.privacy.trained import Shared, Trained
+from tacit.protocol.messages import SERVER, Answer, GlobalModel, Gossip, Outgoing, Proposal, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The numbers that all workers of a run share."""
+
+    learning_rate: float
+    clip: float
+    horizon: int
+    max_staleness: int
+
+
+class Worker(EdgeRole):
+    """Lines 5 to 7, and what both kinds of worker need: the rows, the model, and the global counter."""
+
+    def __init__(
+        self, edge: str, data: Dataset, model: Model, releaser: Releaser, terms: Terms, topology: Topology, *,
+        seed: int, device: str = "cpu",
+    ) -> None:  # fmt: skip
+        """`seed`: of the public initial model, w⁰ for everybody (line 1)."""
+        super().__init__(edge, data, model, releaser, device)
+        self.terms, self.topology = terms, topology
+        self.trained = Trained(model, seed)
+        self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
+        self.here: set[str] = set()  # the neighbours that are there
+        self.patient = True  # whether those that are still owe an answer are waited for
+
+    @abstractmethod
+    def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
+        """ŵ to compute a gradient at (None: not now), and what is to be said beside."""
+
+    @abstractmethod
+    def finish(self, released: Released) -> list[Outgoing]:
+        """The step that `begin` began, with the `gradient` that came of it."""
+
+    @abstractmethod
+    def abandon(self) -> list[Outgoing]:
+        """The step that `begin` began is not to be: the budget is spent."""
+
+    @abstractmethod
+    def hear(self, message: Gossip) -> list[Outgoing]:
+        """What another peer says. Whatever was seen before changes nothing."""
+
+    @abstractmethod
+    def propose(self) -> list[Outgoing]:
+        """Something new to another peer, without a step; nothing if there is nobody."""
+
+    @abstractmethod
+    def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
+        """Ask once more for what is still to come from `neighbours`."""
+
+    @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Nothing is still to come."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON values) from which `restore` continues. A tensor never changes: a new one takes its place."""
+
+    @abstractmethod
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+
+    waits = False  # whether a step may have to wait for other peers
+
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """Nothing: a peer takes its model from nobody."""
+        return []
+
+    @property
+    def neighbours(self) -> frozenset[str]:
+        """Those that this peer has to do with."""
+        return self.topology.neighbours(self.edge)
+
+    @property
+    def steps(self) -> int:
+        """Steps of this worker."""
+        return self.counts[self.edge]
+
+    @property
+    def version(self) -> int:
+        """The global counter, as far as known here: never more than the truth."""
+        return sum(self.counts.values())
+
+    @property
+    def finished(self) -> bool:
+        """Line 3: T steps have been taken by all together."""
+        return self.version >= self.terms.horizon
+
+    def gradient(self, params: Tensor) -> Released:
+        """g̃ of lines 5 to 7 at ŵ = `params`, (d,): charged, then drawn, clipped, summed, noised and divided by L.
+
+        Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent, PrivacyError.
+        """
+        read, clip = params.to(torch.float32), self.terms.clip
+        return self.releaser.release(clip, lambda: self.query(read, clip))
+
+    def report(self) -> list[Outgoing]:
+        """The model, and what it has cost, for whoever observes; no peer waits for an observer.
+
+        The counter says T only when no step and no proposal of this peer will follow; a neighbour's may.
+        """
+        version = min(self.version, self.terms.horizon - (not (self.finished and self.settled)))
+        ledger = self.releaser.ledger
+        charged = (ledger.history(), ledger.charged())
+        return [Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))]
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no loss, no server.
+
+        No more than T are believed of anybody: that ends the run as well, and no lie is too large for a counter.
+        """
+        for peer, steps in counts.items():
+            if peer in self.counts and peer != self.edge:
+                self.counts[peer] = max(self.counts[peer], min(steps, self.terms.horizon))
+
+    def _sane(self, vector: Shared | Tensor) -> Tensor | None:
+        tensor = _vector(vector)
+        if tensor.shape == (self.model.size,) and learnable(tensor):
+            return tensor
+        self.refusals, self.refusal = self.refusals + 1, "a peer's model or difference is out of all bounds"
+        return None
+
+
+def _vector(vector: Shared | Tensor) -> Tensor:
+    return vector.vector if isinstance(vector, Shared) else vector
+
+
+@dataclass(slots=True)
+class Link:
+    """What is kept of one neighbour, in both directions; each has numbers of its own.
+
+    proposed, open: our latest exchange with it, and whether its answer is still to come. life, answered, delta: its
+    latest exchange that was done here, and what we added: the answer, to be given again to whoever asks again.
+    """
+
+    proposed: int = 0
+    open: bool = False
+    life: int = 0
+    answered: int = 0
+    delta: Shared | None = None
+
+
+class Peer(Worker):
+    """A worker that averages with one neighbour at a time while it computes, and never waits for any.
+
+    Two peers cannot both know that a message has arrived. So an exchange is decided by one of them: the proposer i
+    sends its model under a number; the receiver j adds δ = (x_i - x_j)/2 to its own, and remembers number and δ in the
+    same durable write, before it answers; i takes δ away when the answer comes, however often it had to ask, whatever
+    steps it has taken meanwhile, and asks for nothing else on this link before. A number is thus done at most once at
+    j and at most once at i, and at i only if at j: the mean of all models is that of the steps alone, and while an
+    answer is under way it is δ/K from it. Nobody waits: a neighbour that is away keeps its one exchange open.
+
+    The driver must make `state()` durable after every call that returns messages, before it sends them.
+    """
+
+    def __init__(
+        self, edge: str, data: Dataset, model: Model, releaser: Releaser, terms: Terms, topology: Topology, *,
+        seed: int, random: Random, life: int = 1, device: str = "cpu",
+    ) -> None:  # fmt: skip
+        """`random` chooses partners; `life`: when this peer's durable state was made, so that a newer one is larger."""
+        super().__init__(edge, data, model, releaser, terms, topology, seed=seed, device=device)
+        self.life, self.random = life, random
+        self.links = {name: Link() for name in sorted(self.neighbours)}
+        self.staleness: Counter[int] = Counter()
+        self._age: int | None = None  # exchanges since ŵ was read; None: no step is being computed
+        self._waiting: dict[tuple[str, bool], Proposal | Answer] = {}
+        self._told = False
+
+    # -- Algorithm 1 ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
+        """Lines 4 and 6: ŵ to compute a gradient at (None: the run is over), and the exchange that goes on beside."""
+        if self.finished:
+            return None, self._farewell()
+        self._age = 0
+        return self.trained.params, self.propose()
+
+    def finish(self, released: Released) -> list[Outgoing]:
+        """Line 9: w_k ← w' - ηg̃(ŵ), w' being what w_k has become meanwhile; then what had to wait for it."""
+        assert self._age is not None
+        self.trained.descend(released, self.terms.learning_rate)
+        self.counts[self.edge] += 1
+        self.staleness[self._age] += 1
+        return self.abandon()
+
+    def abandon(self) -> list[Outgoing]:
+        """The step that was begun is not to be (the budget is spent): what waited for it waits no more."""
+        self._age, waiting, self._waiting = None, self._waiting, {}
+        return [out for message in waiting.values() for out in self.hear(message)]
+
+    def propose(self) -> list[Outgoing]:
+        """Line 8: a new exchange with a neighbour that is here and has none of ours open; if there is none, nothing."""
+        free = {name for name in self.here if name in self.links and not self.links[name].open}
+        partner = self.topology.partner(self.edge, self.steps, free, self.random)
+        if partner is None:
+            return []
+        link = self.links[partner]
+        link.proposed, link.open = link.proposed + 1, True
+        return [self._proposal(partner, link)]
+
+    def _farewell(self) -> list[Outgoing]:
+        """Once the run is over: an exchange, or an old answer again, tells the neighbours, who would go on else."""
+        if self._told:
+            return []
+        self._told = True
+        links = [(name, self.links[name]) for name in sorted(self.here)]
+        again = [self._answer(name, link) for name, link in links if link.delta is not None]
+        return again + [out for _ in links for out in self.propose()]
+
+    def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
+        """The open exchanges with `neighbours` once more, with the model as it is now: the first to arrive decides."""
+        return [self._proposal(name, self.links[name]) for name in neighbours if self.links[name].open]
+
+    def hear(self, message: Gossip) -> list[Outgoing]:
+        """What a neighbour says. Anything else, and whatever was seen before, changes nothing."""
+        if not isinstance(message, Proposal | Answer) or message.peer not in self.links:
+            return []
+        if self._sane(message.model if isinstance(message, Proposal) else message.delta) is None:
+            return []
+        self._count(message.counts)
+        if self._age is not None and self._age >= self.terms.max_staleness:  # Assumption 2.3: τ is a bound
+            self._waiting[message.peer, isinstance(message, Answer)] = message
+            return []
+        return self._proposed(message) if isinstance(message, Proposal) else self._answered(message)
+
+    # -- one exchange ---------------------------------------------------------------------------------------------
+
+    def _proposed(self, message: Proposal) -> list[Outgoing]:
+        link = self.links[message.peer]
+        if message.life > link.life:  # its durable state is new, so its numbers are
+            link.life, link.answered, link.delta = message.life, 0, None
+        if (message.life, message.seq) < (link.life, link.answered):  # it would not have gone on without the answer
+            return []
+        if message.seq > link.answered:
+            link.answered, link.delta = message.seq, self.trained.meet(_vector(message.model))
+            self._older()
+        return [self._answer(message.peer, link)]
+
+    def _answered(self, message: Answer) -> list[Outgoing]:
+        link = self.links[message.peer]
+        if not link.open or (message.life, message.seq) != (self.life, link.proposed):
+            return []  # a second answer
+        delta = _vector(message.delta)
+        if self._sane(self.trained.params - delta) is None:  # many differences in bounds may lead out of them
+            return []
+        self.trained.shift(delta)
+        link.open = False
+        self._older()
+        return []
+
+    def _older(self) -> None:
+        if self._age is not None:
+            self._age += 1
+
+    def _answer(self, name: str, link: Link) -> Outgoing:
+        assert link.delta is not None
+        return Outgoing(name, Answer(self.edge, link.life, link.answered, link.delta, dict(self.counts)))
+
+    def _proposal(self, name: str, link: Link) -> Outgoing:
+        model = self.trained.share()
+        return Outgoing(name, Proposal(self.edge, self.life, link.proposed, model, dict(self.counts)))
+
+    # -- persistence ----------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """No exchange of ours is open with a neighbour that is here, and no step is under way. One that is away, or
+        that is waited for no more, keeps its exchange open: that is done when both are back.
+        """
+        return self._age is None and not any(
+            link.open and self.patient and name in self.here for name, link in self.links.items()
+        )
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON values) from which `restore` continues. A tensor never changes: a new one takes its place."""
+        tensors = {"params": self.trained.params}
+        tensors |= {f"delta/{name}": link.delta.vector for name, link in self.links.items() if link.delta is not None}
+        links = {name: [link.proposed, link.open, link.life, link.answered] for name, link in self.links.items()}
+        staleness = sorted(self.staleness.items())
+        return tensors, {"life": self.life, "counts": self.counts, "links": links, "staleness": staleness}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned; a step that was being computed is gone, and stays paid for."""
+        self.trained.restore(tensors["params"])
+        self.life, self.staleness = values["life"], Counter(dict(values["staleness"]))
+        self.counts |= {peer: steps for peer, steps in values["counts"].items() if peer in self.counts}
+        for name, (proposed, is_open, life, answered) in values["links"].items():
+            if name in self.links:
+                delta = tensors.get(f"delta/{name}")
+                kept = None if delta is None else Trained.again(delta)
+                self.links[name] = Link(proposed, is_open, life, answered, kept)
+        self._age, self._waiting = None, {}

@@ -1,0 +1,193 @@
+"""VAFL, the clients' side of Algorithms 1 and 2; the server's, the notation and what differs: vafl.py."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from tacit.algorithms.vafl.step_rules import Protocol, batch_rows
+from tacit.datasets.alignment import Names, align
+from tacit.errors import BudgetSpent
+from tacit.models.vectors import learnable
+from tacit.models.zoo.embeddings import Embedding
+from tacit.privacy.embeddings import FROZEN, EmbeddingReleaser, clip_rows
+from tacit.protocol.messages import SERVER, Halt, Hello, Outgoing, Retired
+from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+
+
+class Party:
+    """A client of Algorithms 1 and 2. Holds private features; all that it says has passed its EmbeddingReleaser."""
+
+    def __init__(
+        self, edge: str, number: int, protocol: Protocol, x: Tensor, names: Names, embedding: Embedding,
+        releaser: EmbeddingReleaser, regularization: float = 0.0,
+    ) -> None:  # fmt: skip
+        """x: (n', *shape) of the records called `names`, in this party's own order. regularization: λ of r(θ_m)."""
+        self.edge, self.number, self.protocol, self.embedding = edge, number, protocol, embedding
+        self.releaser, self.regularization = releaser, regularization
+        self._x, self._names = x, names
+        self.refusals, self.refusal = 0, ""  # a party follows its own plan whatever the server says
+        self.place: Tensor | None = None  # of every row of the roster among this party's own
+        self.records = 0
+        self.theta = embedding.init(protocol.seed + number)  # line 1
+        self.step, self.request = -1, 0  # the latest activation, and the latest request answered
+        self.iteration = 0  # k of the latest answer, from which θ_m comes
+        self.halted = ""
+
+    def start(self) -> list[Outgoing]:
+        """Say who is there, under which privacy. Sent again whenever there is nothing to do."""
+        plan, ledger = self.releaser.plan, self.releaser.ledger
+        hello = Hello(
+            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.embedding.classes),
+            plan.bound, plan.bound, ledger.history(), ledger.charged(),
+        )  # fmt: skip
+        return [Outgoing(SERVER, hello)]
+
+    def on_message(self, message: Roster | Feedback | Request | Halt) -> list[Outgoing]:
+        """Lines 3 to 7; after the end only requests, for inference.
+
+        Raises DataError when the roster names a record that this party does not have.
+        """
+        if isinstance(message, Halt):
+            self.halted = message.reason or "halted"
+        if self.halted and not isinstance(message, Request):
+            return []
+        if not self._sensible(message):
+            self.refusals, self.refusal = self.refusals + 1, f"the server's {type(message).__name__} fits no record"
+            return []
+        try:
+            match message:
+                case Roster():
+                    return self._table(message)
+                case Feedback():
+                    return self._activate(message)
+                case Request(number=number, rows=rows) if number > self.request and self.step >= 0:
+                    self.request = number
+                    return self._upload(rows, number)
+        except BudgetSpent as spent:
+            return self.retire(str(spent))
+        return []
+
+    def task_steps(self, version: int) -> int:
+        """An answer is one activation."""
+        return 1
+
+    def retire(self, reason: str) -> list[Outgoing]:
+        """The last word of a party whose budget is spent."""
+        ledger = self.releaser.ledger
+        return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON values) from which `restore` goes on; to be made durable with what the party says."""
+        tensors = {"theta": self.theta} | ({} if self.place is None else {"place": self.place})
+        return tensors, {
+            "step": self.step,
+            "request": self.request,
+            "iteration": self.iteration,
+            "records": self.records,
+        }
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.theta, self.place = tensors["theta"], tensors.get("place")
+        self.step, self.request = values["step"], values["request"]
+        self.iteration, self.records = values["iteration"], values["records"]
+
+    def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
+        """Before anything is paid for: whether rows exist, and a gradient has the shape of what it answers."""
+        if isinstance(message, Request) and self.place is not None:
+            rows = message.rows
+            return len(rows) > 0 and int(rows.min()) >= 0 and int(rows.max()) < len(self.place)
+        if isinstance(message, Feedback) and message.step == self.step and message.gradient is not None:
+            shape = (len(self._batch(self.step)), self.embedding.classes)
+            return self.step > 0 and message.gradient.shape == shape and learnable(message.gradient)
+        return True
+
+    # -- Algorithm 1, client side -------------------------------------------------------------------------------
+
+    def _table(self, roster: Roster) -> list[Outgoing]:
+        """Step 0: align, and upload h_{n,m}(θ_m^0) of every record (the note below Algorithm 1)."""
+        if self.step >= 0:
+            return []
+        self.place = torch.from_numpy(align(roster.names, self._names, self.edge))
+        self.records, self.step = roster.records, 0
+        frozen_once = self.releaser.plan.mode == "cached"
+        return self._upload(torch.arange(len(self.place) if frozen_once else self.records), 0)
+
+    def _activate(self, feedback: Feedback) -> list[Outgoing]:
+        if feedback.step != self.step:  # an answer that was dealt with before
+            return []
+        if feedback.gradient is not None and self.releaser.plan.mode not in FROZEN:
+            self._learn(feedback.iteration, feedback.gradient)  # line 7
+        self.iteration = feedback.iteration
+        self.step += 1
+        return self._upload(self._batch(self.step), 0)  # lines 4 and 5
+
+    def _upload(self, rows: Tensor, request: int) -> list[Outgoing]:
+        ledger = self.releaser.ledger
+        if self.releaser.plan.mode != "cached":
+            released = self.releaser.release(rows, lambda: self._embed(self.theta, rows))
+        elif self.step == 0 and not request:
+            released = self.releaser.once(self._name(), rows, lambda: self._embed(self.theta, rows))
+        else:
+            released = None  # the server has them
+        embed = Embed(
+            self.edge, self.iteration, Part(self.step, request, rows), released, ledger.history(), ledger.charged()
+        )
+        return [Outgoing(SERVER, embed)]
+
+    def _name(self) -> str:
+        """Of the table's one release: a digest of all that it is a function of, but the noise."""
+        assert self.place is not None
+        plan = self.releaser.plan
+        digest = hashlib.sha256(f"{self.number} {self.protocol.seed} {plan!r} {self.embedding!r}".encode())
+        for tensor in (self.place, self.theta, self._x):
+            digest.update(f"{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def _learn(self, k: int, gradient: Tensor) -> None:
+        """(4a): θ_m ← θ_m - η(∇_θ h·∇_h ℓ + λθ_m); gradient (b, width) of the batch's mean loss."""
+        rows = self._batch(self.step)
+        if self.releaser.plan.mode == "dp_sgd":
+            total = self.releaser.step(rows, lambda: self._each(rows, len(rows) * gradient)) / len(rows)
+        else:
+            total = self.releaser.step(rows, lambda: self._jointly(rows, gradient))
+        self.theta = self.theta - self.protocol.steps.party(k) * (total + self.regularization * self.theta)
+
+    def _batch(self, step: int) -> Tensor:
+        return batch_rows(self.protocol, self.number, step, self.records)
+
+    def _features(self, rows: Tensor) -> Tensor:
+        assert self.place is not None  # there is no step before the roster
+        return self._x[self.place[rows]]
+
+    def _embed(self, theta: Tensor, rows: Tensor) -> Tensor:
+        """u_L (b, width) with the smoothing neurons of (10), not yet clipped; the same again for the same step."""
+        smooth = torch.Generator().manual_seed(self.protocol.seed + 1000 * self.step + self.number)
+        parts = [self.embedding.embed(theta, self._features(part), smooth) for part in torch.split(rows, 4096)]
+        return torch.cat(parts)
+
+    def _jointly(self, rows: Tensor, gradient: Tensor) -> Tensor:
+        """Σ_n ∇_θ h_n·∇_{h_n} ℓ (1, d_m), through the clipping."""
+        with torch.enable_grad():
+            theta = self.theta.clone().requires_grad_()
+            (total,) = torch.autograd.grad(self._clipped(self._embed(theta, rows)), theta, gradient)
+        return total[None]
+
+    def _each(self, rows: Tensor, gradient: Tensor) -> Tensor:
+        """Every record's own ∇_θ h_n·∇_{h_n} ℓ_n (b, d_m)."""
+
+        def alone(theta: Tensor, x: Tensor, g: Tensor) -> Tensor:
+            return (self._clipped(self.embedding.embed(theta, x[None]))[0] * g).sum()
+
+        gradients: Tensor = vmap(grad(alone), in_dims=(None, 0, 0))(self.theta, self._features(rows), gradient)
+        return gradients
+
+    def _clipped(self, embeddings: Tensor) -> Tensor:
+        plan = self.releaser.plan
+        return clip_rows(embeddings, plan.bound) if plan.private else embeddings

@@ -1,0 +1,349 @@
+"""VAFL: vertical asynchronous federated learning, asynchronous, t-synchronous and synchronous: the server's side.
+
+Paper: "VAFL: a Method of Vertical Asynchronous Federated Learning" (../shared/papers 003), Algorithms 1 and 2. The
+clients' side is vafl_party.py.
+
+| here        | paper         | meaning                                                                              |
+|-------------|---------------|--------------------------------------------------------------------------------------|
+| params      | θ_0           | the server's model, float32 (d_0,)                                                   |
+| theta       | θ_m           | a party's model, float32 (d_m,); it never leaves the party                           |
+| table       | h_{n,m}       | latest embedding of every record from every party, (n, M, width)                     |
+| version     | k             | iterations: updates of θ_0                                                           |
+| delays      | τ_{n,m}^k     | iterations since table[n, m] was uploaded (3)                                        |
+| max_delay   | D             | older entries are asked for anew before they are used (§2.3, 1.)                     |
+| t           | t             | parties waited for in an iteration: 1 is Algorithm 1, M with common batches is SGD   |
+| batch       | N_m           | records of one activation                                                            |
+
+Differs from the paper (why: docs/algorithms.md): both gradients of an iteration are taken at θ_0^k, as (2a) and (2b)
+say and the listing does not; a party's epochs are in a fresh random order; embeddings are clipped before the noise;
+privacy is counted per release, without amplification; θ_0's model sees noisy embeddings divided by their noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.vafl import state as vafl_state
+from tacit.algorithms.vafl.step_rules import Protocol
+from tacit.config import RunFile
+from tacit.datasets import Dataset
+from tacit.datasets.alignment import Names
+from tacit.models import Model
+from tacit.models.vectors import learnable
+from tacit.privacy.embeddings import FROZEN, EmbeddingPlan
+from tacit.privacy.labels import corrected_loss
+from tacit.protocol.messages import Entry, Hello, Outgoing, Timer, Update
+from tacit.protocol.vertical import Feedback, Request, Roster
+
+LAST_SECONDS = 60.0  # how long a run that is trained waits for the embeddings of its last evaluation
+Plans = Callable[[str], EmbeddingPlan]
+_Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """The rows of a run, as the server knows them: names (n,), and labels int64 (n,).
+
+    The first `records` are trained on, and their labels are what randomised response at ε = `label_epsilon` has left
+    of them (inf: the labels themselves); the rest is for evaluation and inference.
+    """
+
+    names: Names
+    records: int
+    labels: Tensor
+    label_epsilon: float = math.inf
+
+
+class Server(ServerRole):
+    """The server of Algorithms 1 and 2: labels, θ_0 and the table. Its parties are the fold's edges."""
+
+    in_parts = True
+
+    def __init__(self, run: RunFile, head: Model, protocol: Protocol, people: People, plan: Plans) -> None:
+        """`head`: θ_0's model of (M, width) embeddings. plan: of a party, by its name; no party is asked for it."""
+        super().__init__(run, head)  # line 1
+        self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
+        self.table = torch.zeros(len(people.names), *head.shape)
+        self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)  # k of each entry's upload
+        self.complete: set[str] = set()  # parties whose step 0 is in the table
+        self.gathered: _Group = []  # uploads that wait for their iteration
+        self.answers: dict[str, Feedback] = {}  # the latest to each party
+        self.asked: dict[str, list[Request]] = {}  # and not yet answered
+        self.requests, self.samples = 0, run.evaluation.samples
+        self.due = self.every = run.evaluation.every  # k of the next evaluation
+        self.exam_rows: Tensor | None = None  # of one under way
+        self.examining: set[int] = set()  # requests that it waits for
+        self.final = self.examined = False  # whether it is the last one; whether that is over
+        self.taken: tuple[int, Tensor, Dataset] | None = None  # the latest: k, θ_0, and what it sees
+
+    # -- the role interface -------------------------------------------------------------------------------------
+
+    @property
+    def largest(self) -> int:
+        """One party's table."""
+        return self.table[:, 0].numel()
+
+    def schedule(self) -> dict[str, float]:
+        """B, η_m^k, and how many parties' tables are there."""
+        rate = self.protocol.steps.party(self.version)
+        return {"clip": self.clip, "learning_rate": rate, "tables": len(self.complete)}
+
+    def place(self, edge: str) -> int:
+        """In the table: parties are in the order in which they came."""
+        return list(self.edges).index(edge)
+
+    def refuses(self, hello: Hello) -> str:
+        """A run has M parties."""
+        full = hello.edge not in self.edges and len(self.edges) == self.protocol.parties
+        return f"this run has its {len(self.edges)} parties" if full else ""
+
+    def on_message(self, message: Entry) -> list[Outgoing]:
+        """As every server's; and after the end inference: an operator's Request, and what parties answer to it."""
+        if self.halted and isinstance(message, Request):
+            return self._infer(message.rows)
+        if self.halted and isinstance(message, Update):
+            self._inferred(message)
+            return []
+        return super().on_message(message)
+
+    def screen(self, update: Update) -> str | None:
+        """Why `update` must not enter the journal, if so: halted, unknown, version, kind, rows, norm, shape. Pure."""
+        reason = super().screen(update)
+        if reason is not None and not (self.halted and self._awaits(update)):
+            return reason
+        assert update.part is not None  # in_parts
+        rows, given = update.part.rows, update.vector.numel()
+        # A step is answered with gradients, which show labels: only of rows whose labels are protected.
+        most = self.people.records if update.part.step and not update.part.request else len(self.table)
+        if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
+            return "rows"
+        if not learnable(update.vector):  # one step on it would end θ_0
+            return "norm"
+        repeated = given == 0 and update.edge in self.complete  # of a frozen θ_m, released before
+        return None if repeated or given == self.table.shape[2] * len(rows) else "shape"
+
+    def admits(self, update: Update, tau: int) -> bool:
+        """Always: an entry that is too old is asked for anew instead."""
+        return True
+
+    def answer(self, edge: str) -> list[Outgoing]:
+        """What `edge` has to do, if anything: nothing while its upload waits for others."""
+        if self.asked.get(edge):
+            return [Outgoing(edge, self.asked[edge][0])]
+        if edge not in self.complete:
+            return [Outgoing(edge, Roster(self.people.names, self.people.records))]
+        waits = any(party == edge for party, _, _ in self.gathered)
+        return [] if waits or self._trained or edge not in self.answers else [Outgoing(edge, self.answers[edge])]
+
+    def left(self, edge: str) -> list[Outgoing]:
+        """A party has retired: nobody waits for it, and when all have, the run is over."""
+        self._forget(edge)
+        return self._examine(self._advance()) if self._active() else self._halt("every party has retired")
+
+    def over(self) -> bool:
+        """Trained, and what it has become is evaluated."""
+        return self._trained and self.examined
+
+    def timer(self) -> Timer | None:
+        """Of the last evaluation."""
+        return Timer(self.requests, LAST_SECONDS) if self._trained and self.examining else None
+
+    def on_deadline(self, number: int) -> list[Outgoing]:
+        """The last evaluation goes without those that have not answered."""
+        for edge in self.asked:
+            self._forget(edge)
+        return self._examine([])
+
+    def delays(self, rows: Tensor) -> Tensor:
+        """τ_{n,m}^k (b, M) by (3): 1 in the iteration after an upload, and one more in each that follows."""
+        return self.version - self.uploaded[rows]
+
+    def scores(self, rows: Tensor) -> Tensor:
+        """The model's scores (b, classes) of `rows`, from the embeddings that the table holds."""
+        return self.head.logits(self.params, self.table[rows] * self.scales())
+
+    def scales(self) -> Tensor:
+        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m), so that a step is as long
+        whatever the noise. c_m is public; 1 without noise, and for an embedding that is longer than its noise.
+        """
+        parties, width = self.table.shape[1:]
+        variances = [self.plan(edge).noise_variance(width) / width for edge in self.edges] + parties * [0.0]
+        return torch.tensor(variances[:parties]).clamp_min(1.0).rsqrt()[:, None]
+
+    # -- Algorithms 1 and 2, server side ------------------------------------------------------------------------
+
+    def apply(self, update: Update, tau: int) -> list[Outgoing]:
+        """Line 8: an upload goes into the table; then whatever it makes possible."""
+        edge, part = update.edge, update.part
+        assert part is not None  # screen()
+        if part.step and not part.request and not self._turn(edge):
+            return self.answer(edge)
+        self._enter(update)
+        if part.request:
+            self._forget(edge, part.request)
+        elif part.step:
+            self.gathered.append((edge, part.step, part.rows))
+        elif edge not in self.complete:
+            self.complete.add(edge)
+            if len(self.complete) == self.protocol.parties:
+                self.answers = {party: Feedback(self.version, 0, None) for party in self.edges}
+                return [Outgoing(party, answer) for party, answer in self.answers.items()]
+        outgoing = self._examine(self._advance())
+        if self.asked.get(edge):  # first: else a busy party, which wants its newest answer only, would never see it
+            outgoing = [out for out in outgoing if out.to != edge]
+        told = any(out.to == edge for out in outgoing)
+        return outgoing if told or edge not in self.answers else [*outgoing, *self.answer(edge)]
+
+    def _turn(self, edge: str) -> bool:
+        """Whether a step of `edge` is due: else one party alone could fill an iteration that is meant for t of them."""
+        return len(self.complete) == self.protocol.parties and all(edge != party for party, _, _ in self.gathered)
+
+    def _enter(self, update: Update) -> None:
+        part, place = update.part, self.place(update.edge)
+        assert part is not None
+        if len(update.vector):
+            self.table[part.rows, place] = update.vector.view(len(part.rows), -1)
+        self.uploaded[part.rows, place] = self.version  # frozen ones are as good as new
+
+    @property
+    def _trained(self) -> bool:
+        return self.version >= self.horizon
+
+    def _active(self) -> list[str]:
+        return [edge for edge, record in self.edges.items() if not record.retired]
+
+    def _advance(self) -> list[Outgoing]:
+        """As many iterations as t (or all that are left) have uploaded for, while no entry is too old."""
+        outgoing: list[Outgoing] = []
+        while self.gathered and not self._trained:
+            t = min(self.protocol.t, len(self._active())) or 1
+            if len(self.gathered) < t:
+                break
+            group = self.gathered[:t]
+            if stale := self._stale(group):
+                asking = {edge: rows for edge, rows in stale.items() if not self.asked.get(edge)}
+                outgoing += [self._ask(edge, rows) for edge, rows in asking.items()]
+                break
+            self.gathered = self.gathered[t:]
+            outgoing += self._iterate(group)
+        return outgoing
+
+    def _stale(self, group: _Group) -> dict[str, Tensor]:
+        """§2.3, 1.: the entries that are too old for `group` to be used, by party."""
+        if self.protocol.max_delay is None:
+            return {}
+        rows = torch.unique(torch.cat([rows for _, _, rows in group]))
+        late = self.delays(rows) > self.protocol.max_delay
+        found = {edge: rows[late[:, self.place(edge)]] for edge in self._active()}
+        return {edge: rows for edge, rows in found.items() if len(rows)}
+
+    def _ask(self, edge: str, rows: Tensor) -> Outgoing:
+        self.requests += 1
+        self.asked.setdefault(edge, []).append(Request(self.requests, rows))
+        return Outgoing(edge, self.asked[edge][0])  # one at a time: a party answers no number below its last
+
+    def _forget(self, edge: str, number: int | None = None) -> None:
+        """What `edge` was asked for (only request `number`) is answered, or will not be."""
+        gone = {one.number for one in self.asked.get(edge, []) if number in (None, one.number)}
+        self.asked[edge] = [one for one in self.asked.get(edge, []) if one.number not in gone]
+        self.examining -= gone
+
+    def _iterate(self, group: _Group) -> list[Outgoing]:
+        """Lines 9, 10, 12 and 13: one iteration k on the batches of t parties."""
+        total = torch.zeros_like(self.params)
+        common = self.gradients(group[0][2]) if self._common(group) else None
+        for edge, step, rows in group:
+            g_0, g_h = common or self.gradients(rows)
+            total += g_0 / len(group)  # (2a); t > 1: appendix D, 1/t of the sum
+            frozen = self.plan(edge).mode in FROZEN
+            self.answers[edge] = Feedback(self.version, step, None if frozen else g_h[:, self.place(edge)])
+        self.params = self.params - self.protocol.steps.server(self.version) * total
+        self.version += 1
+        return [] if self._trained else [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
+
+    def _common(self, group: _Group) -> bool:
+        """Whether all of `group` have the same records: one gradient then serves them all."""
+        return self.protocol.coordinated and len({step for _, step, _ in group}) == 1
+
+    def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows`, at θ_0^k and the table's embeddings."""
+        with torch.enable_grad():
+            params, h = self.params.clone().requires_grad_(), self.table[rows].requires_grad_()
+            scores = self.head.logits(params, h * self.scales())
+            loss = corrected_loss(scores, self.people.labels[rows], self.people.label_epsilon).mean()
+            g_0, g_h = torch.autograd.grad(loss, [params, h])
+        return g_0, g_h
+
+    # -- evaluation, on the rows that are not trained on --------------------------------------------------------
+
+    def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
+        """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
+        return self.taken
+
+    def _examine(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """`outgoing`, and whom an evaluation that is due must ask; one that has been answered is taken."""
+        if not self.examining and self.exam_rows is not None:
+            rows, self.exam_rows = self.exam_rows, None
+            h, y = self.table[rows] * self.scales(), self.people.labels[rows]
+            seen = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
+            self.taken = (self.version, self.params, seen)
+            self.examined = self.final
+        if self.examining or self.examined or not (self._trained or self.version >= self.due):
+            return outgoing
+        self.due, self.final = self.version - self.version % self.every + self.every, self._trained
+        rows = torch.arange(self.people.records, len(self.table))
+        if not self.final:
+            chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.protocol.seed))
+            rows = rows[chosen[: self.samples]]
+        self.exam_rows = rows
+        asking = [self._ask(edge, rows) for edge in self._learning(self._active())]
+        self.examining = {self.asked[out.to][-1].number for out in asking}
+        return [*outgoing, *asking] if asking else self._examine(outgoing)
+
+    def _learning(self, parties: list[str]) -> list[str]:
+        """Those whose table is not for good: all but who released everything once."""
+        return [edge for edge in parties if self.plan(edge).mode != "cached"]
+
+    # -- inference, after the end ---------------------------------------------------------------------------------
+
+    def pending(self) -> set[str]:
+        """Parties that have not answered what they were asked for."""
+        return {edge for edge, asked in self.asked.items() if asked}
+
+    def _infer(self, rows: Tensor) -> list[Outgoing]:
+        """Ask for embeddings of `rows` made with the final θ_m; takes the place of all that is still open."""
+        self.asked, self.examining = {}, set()
+        return [self._ask(edge, rows) for edge in self._learning(list(self.edges))]
+
+    def _awaits(self, update: Update) -> bool:
+        asked = self.asked.get(update.edge, [])
+        return update.part is not None and any(
+            one.number == update.part.request and torch.equal(one.rows, update.part.rows) for one in asked
+        )
+
+    def _inferred(self, update: Update) -> None:
+        part = update.part
+        if part is None or not self._awaits(update):
+            return
+        record = self.edges[update.edge]
+        record.spent, record.charged = update.spent, update.charged
+        self._enter(update)
+        self._forget(update.edge, part.request)
+
+    # -- persistence --------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """As Fold.state, with the table, its ages, and what is under way."""
+        return vafl_state.dump(self, *super().state())
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """As Fold.restore."""
+        super().restore(tensors, values)
+        vafl_state.read(self, tensors, values)

@@ -1,0 +1,219 @@
+"""The sections of a run file that every algorithm has. Public numbers only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from tacit.datasets import Features, Text, group_count, is_text
+from tacit.datasets.benchmarks.text import WORDS
+from tacit.models import Name, Normalization
+from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt
+
+GAUSSIAN = ("gaussian", "discrete_gaussian")
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Size = Annotated[int, Field(gt=0, le=65_536)]
+Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
+
+
+class Section(BaseModel):
+    """A part of a run file: strict, frozen, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Run(Section):
+    """What to run and for how long."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="for people and file names")
+    updates: int = Field(gt=0, description="T: updates applied before Halt")
+    seed: int = Field(1, ge=0, lt=2**63, description="initial model and data partition; never the noise")
+    snapshot_every: int = Field(200, gt=0, description="applies between two snapshots of the journal")
+
+
+class Data(Section):
+    """Which data, and how the testbed deals it to the edges."""
+
+    dataset: str = Field(description="one of docs/data.md; digits is bundled")
+    features: Features = Field("none", description="what a linear model sees: pixels, or wavelet scattering of them")
+    partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
+        "iid", description="how rows are dealt: at random, by label (two ways), by the data's own groups"
+    )
+    alpha: Positive = Field(0.5, description="α of dirichlet: the smaller, the less alike the edges")
+    spare: int = Field(0, ge=0, le=1000, description="parts kept for edges that may join later")
+    spare_weight: float = Field(0.25, gt=0, le=1, description="size of a spare part, relative to a main one")
+    vocabulary: int = Field(2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>")
+    sequence: int = Field(32, ge=1, le=1000, description="T: words of an example of text")
+
+    @property
+    def text(self) -> Text:
+        """How a text is cut."""
+        return Text(self.vocabulary, self.sequence)
+
+    @model_validator(mode="after")
+    def _kind(self) -> Self:
+        groups, text = group_count(self.dataset), is_text(self.dataset)
+        if self.partition == "natural" and not groups:
+            raise ValueError(f"partition=natural: {self.dataset} has no natural groups")
+        if self.partition == "natural" and self.spare:
+            raise ValueError(f"spare={self.spare}: partition=natural deals whole groups and keeps none")
+        if text and self.partition in ("dirichlet", "shards"):
+            raise ValueError(
+                f"partition={self.partition}: {self.dataset} has no label for each row; use iid or natural"
+            )
+        for field in ("sequence", "vocabulary"):  # by value: a journal's header has the defaults written out
+            if not text and getattr(self, field) != type(self).model_fields[field].default:
+                raise ValueError(f"{field}={getattr(self, field)}: {self.dataset} is not a text")
+        return self
+
+
+class ModelSection(Section):
+    """The model and its layer sizes."""
+
+    name: Name = Field(description="the architecture; lstm is for text")
+    channels: tuple[Size, ...] = Field(  # strict=False: TOML has no tuples
+        (10, 20), strict=False, min_length=1, description="of each convolution, cnn"
+    )
+    kernel: int = Field(5, ge=1, le=15, description="side of a convolution's window, cnn")
+    pool_every: int = Field(1, ge=1, le=16, description="convolutions of a cnn before each pooling")
+    hidden: tuple[Size, ...] = Field((), strict=False, description="units of the dense, or LSTM, layers inside")
+    embedding: int = Field(64, gt=0, le=4096, description="numbers for a word, lstm")
+    width: int = Field(16, gt=0, le=1024, description="channels of the first stage, resnet and mobilenet")
+    blocks: int = Field(1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet")
+    activation: Literal["relu", "tanh"] = Field("relu", description="cnn; tanh bounds gradients")
+    regularization: float = Field(0.0, ge=0, le=1e6, description="λ of (λ/2)||x||², paper: 1e-4")
+    normalization: Normalization = Field("none", description="group: the convolutions' outputs, per example")
+
+    @field_validator("normalization", mode="before")
+    @classmethod
+    def _per_example(cls, value: Any) -> Any:
+        if value == "batch":
+            raise ValueError("batch normalization looks across examples, so clipping bounds nobody; use group")
+        return value
+
+
+class Privacy(Section):
+    """Each edge's own privacy configuration."""
+
+    mechanism: Mechanism = Field("discrete_gaussian", description="the noise; paper… and none have no guarantee")
+    noise_at: NoiseAt = Field("edge", description="server: a trusted aggregator; the unit is then an edge")
+    epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
+    delta: float = Field(1e-5, gt=0, lt=1, description="δ at which ε is stated; well below 1/rows of an edge")
+    pushes: int = Field(1000, gt=0, le=2**53, description="pushes of one edge that the budget must cover")
+    batch: float = Field(256.0, ge=1, allow_inf_nan=False, description="b = L: expected batch size, fixed denominator")
+    noise_multiplier: float | None = Field(None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes")
+    clip: Clip | None = Field(None, description="first C; None: by eq. (12)")
+    clip_min: Clip = Field(0.1, description="C never falls below; an edge clips to no less")
+    clip_max: Clip = Field(100.0, description="an edge clips to no more, whatever the server asks for")
+    paper_epsilon: Positive = Field(0.1, description="ε per push in the paper's own accounting (mechanism paper)")
+
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee stands behind the mechanism."""
+        return self.mechanism in PRIVATE
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.clip_min > self.clip_max:
+            raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
+        if self.noise_at == "server" and self.mechanism != "gaussian":
+            raise ValueError(f"mechanism={self.mechanism}: noise_at=server knows gaussian only; say so")
+        if self.private and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
+            raise ValueError(f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]")
+        return self
+
+
+class Edges(Section):
+    """How many edges, and what sets them apart."""
+
+    count: int = Field(5, gt=0, le=10_000, description="K: edges that the data is dealt to")
+    epsilon: tuple[Positive, ...] = Field((), strict=False, description="ε_k of edge k, where not privacy.epsilon")
+    slowdown: tuple[Annotated[float, Field(ge=1, le=1000)], ...] = Field(
+        (), strict=False, description="edge k computes so many times slower, where not 1 (a straggler for experiments)"
+    )
+
+
+class Delay(Section):
+    """A random duration; `seconds` is its mean whatever the model."""
+
+    model: Literal["constant", "uniform", "exponential", "poisson", "lognormal"] = Field(
+        "constant", description="its distribution"
+    )
+    seconds: float = Field(1.0, ge=0, le=1e9, description="its mean")
+    spread: float = Field(0.5, ge=0, le=5, description="uniform: largest distance, in means; lognormal: σ of the log")
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if self.model == "uniform" and self.spread > 1:
+            raise ValueError(f"spread={self.spread}: a uniform delay would be negative")
+        return self
+
+
+class Away(Section):
+    """A part of the schedule: edge number `edge` neither sends nor receives from `leaves` to `returns`."""
+
+    edge: int = Field(ge=0, description="number of the edge")
+    leaves: float = Field(ge=0, le=1e12, description="seconds")
+    returns: float | None = Field(None, gt=0, le=1e12, description="seconds; None: never")
+
+    @model_validator(mode="after")
+    def _leaves_before_it_returns(self) -> Self:
+        if self.returns is not None and self.returns <= self.leaves:
+            raise ValueError(f"returns={self.returns:g} is not after leaves={self.leaves:g}")
+        return self
+
+
+_NO_TIME = Delay(model="constant", seconds=0.0)
+
+
+class Network(Section):
+    """The world of `tacit simulate`: how long everything takes, and who is there. Nothing else reads it."""
+
+    compute: Delay = Field(Delay(), description="one local step of an edge")
+    uplink: Delay = Field(_NO_TIME, description="a message to the server")
+    downlink: Delay = Field(_NO_TIME, description="a model to an edge")
+    start: Literal["together", "cyclic"] = Field(
+        "together",
+        description="cyclic: edge k begins k/K of a task later, so that constant times make edges take turns",
+    )
+    slow_tasks: float = Field(0.0, ge=0, le=1, description="probability that a task takes slow_factor times as long")
+    slow_factor: float = Field(2.0, ge=1, le=1e6, description="see slow_tasks")
+    stragglers: int = Field(0, ge=0, le=10_000, description="the last so many edges are always slow")
+    straggler_factor: float = Field(10.0, ge=1, le=1e6, description="how many times as slow those are")
+    drop_out: float = Field(0.0, ge=0, lt=1, description="probability that an edge is never heard of after a task")
+    online_s: float | None = Field(
+        None, ge=1e-3, le=1e12, description="mean seconds that an edge is there; None: always"
+    )
+    offline_s: float = Field(1.0, ge=1e-3, le=1e12, description="mean seconds that it is then away")
+    away: tuple[Away, ...] = Field((), strict=False, description="absences by schedule")
+    staleness: int | None = Field(
+        None,
+        ge=0,
+        le=10_000,
+        description="no clock: an update's staleness is uniform in 0 … this (FedAsync, section 6)",
+    )
+
+
+class Evaluation(Section):
+    """Evaluation on the public test set, at the aggregator."""
+
+    every: int = Field(250, gt=0, description="applied updates between two evaluations")
+    samples: int = Field(2000, gt=0, description="test rows used while training; the last one uses all")
+
+
+class Guard(Section):
+    """What the server refuses beyond what is malformed; everything is off by default (docs/privacy.md)."""
+
+    norm_factor: float | None = Field(
+        None, ge=1, le=1000, description="refuse updates longer than of a batch of so many times L, with its noise"
+    )
+    false_alarm: float = Field(1e-9, gt=0, le=0.1, description="probability to refuse an honest update, at most")
+    rate: Positive | None = Field(None, description="messages a second of one edge, in the long run")
+    burst: int = Field(5, gt=0, le=10_000, description="messages of one edge at once, under `rate`")
+    quarantine_after: int | None = Field(None, gt=0, description="refusals after which an edge is heard no more")
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is on."""
+        return any(value is not None for value in (self.norm_factor, self.rate, self.quarantine_after))

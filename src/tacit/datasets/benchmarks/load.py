@@ -1,0 +1,167 @@
+"""Named local datasets as tensors. Parsers: `images`, `tables`, `text`; files and public facts: `sources`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tacit.datasets import features as frozen
+from tacit.datasets.benchmarks import images, tables
+from tacit.datasets.benchmarks.sources import Array, Split, Stored, checked, source_of
+from tacit.datasets.benchmarks.text import Text, wikitext2
+from tacit.datasets.features import Features
+from tacit.errors import ConfigError
+
+_DEFAULT_TEXT = Text()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """One table of examples: `x` float32 (n, *shape), pixels in [0, 1] or features, `y` int64 (n,) in [0, classes).
+
+    Of text, `x` and `y` are int64 (n, T), numbers of words below `classes`; an example is one sequence.
+    ids: int64 (n,), who a row is: the published number, else its place in the split. groups: int64 (n,), what it
+    naturally belongs to (Adult: an education; Vehicle: a sensor), None where nothing does.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    classes: int
+    name: str
+    ids: torch.Tensor | None = None
+    groups: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: torch.Tensor) -> Dataset:
+        """The rows named by `index` (int64 (m,)), in that order, copied."""
+        ids = None if self.ids is None else self.ids[index]
+        groups = None if self.groups is None else self.groups[index]
+        return replace(self, x=self.x[index], y=self.y[index], ids=ids, groups=groups)
+
+
+def load(
+    name: str,
+    split: Split,
+    root: Path | None,
+    rows: torch.Tensor | None = None,
+    features: Features = "none",
+    text: Text = _DEFAULT_TEXT,
+) -> Dataset:
+    """One split of a named dataset, checked against its SHA-256.
+
+    `root` is the data folder (ignored for "digits", which are a part of tacit). With `rows`
+    (int64 (m,)) only those rows become float32: an edge then never holds the whole table. `features` replace
+    each image by a function of that image alone, computed here and kept in memory only. `text` says how wikitext-2
+    is cut.
+
+    Raises ConfigError for an unknown name and for features that do not fit, DataError for a file that is
+    missing, altered or unreadable.
+    """
+    shape, classes = shape_of(name, text=text)
+    stored = _read(name, split, root, text)
+    chosen = np.arange(len(stored.y)) if rows is None else rows.numpy()
+    ids = chosen if stored.ids is None else stored.ids[chosen]
+    x = torch.from_numpy(stored.x[chosen].reshape(-1, *shape))
+    if not source_of(name).words:
+        x = frozen.apply(features, x.to(torch.float32).sub_(stored.low).div_(stored.high - stored.low))
+    return Dataset(
+        x=x,
+        y=torch.from_numpy(stored.y[chosen].astype(np.int64)),
+        classes=classes,
+        name=f"{name}/{split}",
+        ids=torch.from_numpy(ids.astype(np.int64)),
+        groups=None if stored.groups is None else torch.from_numpy(stored.groups[chosen].astype(np.int64)),
+    )
+
+
+def splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
+    """The training rows and the test rows, as `load` gives them."""
+    return load(name, "train", root), load(name, "test", root)
+
+
+def load_labels(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> torch.Tensor:
+    """Only the labels, int64 (n,), of text (n, T): what `partition.shard` needs. Raises as `load` does."""
+    source = source_of(name)
+    files = source.files[split]
+    if name.endswith("mnist"):  # the labels have a small file of their own
+        labels: Array = images.idx(checked(source, files[1], root), images.LABELS, files[1])
+    elif name == "cifar10":
+        labels = images.cifar10_labels(checked(source, files[0], root), split)
+    else:
+        labels = _read(name, split, root, text).y
+    return torch.from_numpy(labels.astype(np.int64))
+
+
+def load_groups(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> torch.Tensor:
+    """Only the natural group of every row, int64 (n,). Raises as `load`, and ConfigError where there are none."""
+    groups = _read(name, split, root, text).groups if source_of(name).groups else None
+    if groups is None:
+        raise ConfigError(f"data.partition = 'natural': data.dataset = {name!r} has no natural groups")
+    return torch.from_numpy(groups.astype(np.int64))
+
+
+def available(name: str, root: Path | None) -> bool:
+    """Whether the files of `name` are there (their contents are not checked). Raises ConfigError."""
+    files = source_of(name).sha256
+    return all(root is not None and (root / file).is_file() for file in files)
+
+
+def shape_of(name: str, features: Features = "none", text: Text = _DEFAULT_TEXT) -> tuple[tuple[int, ...], int]:
+    """Shape of one example as `load` gives it, and number of classes, without reading the data. Raises ConfigError."""
+    source = source_of(name)
+    if not source.words:
+        return frozen.shape_with(features, source.shape), source.classes
+    return frozen.shape_with(features, (text.sequence,)), text.vocabulary
+
+
+def train_size(name: str, text: Text = _DEFAULT_TEXT) -> int:
+    """Public number of rows of the training split, without reading the data. Raises ConfigError."""
+    source = source_of(name)
+    return text.rows(source.words) if source.words else source.train_rows
+
+
+def is_text(name: str) -> bool:
+    """Whether a dataset's examples are sequences of words. Raises ConfigError."""
+    return source_of(name).words > 0
+
+
+def group_count(name: str) -> int:
+    """Public number of natural groups, 0 where there are none, without reading the data. Raises ConfigError."""
+    return source_of(name).groups
+
+
+def party_columns(name: str) -> tuple[int, ...]:
+    """Columns of each vertical party, where a dataset was published so (guest first), else none. Raises ConfigError."""
+    return source_of(name).blocks
+
+
+def _read(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> Stored:
+    """One split as stored, after the checksums of its files."""
+    source = source_of(name)
+    files = source.files[split]
+    content = [checked(source, file, root) for file in files]
+    match name:
+        case "digits":
+            return images.digits(split)
+        case "usps":
+            return images.usps(content[0], split)
+        case "cifar10":
+            return images.cifar10(content[0], split)
+        case "adult":
+            return tables.adult(content[0], content[1], files)
+        case "vehicle":
+            return tables.vehicle(content[0], files[0], split)
+        case "pd-speech":
+            return tables.parkinson(content[0], files[0], split)
+        case "credit-default":
+            return tables.credit(content[0], files[0], split)
+        case "breast-vfl":
+            return tables.breast(content[0], content[1], split)
+        case "wikitext-2":
+            return wikitext2(content[0], content[1], (files[0], files[1]), text)
+    return images.mnist(content[0], content[1], files)

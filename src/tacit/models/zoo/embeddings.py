@@ -1,0 +1,170 @@
+"""The two halves of a vertical model, as models (models/base.py): a party's embedding h_m, the server's head.
+
+An embedding maps x_{n,m} to h_{n,m} (9); with `smoothing` every layer but the last gets a random neuron (10), (11b).
+The neuron of the last layer, (11a), is the release's noise and lives in privacy/embeddings.py. A head's "example" is
+the M embeddings of one record, (M, width).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tacit.errors import ConfigError
+from tacit.models import Activation, Layer, Layered, Model, build
+from tacit.models.base import Layout
+from tacit.models.zoo.lstm import stacked, unrolled
+
+Kind = Literal["linear", "mlp", "cnn", "lstm"]
+Combine = Literal["sum", "concat"]
+Neuron = Callable[[Tensor], Tensor]  # w_l·u_{l-1} + b_l -> the same + Z_l
+
+
+@dataclass(frozen=True)
+class Network(Layered):
+    """Linear, dense or convolutional (9)."""
+
+    smoothing: float = 0.0  # c_l of (11b)
+
+    def init(self, seed: int) -> Tensor:
+        """As all models; a linear one too, for all parties at zero would never leave it where θ_0 is zero as well."""
+        return Model.init(self, seed)
+
+    def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
+        """h (b, classes) of x (b, *shape), before clipping and (11a); with `smooth`, Z_l of (11b) is drawn from it.
+
+        Z_l is for smoothness only: no privacy is claimed for it, and its generator may be public.
+        """
+        weights, perturb = iter(self.unflatten(params).values()), neuron(self.smoothing, smooth)
+        for _ in self.channels:
+            x = perturb(functional.conv2d(x, next(weights), next(weights), padding=self.padding))
+            x = functional.max_pool2d(self._activate(x), 2)  # (10) perturbs every place, so nothing is pooled before
+        x = x.flatten(1)
+        for _ in self.hidden:
+            x = self._activate(perturb(functional.linear(x, next(weights), next(weights))))
+        return functional.linear(x, next(weights), next(weights))
+
+
+@dataclass(frozen=True)
+class Recurrent(Model):
+    """LSTM layers over a sequence of numbers, shape (T, f); the last state of the last layer goes through a dense one.
+
+    An image's sequence is its rows, from the top; a table's, its columns, one number each.
+    """
+
+    hidden: tuple[int, ...] = (16,)
+    smoothing: float = 0.0  # c_l of (11b), on each layer's states
+
+    @cached_property
+    def layout(self) -> Layout:
+        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in this order."""
+        return stacked(self.shape[1], self.hidden, self.classes)
+
+    @property
+    def how(self) -> str:
+        """As models.Lstm."""
+        return "gates[ifgo] last"
+
+    def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
+        """The last layer: nobody asks an embedding for the gradients of others' scores."""
+        states = self._last(params, x, lambda u: u)
+        top = list(self.unflatten(params).values())[-2:]
+        return [Layer(states, functional.linear(states, *top))]
+
+    def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
+        """As `Network.embed`."""
+        states = self._last(params, x, neuron(self.smoothing, smooth))
+        return functional.linear(states, *list(self.unflatten(params).values())[-2:])
+
+    def _last(self, params: Tensor, x: Tensor, perturb: Neuron) -> Tensor:
+        """u_{L-1} (b, hidden[-1])."""
+        if x.dim() == 4:
+            x = x.transpose(1, 2)
+        weights, states = iter(self.unflatten(params).values()), x.reshape(len(x), *self.shape)
+        for _ in self.hidden:
+            gates = functional.linear(states, next(weights), next(weights))
+            states = perturb(unrolled(gates, next(weights))[0])
+        return states[:, -1]
+
+
+Embedding = Network | Recurrent
+
+
+@dataclass(frozen=True)
+class Sum(Model):
+    """The head that adds the parties' embeddings and a bias (classes,), which is all of θ_0.
+
+    With linear embeddings of `classes` numbers, (1) is then logistic regression on all features together.
+    """
+
+    @property
+    def layout(self) -> Layout:
+        """The bias."""
+        return (("dense1.bias", (self.classes,)),)
+
+    @property
+    def how(self) -> str:
+        """The name says it all."""
+        return "sum"
+
+    def init(self, seed: int) -> Tensor:
+        """Zeros: F is convex in it."""
+        return torch.zeros(self.size)
+
+    def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
+        """One layer."""
+        return [Layer(x, x.sum(-2) + params)]
+
+
+def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
+    """Z_l of (11b): U[-sqrt(3)·c_l, sqrt(3)·c_l], standard deviation c_l = `scale`, drawn from `smooth` if given."""
+    reach = math.sqrt(3) * scale
+    if smooth is None or reach == 0:
+        return lambda u: u
+    return lambda u: u + torch.rand(u.shape, generator=smooth).mul_(2 * reach).sub_(reach)
+
+
+def embedding(
+    kind: Kind, shape: tuple[int, ...], width: int, *, hidden: tuple[int, ...] = (),
+    channels: tuple[int, ...] = (10, 20), kernel: int = 3, activation: Activation = "relu", smoothing: float = 0.0,
+) -> Embedding:  # fmt: skip
+    """An embedding of blocks of `shape` into `width` numbers; `linear` ignores the layer sizes.
+
+    `mlp` has dense layers `hidden`, `cnn` convolutions before them (square blocks), `lstm` a stack of LSTM layers of
+    `hidden` cells. Raises ConfigError naming the field and the value.
+    """
+    if width < 1 or not 0 <= smoothing < math.inf:
+        raise ConfigError(f"algorithm.width = {width} must be >= 1, algorithm.smoothing = {smoothing} finite and >= 0")
+    if kind in ("mlp", "lstm") and not hidden:
+        raise ConfigError(f"algorithm.hidden = () must have at least one layer in an embedding of kind {kind}")
+    if kind == "lstm":
+        steps = shape[1:2] if len(shape) == 3 else shape[:1]
+        return Recurrent(kind, (*steps, math.prod(shape) // steps[0]), width, hidden=hidden, smoothing=smoothing)
+    if kind != "cnn":
+        dense = hidden if kind == "mlp" else ()
+        return Network(kind, shape, width, hidden=dense, activation=activation, smoothing=smoothing)
+    like = build("cnn", shape, max(2, width), channels=channels, kernel=kernel)
+    assert isinstance(like, Layered)
+    return Network(
+        kind, shape, width, channels=channels, kernel=kernel, padding=like.padding, hidden=hidden,
+        activation=activation, smoothing=smoothing,
+    )  # fmt: skip
+
+
+def head(combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()) -> Model:
+    """θ_0's model of (parties, width) embeddings: their sum, or dense layers on all of them side by side.
+
+    Raises ConfigError naming the field and the value.
+    """
+    if combine == "concat":
+        return Layered("head", (parties, width), classes, hidden=hidden)
+    if width != classes or hidden:
+        raise ConfigError(f"algorithm.width = {width} must be the {classes} classes where embeddings are added up")
+    return Sum("sum", (parties, width), classes)

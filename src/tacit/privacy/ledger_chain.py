@@ -1,0 +1,98 @@
+"""The hash chain of a ledger: every charge hashes all before it, so that no row can be changed, dropped or moved.
+
+    head_0     = SHA-256("tacit ledger" ‖ lineage ‖ dataset)
+    head_{n+1} = SHA-256(head_n ‖ n ‖ session ‖ q ‖ z ‖ mechanism ‖ secret)
+
+`lineage` is drawn once, when the ledger is made; `session` at every opening of the file, so that two copies of one
+ledger differ from their first charge on. Charges of one session with equal fields share a row that holds their count
+and the head after the last of them. The chain shows changes to whoever knows an earlier (count, head); it cannot show
+that a whole older file was put back. The aggregator can: it keeps the
+last head of every edge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+from tacit.privacy.accounting import History, Spend, merged
+
+NONCE = 16  # bytes of a lineage and of a session
+HEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`count` equal charges of one session; `head` is the chain's after the last. Floats are hex, to the last bit."""
+
+    session: bytes
+    sampling_rate: str
+    noise_multiplier: str
+    mechanism: str
+    secret: bool
+    count: int
+    head: bytes
+
+    def same(self, other: Entry) -> bool:
+        """Whether the charges are equal, however many."""
+        return replace(self, count=0, head=b"") == replace(other, count=0, head=b"")
+
+    def spend(self) -> Spend:
+        """As the accountant counts it: noise from a known seed is no noise, and what is not private has z = 0."""
+        z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
+        mechanism = self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
+        return Spend(float.fromhex(self.sampling_rate), z, self.count, mechanism)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One dataset's charges in order, and where they end: `count` charges, chain head `head`."""
+
+    dataset: str
+    lineage: bytes
+    count: int
+    head: bytes
+    entries: tuple[Entry, ...]
+
+    def verify(self) -> None:
+        """Recompute every head from the rows (a second per million charges). Raises ValueError, naming the row."""
+        head, count = first_head(self.lineage, self.dataset), 0
+        for number, entry in enumerate(self.entries, 1):
+            if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
+                raise ValueError(f"row {number} of {self.dataset}: no charge can have written it")
+            if count + entry.count > self.count:  # before the work: a changed count may say 2^60
+                raise ValueError(f"row {number} of {self.dataset}: more charges than the ledger's {self.count}")
+            head = advanced(head, count, entry)
+            count += entry.count
+            if head != entry.head:
+                raise ValueError(f"row {number} of {self.dataset}: the chain is broken, it or one before was changed")
+        if (count, head) != (self.count, self.head):
+            raise ValueError(f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}")
+
+    def history(self) -> History:
+        """All rows for the accountant. Raises ValueError, OverflowError for numbers that no charge can have."""
+        history = merged(entry.spend() for entry in self.entries)
+        if any(not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf) for row in history):
+            raise ValueError("a row that no charge can have written")
+        return history
+
+
+def first_head(lineage: bytes, dataset: str) -> bytes:
+    """The head of a ledger without charges."""
+    return hashlib.sha256(b"tacit ledger" + _fields(lineage, dataset.encode())).digest()
+
+
+def advanced(head: bytes, number: int, entry: Entry, count: int | None = None) -> bytes:
+    """The head after `count` (None: all) charges of `entry`, of which the first is charge `number` (from 0)."""
+    fields = _fields(
+        entry.session, entry.sampling_rate.encode(), entry.noise_multiplier.encode(), entry.mechanism.encode(),
+        b"\1" if entry.secret else b"\0",
+    )  # fmt: skip
+    for n in range(number, number + (entry.count if count is None else count)):
+        head = hashlib.sha256(head + n.to_bytes(8) + fields).digest()
+    return head
+
+
+def _fields(*values: bytes) -> bytes:
+    return b"".join(len(value).to_bytes(4) + value for value in values)

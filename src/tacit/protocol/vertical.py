@@ -1,0 +1,71 @@
+"""What the roles of a vertical run say to one another, beside Hello, Retired and Halt: frozen values, no bytes.
+
+Records are rows 0 to n - 1 of the roster, in the server's order; the first `records` of them are trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tacit.datasets.alignment import Names
+from tacit.privacy.accounting import History
+from tacit.privacy.embeddings import ReleasedEmbedding
+from tacit.privacy.ledger import Charged
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Which rows of its table a party's upload fills: those of its `step`-th activation, or of Request `request`.
+
+    Step 0 is the whole table at θ_m^0. rows: int64 (b,).
+    """
+
+    step: int
+    request: int
+    rows: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embed:
+    """Party → wire: paid-for embeddings, made with θ_m as it was at iteration `iteration`. Becomes an `Update`.
+
+    released: None where the server has these rows' embeddings already, and they cannot have changed (a frozen θ_m,
+    released once).
+    """
+
+    edge: str
+    iteration: int
+    part: Part
+    released: ReleasedEmbedding | None
+    spent: History
+    charged: Charged
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """Server → party: the names of all rows (alignment.py); the first `records` are trained on."""
+
+    names: Names
+    records: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feedback:
+    """Server → party: the answer to its `step`: ∇_h ℓ (b, width) of the mean loss of its batch, at iteration k.
+
+    gradient: None to go on without one (after the table, and where θ_m is frozen).
+    """
+
+    iteration: int
+    step: int
+    gradient: Tensor | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """Server → party: fresh embeddings of `rows` (int64) are wanted, because the server's are too old or none."""
+
+    number: int
+    rows: Tensor

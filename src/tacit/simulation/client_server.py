@@ -1,0 +1,236 @@
+"""The simulator: the same roles as over MQTT, under a virtual clock, in one process.
+
+An event is a message on its way to the server, or the end of the role's timer. What an edge does between getting a
+model and answering is computed when the answer arrives, on the model that it was given: so only models of tasks under
+way are held, and their number is bounded by the number of edges, never by the length of the run. An edge at work drops
+what it is sent meanwhile, as over MQTT; one that is away says Hello on its return.
+
+With `network.staleness` there is no clock: each update is a random edge's, on a model whose age is uniform in
+{0, …, max}, as in the evaluation of FedAsync (../shared/papers 001, section 6).
+
+A vertical party's tasks are a roster, a feedback and a request; each takes one step's time.
+
+Everything is a function of the run file: with edges of seeded noise (`Random(seed)`, which protects nobody), two
+simulations end in the same bits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import torch
+
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.vafl.party import Party
+from tacit.config import RunFile
+from tacit.protocol import wire
+from tacit.protocol.messages import (
+    Deadline,
+    GlobalModel,
+    Halt,
+    Hello,
+    Outgoing,
+    Push,
+    Report,
+    Retired,
+    Timer,
+    Update,
+)
+from tacit.protocol.vertical import Embed, Feedback, Request, Roster
+from tacit.simulation import batched_edges
+from tacit.simulation.pace import Pace, stream
+
+Task = GlobalModel | Roster | Feedback | Request  # what an edge, or a vertical party, is given to answer
+_Event = tuple[float, int, str, Task | Timer | None]  # when, tie-breaker, sender, its task (None: Hello)
+_CLOCK = ""  # the sender of a timer
+TOGETHER = 32  # tasks of linear models that are computed in one call
+FRUITLESS = 4  # deadlines in a row, with nothing under way, after which nothing will ever come
+NOBODY = "nobody is left who could answer"
+IN_VAIN = 50  # answers, of which none made an update, for each that one takes, after which none ever will
+ALL_LATE = "no answer makes an update any more: each comes after its deadline, or too stale"
+
+
+def received(message: object) -> Hello | Update | Retired:
+    """What the server gets for what an edge or a peer tells it: as `wire.read_up` reads it, without the bytes."""
+    if isinstance(message, Push):
+        released = message.released
+        vector = wire.gradient(released.vector, released.scale)
+        return Update(message.edge, message.base_version, vector, released.clip, released.spent, released.charged)
+    if isinstance(message, Report):
+        spent, charged = message.spent, message.charged
+        return Update(message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps)
+    if isinstance(message, Embed):
+        vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
+        spent, charged = message.spent, message.charged
+        return Update(message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part)
+    assert isinstance(message, Hello | Retired)
+    return message
+
+
+class Simulator:
+    """One server role and its edges, in virtual time. What is under way at the end is in no ε that is reported."""
+
+    def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
+        self.run_file, self.server = run, server
+        self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
+        self.now, self.refused = 0.0, 0  # virtual seconds; updates that would not have entered the journal
+        self.tasks: dict[str, Task] = {}  # what each edge at work has been given
+        self._paces = {role.edge: Pace(run, number) for number, role in enumerate(edges)}
+        self._events: list[_Event] = []
+        self._scheduled = self._messages = 0
+        self._timer: Timer | None = None
+        self._fruitless = self._vain = 0  # answers since the last update
+        self._vain_at_most = IN_VAIN * max(len(edges), run.algorithm.uploads(len(edges)))
+        self._ahead: dict[str, Push] = {}  # what has been computed together with another's task, and not come yet
+
+    def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
+        """To the end; `observe` sees the role after every message. Ends early where nobody can answer any more."""
+        if self.run_file.network.staleness is not None:
+            self._sampled(self.run_file.network.staleness, observe)
+            return
+        for name, role in self.edges.items():
+            pace = self._paces[name]
+            self._schedule(pace.hello(pace.start(role.task_steps(0))), name)
+        while not self.server.halted:
+            if not self._events:
+                self._deliver(Halt(self.server.version, NOBODY))
+                break
+            self._step()
+            observe(self.server)
+
+    def greet(self, name: str) -> None:
+        """Hello of edge `name` reaches the server: it has nothing to work on."""
+        self.tasks.pop(name, None)
+        for out in self.edges[name].start():
+            self.fold(received(out.message))
+
+    def answer(self, name: str) -> None:
+        """What edge `name` has made of its task reaches the server."""
+        task = self.tasks.pop(name)
+        push = self._ahead.pop(name, None)
+        if push is not None:
+            self.fold(received(push))
+            return
+        for out in self._said(name, task):
+            self.fold(received(out.message))
+
+    def _said(self, name: str, task: Task) -> list[Outgoing]:
+        role = self.edges[name]
+        if isinstance(role, Party):
+            assert not isinstance(task, GlobalModel)
+            return role.on_message(task)
+        assert isinstance(task, GlobalModel)
+        return role.on_message(task)
+
+    def fold(self, message: Hello | Update | Retired | Deadline) -> None:
+        """One message into the server role; its answers go out."""
+        if isinstance(message, Update) and self.server.screen(message) is not None:
+            self.refused += 1
+            return
+        self._deliver(message)
+
+    def _deliver(self, message: Hello | Update | Retired | Deadline | Halt) -> None:
+        for out in self.server.on_message(message):
+            if isinstance(out.message, Task):
+                self._give(out.to, out.message)
+
+    # -- the clock ----------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        self.now, _, sender, content = heapq.heappop(self._events)
+        if isinstance(content, Timer):
+            self._expire(content)
+        else:
+            self._messages -= 1
+            if content is not None:
+                if sender not in self._ahead:
+                    self._compute(sender, content)
+                before = self.server.version
+                self.answer(sender)
+                self._count(self.server.version > before)
+            elif sender not in self.tasks:  # else it has been given something meanwhile
+                self.greet(sender)
+        self._keep_time()
+
+    def _count(self, useful: bool) -> None:
+        self._vain = 0 if useful else self._vain + 1
+        if self._vain > self._vain_at_most and not self.server.over():
+            self._deliver(Halt(self.server.version, ALL_LATE))
+
+    def _compute(self, name: str, task: Task) -> None:
+        """The task that is due together with those due next: a task's result is a function of model and edge alone."""
+        if self._batchable(name, task) is None:
+            return
+        due = heapq.nsmallest(TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel)))
+        known = [(name, task), *((sender, model) for _, _, sender, model in due)]
+        tasks = [found for sender, model in known if (found := self._batchable(sender, model)) is not None]
+        self._ahead |= {push.edge: push for push in batched_edges.work(tasks)}
+
+    def _batchable(self, name: str, task: Task | Timer | None) -> tuple[EdgeRole, GlobalModel] | None:
+        """The edge and its task, if that has not been computed yet and can be computed with others'."""
+        role = self.edges[name]
+        if name in self._ahead or isinstance(role, Party) or not isinstance(task, GlobalModel):
+            return None
+        return (role, task) if batched_edges.batchable(role, task) else None
+
+    def _expire(self, timer: Timer) -> None:
+        if timer != self._timer:
+            return
+        self._timer = None
+        self._deliver(Deadline(timer.number))
+        self._fruitless = 0 if self._messages else self._fruitless + 1
+        if self._fruitless >= FRUITLESS or not (self._messages or self._anybody()):
+            self._deliver(Halt(self.server.version, NOBODY))
+
+    def _keep_time(self) -> None:
+        timer = self.server.timer()
+        if timer != self._timer and timer is not None:
+            self._schedule(self.now + timer.seconds, _CLOCK, timer)
+        self._timer = timer
+
+    def _give(self, name: str, task: Task) -> None:
+        if name in self.tasks:
+            return
+        pace = self._paces[name]
+        if (back := pace.there(self.now)) > self.now:
+            self._schedule(pace.hello(back), name)
+            return
+        self.tasks[name] = task
+        steps = self.edges[name].task_steps(task.version if isinstance(task, GlobalModel) else 0)
+        self._schedule(pace.task(self.now, steps), name, task)
+
+    def _schedule(self, when: float, sender: str, content: Task | Timer | None = None) -> None:
+        if math.isfinite(when):
+            self._scheduled += 1
+            self._messages += sender != _CLOCK
+            heapq.heappush(self._events, (when, self._scheduled, sender, content))
+
+    def _anybody(self) -> bool:
+        records = self.server.edges
+        there = (name for name, pace in self._paces.items() if math.isfinite(pace.there(self.now)))
+        return any(name in records and not records[name].retired for name in there)
+
+    # -- sampled staleness --------------------------------------------------------------------------------------
+
+    def _sampled(self, most: int, observe: Callable[[ServerRole], None]) -> None:
+        random, names = stream(self.run_file.run.seed, 3), list(self.edges)
+        for name in names:
+            self.server.on_message(received(self.edges[name].start()[0].message))
+        recent = deque([self.server.global_model()], maxlen=most + 1)
+        while names and not self.server.halted:
+            name = names[random.randint(len(names))]
+            age = random.randint(len(recent))
+            answer = [received(out.message) for out in self._said(name, recent[-1 - age])]
+            if not all(isinstance(message, Update) for message in answer) or not answer:
+                names.remove(name)  # its budget is spent, or its policy refuses
+            for message in answer:
+                self.server.on_message(message)
+            if self.server.version > recent[-1].version:
+                recent.append(self.server.global_model())
+            observe(self.server)
+        if not self.server.halted:
+            self.server.on_message(Halt(self.server.version, NOBODY))

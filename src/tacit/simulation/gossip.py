@@ -1,0 +1,164 @@
+"""The simulator of peers: the same roles as over MQTT, under a virtual clock, in one process.
+
+An event is a step that is done, a message that arrives, or a peer's return. A step takes [network]'s compute, a message
+its sender's uplink and its receiver's downlink. What is sent to a peer that is away is lost, as with a broker that
+keeps nothing; when it is back, both sides ask again for what is open. Reports reach the observer at once. A gradient is
+computed when its step is done, at the model that was read when it began. As in `simulate`, everything is a function of
+the run file.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import Tensor
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.config import RunFile
+from tacit.config.algorithms import Gossip as Section
+from tacit.errors import BudgetSpent
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.release import Released
+from tacit.protocol.messages import Deadline, Gossip, Halt, Outgoing
+from tacit.simulation.batched_edges import gradients, possible
+from tacit.simulation.client_server import received
+from tacit.simulation.pace import Pace
+
+NOBODY = "nobody is left who could take a step"
+_Event = tuple[float, int, Callable[[], None]]
+
+
+class PeerSimulator:
+    """An observer and its peers, in virtual time."""
+
+    def __init__(self, run: RunFile, server: ServerRole, peers: Sequence[Worker]) -> None:
+        assert isinstance(run.algorithm, Section)
+        self.server, self.edges = server, {role.edge: role for role in peers}
+        self.now, self.refused = 0.0, 0
+        self._every = run.algorithm.report_every
+        self._paces = {role.edge: Pace(run, number) for number, role in enumerate(peers)}
+        self._events: list[_Event] = []
+        self._scheduled = 0
+        self._busy: dict[str, Tensor] = {}  # who computes a step, at which model
+        self._ahead: dict[str, Clipped] = {}  # sums that were computed together with another's
+        self._reported: dict[str, tuple[int, Tensor | None]] = dict.fromkeys(self.edges, (0, None))
+
+    def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
+        """To the end; `observe` sees the observer's role after every event. Ends early where nothing can happen."""
+        for name, role in self.edges.items():
+            self._tell(role.start())
+            self._at(self._paces[name].start(1), partial(self._begin, name))
+        while not self.server.halted:
+            if not self._events:
+                self._finish_early()
+                return
+            self.now, _, happen = heapq.heappop(self._events)
+            happen()
+            observe(self.server)
+
+    def _finish_early(self) -> None:
+        timer = self.server.timer()
+        if timer is not None:  # all that were there have said their last, and the observer's patience is no one's time
+            self.server.on_message(Deadline(timer.number))
+        if not self.server.halted:
+            self.server.on_message(Halt(self.server.version, NOBODY))
+
+    # -- a peer ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, name: str) -> None:
+        """Begin a step, unless one is under way, or the peer is away, waits for others, or has nothing left to do."""
+        role, back = self.edges[name], self._paces[name].there(self.now)
+        if name in self._busy:
+            return
+        if back > self.now:
+            self._at(back, partial(self._begin, name))
+            return
+        role.here = {other for other in role.neighbours if self._paces[other].there(self.now) == self.now}
+        params, outgoing = role.begin()
+        self._send(role, outgoing)
+        if params is not None:
+            self._busy[name] = params
+            self._at(self._paces[name].step(self.now), partial(self._finish, name))
+
+    def _gradient(self, name: str) -> Released:
+        """Its sum with those of all others who compute: it is a function of the model and its peer alone."""
+        if name not in self._ahead and self._possible(name):
+            due = [other for other in self._busy if other not in self._ahead and self._possible(other)]
+            found = gradients([self.edges[other] for other in due], [self._busy[other] for other in due])
+            self._ahead |= zip(due, found, strict=True)
+        role, params, total = self.edges[name], self._busy.pop(name), self._ahead.pop(name, None)
+        return role.gradient(params) if total is None else role.releaser.release(role.terms.clip, lambda: total)
+
+    def _possible(self, name: str) -> bool:
+        return possible(self.edges[name], self.edges[name].terms.clip)
+
+    def _finish(self, name: str) -> None:
+        role = self.edges[name]
+        try:
+            released = self._gradient(name)
+        except BudgetSpent as spent:
+            self._send(role, role.abandon())
+            self._tell(role.retire(str(spent)))
+            self._relay(name)
+            return
+        self._send(role, role.finish(released))
+        self._report(role)
+        self._begin(name)
+
+    def _relay(self, name: str) -> None:
+        """Without a budget a peer takes no more steps; it goes on averaging while anybody else does."""
+        role = self.edges[name]
+        if not role.finished and self._anybody():
+            self._send(role, role.propose())
+            self._at(self._paces[name].step(self.now), partial(self._relay, name))
+
+    def _anybody(self) -> bool:
+        """Whether a peer is left whose budget is not spent: without one, averages would be taken for ever."""
+        records = self.server.edges
+        return any(name not in records or not records[name].retired for name in self.edges)
+
+    def _hear(self, name: str, message: Gossip) -> None:
+        role = self.edges[name]
+        back = self._paces[name].there(self.now)
+        if back > self.now:  # lost; once the peer is back, it asks for what is open, and is asked
+            self._at(back, partial(self._back, name))
+            return
+        self._send(role, role.hear(message))
+        self._report(role)
+        if role.waits:  # SYNC: the last share of a round lets its peer go on
+            self._begin(name)
+
+    def _back(self, name: str) -> None:
+        role = self.edges[name]
+        self._send(role, role.repeat(role.neighbours))
+        for other in sorted(role.neighbours):
+            self._send(self.edges[other], self.edges[other].repeat([name]))
+
+    def _send(self, role: Worker, outgoing: list[Outgoing]) -> None:
+        for out in outgoing:
+            assert isinstance(out.message, Gossip)
+            arrival = self.now + self._paces[role.edge].uplink() + self._paces[out.to].downlink()
+            self._at(arrival, partial(self._hear, out.to, out.message))
+
+    # -- the observer ---------------------------------------------------------------------------------------------
+
+    def _report(self, role: Worker) -> None:
+        steps, params = role.steps, role.trained.params
+        before, said = self._reported[role.edge]
+        last = role.finished and role.settled and params is not said
+        if last or steps - before >= self._every:
+            self._reported[role.edge] = steps, params
+            self._tell(role.report())
+
+    def _tell(self, outgoing: list[Outgoing]) -> None:
+        for out in outgoing:
+            self.server.on_message(received(out.message))
+
+    def _at(self, when: float, happen: Callable[[], None]) -> None:
+        if math.isfinite(when):
+            self._scheduled += 1
+            heapq.heappush(self._events, (when, self._scheduled, happen))

@@ -1,0 +1,127 @@
+"""The world that the simulator plays: how long an edge's work and messages take, and when it is there.
+
+Every edge draws from its own stream, seeded by the run's seed and its number: what happens to one edge changes no
+other's times. Seconds throughout. numpy's RandomState, whose streams are frozen across versions.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+
+import numpy as np
+
+from tacit.config import RunFile
+from tacit.config.sections import Delay, Network
+
+
+def drawn(delay: Delay, random: np.random.RandomState) -> float:
+    """One duration: constant m; uniform on m(1 ± s); exponential, Poisson, log-normal (σ = s), all of mean m."""
+    mean, spread = delay.seconds, delay.spread
+    match delay.model:
+        case "constant":
+            return mean
+        case "uniform":
+            return float(random.uniform(mean * (1 - spread), mean * (1 + spread)))
+        case "exponential":
+            return float(random.exponential(mean))
+        case "poisson":
+            return float(random.poisson(mean))
+        case "lognormal":
+            return mean * float(random.lognormal(-(spread**2) / 2, spread))
+
+
+def stream(seed: int, *names: int) -> np.random.RandomState:
+    """The stream of this seed and these numbers, independent of all others."""
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence([seed, *names])))
+
+
+class Pace:
+    """The times of edge number `number`."""
+
+    def __init__(self, run: RunFile, number: int) -> None:
+        self._network, self._random = run.network, stream(run.run.seed, 1, number)
+        self._presence = _Presence(run.network, number, stream(run.run.seed, 2, number))
+        self._scale = _scale(run, number)
+        self._phase = number / run.edges.count if run.network.start == "cyclic" else 0.0
+        self.gone = False  # dropped out for good
+
+    def start(self, steps: int) -> float:
+        """When the edge first says Hello; `steps` is the length of a task, of which a cyclic start waits a part."""
+        return self.there(self._phase * steps * self._network.compute.seconds)
+
+    def hello(self, now: float) -> float:
+        """When a Hello sent now is at the server (inf: never)."""
+        return self.there(now + drawn(self._network.uplink, self._random))
+
+    def task(self, now: float, steps: int) -> float:
+        """When the answer to a model sent now is at the server, after `steps` local steps (inf: never).
+
+        One duration of a step is drawn for the whole task. An edge that is away when it is done sends on its return.
+        """
+        working = self._working(steps)
+        duration = self.downlink() + working + self.uplink()
+        return self._done(now + duration)
+
+    def step(self, now: float) -> float:
+        """When a peer's step that begins now is done (inf: never); what it says travels by itself."""
+        return self._done(now + self._working(1))
+
+    def uplink(self) -> float:
+        """How long a message from here takes to the broker, or to the server."""
+        return drawn(self._network.uplink, self._random)
+
+    def downlink(self) -> float:
+        """How long a message to here takes from there."""
+        return drawn(self._network.downlink, self._random)
+
+    def _working(self, steps: int) -> float:
+        network, random = self._network, self._random
+        working = steps * drawn(network.compute, random) * self._scale
+        if network.slow_tasks and random.uniform() < network.slow_tasks:
+            working *= network.slow_factor
+        return working
+
+    def _done(self, when: float) -> float:
+        if self._network.drop_out and self._random.uniform() < self._network.drop_out:
+            self.gone = True
+        return self.there(when)
+
+    def there(self, when: float) -> float:
+        """The first moment from `when` on at which the edge is there (inf: never again)."""
+        return math.inf if self.gone else self._presence.next(when)
+
+
+class _Presence:
+    """When an edge is there: its part of the schedule, and random absences drawn as time goes on."""
+
+    def __init__(self, network: Network, number: int, random: np.random.RandomState) -> None:
+        mine = (away for away in network.away if away.edge == number)
+        self._schedule = sorted((away.leaves, math.inf if away.returns is None else away.returns) for away in mine)
+        self._online, self._offline, self._random = network.online_s, network.offline_s, random
+        self._leaves: list[float] = []  # of the random absences drawn so far, in order
+        self._returns: list[float] = [0.0]  # the one before, and theirs
+
+    def next(self, when: float) -> float:
+        while (moved := self._after_churn(self._after_schedule(when))) != when:
+            when = moved
+        return when
+
+    def _after_schedule(self, when: float) -> float:
+        return next((returns for leaves, returns in self._schedule if leaves <= when < returns), when)
+
+    def _after_churn(self, when: float) -> float:
+        if self._online is None or math.isinf(when):
+            return when
+        while self._returns[-1] <= when:
+            self._leaves.append(self._returns[-1] + float(self._random.exponential(self._online)))
+            self._returns.append(self._leaves[-1] + float(self._random.exponential(self._offline)))
+        absences = bisect_right(self._leaves, when)
+        return max(when, self._returns[absences])
+
+
+def _scale(run: RunFile, number: int) -> float:
+    given = run.edges.slowdown
+    scale = given[number] if number < len(given) else 1.0
+    straggles = number >= run.edges.count - run.network.stragglers
+    return scale * run.network.straggler_factor if straggles else scale
