@@ -29,7 +29,6 @@ import numpy as np
 import torch
 from tacit_client import ApiError, Client, Unreachable
 from tacit_services.aggregator import entries
-from tacit_services.edge.main import schema_hash
 from tacit_services.figures.testbed import train
 from tacit_services.figures.verdicts import half_width
 from tacit_services.journal import journal_file
@@ -146,7 +145,7 @@ def folded(path: Path, versions: list[int]) -> list[float]:
         run = reader.header.parameters
         model = run.build_model()
         people = registry.people(run, datasets.splits(run.data.dataset, None), SALT.encode())
-        server, schema = registry.server(run, model, people), schema_hash(model)
+        server, schema = registry.server(run, model, people), model.schema_hash()
         assert isinstance(server, Server)
         rows = torch.arange(people.records)
         for kept in reader:

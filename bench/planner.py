@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from tacit_services.cli import measure
 from tacit_services.cli.design import as_run_file
+from tacit_services.testbed import measure
 from torch import Tensor
 
 from tacit import datasets

@@ -23,7 +23,6 @@ from typing import Any
 
 import psutil
 import torch
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store import Anchor, Entry, Verdict, open_store
 from tacit_services.testbed.preload import Forked, prepare
 from tacit_services.testbed.processes import Child, start_broker, start_store
@@ -44,7 +43,7 @@ class Edge:
 
     def __init__(self, run: RunFile) -> None:
         model = run.build_model()
-        self.schema, self.seq = schema_hash(model), 0
+        self.schema, self.seq = model.schema_hash(), 0
         self.tensor = torch.randint(-1000, 1000, (model.size,), dtype=torch.int32)
         plan = run.plan(0)
         self.row = (plan.sampling_rate, plan.noise_multiplier, plan.mechanism)

@@ -14,8 +14,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from tacit_services.cli.measure import as_toml
 from tacit_services.figures.testbed import train
+from tacit_services.testbed.measure import as_toml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RUNS = ("fedasync-cifar10-cnn", "fedasync-cifar10-cnn-hinge", "fedbuff-cifar10-cnn", "fedavg-cifar10-cnn")

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.edge.main import schema_hash
 from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
 from tacit_services.worker.cpu_turns import Turns
-from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
 from tacit_services.worker.outbox import Outbox
 
 from tacit import config, datasets
@@ -89,7 +88,7 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, ReadyMade)
     role.prepare()
     role.outbox = TimedOutbox(Path(options["folder"]) / f"outbox-{options['number']}.db", "bench")
-    terms = Terms("bench", schema_hash(role.model), role.model.size, 256 * 1024, 30.0)
+    terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 30.0)
     loop = EdgeLoop(role, role.outbox, terms)
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
@@ -108,7 +107,7 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
-    schema, count = schema_hash(role.model), options["count"]
+    schema, count = role.model.schema_hash(), options["count"]
     hello = role.start()[0].message
     assert isinstance(hello, Hello)
     messages: list[Hello | Push] = [hello, *[Push(role.edge, 0, role.ready)] * count]
@@ -164,7 +163,9 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, Paced)
     role.prepare()
     role.pause, role.outbox = options["pause"], TimedOutbox(":memory:", "bench")
-    loop = EdgeLoop(role, role.outbox, Terms("bench", schema_hash(role.model), role.model.size, 256 * 1024, 1.0))
+    loop = EdgeLoop(
+        role, role.outbox, LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0)
+    )
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
         options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
@@ -185,7 +186,7 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
-    schema, sent = schema_hash(role.model), 0
+    schema, sent = role.model.schema_hash(), 0
     connection = Connection(options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done())
     connection.start(30.0)
     outstanding, client = threading.Semaphore(32), connection._client

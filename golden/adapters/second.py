@@ -14,7 +14,6 @@ from tacit_services.cli.main import INTERRUPTED
 from tacit_services.cli.main import app as _commands
 from tacit_services.cli.main import main as command_line
 from tacit_services.cli.replay import fold as fold_journal
-from tacit_services.edge.main import schema_hash
 from tacit_services.enrollment.authority import Authority as _Authority
 from tacit_services.enrollment.rest import Desk as _Desk
 from tacit_services.enrollment.rest import create_app as _enrolment
@@ -46,7 +45,7 @@ from tacit.privacy import release as _plan
 from tacit.privacy import trained as _trained
 from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
 from tacit.privacy.ledger import Charged, Ledger
-from tacit.privacy.policy import Policy
+from tacit.privacy.policy import Policy, Terms
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
@@ -66,7 +65,6 @@ from tacit.protocol.messages import (
     Report,
     Retired,
     Share,
-    Terms,
     Update,
 )
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
@@ -117,3 +115,8 @@ def commands() -> object:
 def enrolment(folder: Path) -> FastAPI:
     """The second REST interface."""
     return _enrolment(_Desk(_Authority.create(folder)))
+
+
+def schema_hash(model: Model) -> bytes:
+    """What a message must carry to be for this model."""
+    return model.schema_hash()

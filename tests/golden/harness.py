@@ -11,14 +11,13 @@ from pathlib import Path
 
 import torch
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store import Store
 from tacit_services.party.loop import PartyLoop
 from tacit_services.peer.loop import PeerLoop
 from tacit_services.peer.main import restore
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
 from tacit_services.worker.outbox import Outbox
 
 from tacit import datasets
@@ -143,7 +142,7 @@ class MqttRun:
         return ServerDriver(
             self.run_id,
             make_server(self.run, self.model),
-            schema_hash(self.model),
+            self.model.schema_hash(),
             self.model.size,
             self.store,
             fingerprint=self.run.fingerprint(),
@@ -193,7 +192,7 @@ class MqttRun:
             raise
 
     def _work(self, number: int, seed: int | None, end: ExitStack) -> None:
-        terms = Terms(self.run_id, schema_hash(self.model), self.model.size, 16 * 1024, patience=30.0)
+        terms = LoopSettings(self.run_id, self.model.schema_hash(), self.model.size, 16 * 1024, patience=30.0)
         outbox = end.enter_context(closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id)))
         loop = self._loop(number, seed, outbox, terms, end)
         name = loop.role.edge
@@ -208,7 +207,7 @@ class MqttRun:
         connection.publish(topic, b"online", retain=True)
         loop.run(connection, self.stop, lambda state: connection.publish(topic, state.encode(), retain=True))
 
-    def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: Terms, end: ExitStack) -> EdgeLoop:
+    def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack) -> EdgeLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
             ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from torch import Tensor
@@ -94,7 +93,7 @@ class Watched(MqttRun):
 def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> dict[str, Worker]:
     """The same peers, doing the same in the same order; every message that one hears must have been said here, too."""
     model = run.build_model()
-    schema = schema_hash(model)
+    schema = model.schema_hash()
     roles: dict[str, Worker] = {}
     for number in range(run.edges.count):
         role = make_edge(run, model, number, SEED)

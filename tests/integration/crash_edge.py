@@ -23,6 +23,7 @@ import torch
 from tacit_services.edge import main as edge_main
 from tacit_services.settings import EdgeSettings, read
 from tacit_services.transport.mqtt import Connection
+from tacit_services.worker import row_owner
 from tacit_services.worker.loop import EdgeLoop
 from tacit_services.worker.outbox import Outbox
 
@@ -103,7 +104,7 @@ def warm(settings: dict[str, Any]) -> None:
     run = given.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
     ledger = Ledger(":memory:", run.data.dataset)
-    plan = edge_main.build_role(given, run, run.build_model(), identity, ledger).releaser.plan
+    plan = row_owner.build_role(given, run, run.build_model(), identity, ledger).releaser.plan
     for count in range(1, 1 + min(certified(plan, ()) or 0, 8)):
         certified(plan, (Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism),))
 

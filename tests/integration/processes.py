@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.aggregator import entries
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 from tacit_services.testbed.preload import Forked
@@ -278,7 +277,7 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
 def refold(run: RunFile, payloads: Iterable[bytes], people: People | None = None) -> tuple[ServerRole, Counter[str]]:
     """The oracle: these journal entries folded again from the start; and how many updates each edge has there."""
     model = run.build_model()
-    role, schema, updates = registry.server(run, model, people), schema_hash(model), Counter[str]()
+    role, schema, updates = registry.server(run, model, people), model.schema_hash(), Counter[str]()
     for payload in payloads:
         message = entries.read(payload, schema, model.size)
         if isinstance(message, Update):

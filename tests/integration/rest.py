@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import Observer
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store import open_store
 from tacit_services.transport import http_server
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -55,7 +54,7 @@ class Rig:
         self.role = Server(run, self.model)
         store = open_store("memory://", "run")
         self.driver = ServerDriver(
-            "run", self.role, schema_hash(self.model), self.model.size, store,
+            "run", self.role, self.model.schema_hash(), self.model.size, store,
             fingerprint=run.fingerprint(), snapshot_every=100, max_message=1 << 24, chunk=1 << 18,
         )  # fmt: skip
         self.driver.recover()

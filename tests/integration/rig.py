@@ -10,13 +10,11 @@ from pathlib import Path
 
 import torch
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.ingest.subscriptions import subscriptions
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
 from tacit_services.worker.outbox import Outbox
 from torch import Tensor
 
@@ -69,7 +67,7 @@ class Rig:
     ) -> None:
         self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
         self.model = run.build_model()
-        self.schema = schema_hash(self.model)
+        self.schema = self.model.schema_hash()
         self.store = MemoryStore(run_id, ROOMY) if store is None else store
         self.driver = self.new_driver(self.store)
         self.stop = threading.Event()
@@ -87,7 +85,7 @@ class Rig:
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
-        names = subscriptions(self.driver)
+        names = self.driver.subscriptions()
         connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.hear)
         connection.start(10.0)
         self.driver.down.connection = connection
@@ -120,7 +118,7 @@ class Rig:
             torch.set_num_threads(1)
             role = make() if make else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
             outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
-            loop = EdgeLoop(role, outbox, Terms(self.run_id, self.schema, self.model.size, self.chunk, patience))
+            loop = EdgeLoop(role, outbox, LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience))
             connection = Connection(
                 broker or self.broker, f"{self.run_id}-{role.edge}",
                 [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.edge.main import schema_hash
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import PartyLoop
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.loop import Terms
+from tacit_services.worker.loop import LoopSettings
 from tacit_services.worker.outbox import Outbox
 
 from tacit import config, datasets
@@ -73,7 +72,7 @@ class Disk:
             outbox = end.enter_context(closing(Outbox(self.folder / "outbox.db", run_id)))
             kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
             role = registry.party(run, "edge-0", 0, splits, SALT, ledger, Random(), kept)
-            loop = PartyLoop(role, outbox, Terms(run_id, schema_hash(run.build_model()), 650, 1 << 18, 5.0))
+            loop = PartyLoop(role, outbox, LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0))
             loop._connection = Connection("127.0.0.1:1", "test", [], loop.receive)  # never started
             outbox.check(ledger)
             if outbox.oldest() is None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_client import Client
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.store import open_store
 
 from tacit import config
@@ -184,7 +183,7 @@ def accept(caller: Caller, run: Deployment, seq: int) -> None:
 def send(run: Deployment, caller: Caller, meta: pb.Meta, tensor: torch.Tensor | None) -> bool:
     """Send once; whether an accepting receipt came within a second."""
     meta.run, meta.edge = run.run_id, caller.edge
-    meta.schema_hash = schema_hash(config.load(run.file).build_model())
+    meta.schema_hash = config.load(run.file).build_model().schema_hash()
     (payload,) = wire.split(wire.encode(meta, tensor), 1 << 18)
     caller.connection.publish(topics.up(run.run_id, caller.edge, meta.seq, 0), payload)
     try:

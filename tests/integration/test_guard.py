@@ -11,7 +11,6 @@ import pytest
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.rate_limit import Door
-from tacit_services.aggregator.ingest.subscriptions import subscriptions
 from tacit_services.aggregator.reporting.run_status import Observer
 
 from tacit.algorithms.mapa import Server
@@ -291,7 +290,7 @@ def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(guar
     for _ in range(500):
         flooding.publish(flooding.seq, payload)
     wait_for(lambda: door.shut() == {"edge-0"})
-    wait_for(lambda: rig.connection.listening == frozenset(subscriptions(rig.driver)))
+    wait_for(lambda: rig.connection.listening == frozenset(rig.driver.subscriptions()))
     delivered(flooding)
     assert honest.said(honest.update()) == STATUS.ACCEPTED  # which came after all that the broker had for us
     dropped = door.dropped

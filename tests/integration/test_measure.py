@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.cli.measure import Round, Tap, as_toml, solve
+from tacit_services.testbed.measure import Round, Tap, as_toml, solve
 
 from tacit import config
 from tacit.errors import ServiceError

@@ -19,8 +19,8 @@ from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.display import tables
 
+from tacit.privacy.policy import Terms
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Terms
 from tests.integration.processes import environment
 from tests.integration.rest import serving
 from tests.integration.rig import STATUS, Hostile, Rig, run_file

@@ -15,7 +15,7 @@ import pytest
 import torch
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.loop import UP, EdgeLoop, Terms
+from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
 from tacit_services.worker.outbox import Outbox
 
 from tacit import config
@@ -71,7 +71,7 @@ class Place:
             closing(Outbox(folder / "outbox.db", rig.run_id)) as outbox,
         ):
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
-            loop = EdgeLoop(role, outbox, Terms(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0))
+            loop = EdgeLoop(role, outbox, LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0))
             names = [topics.down_all(rig.run_id, role.edge), topics.model(rig.run_id)]
             connection = Connection(
                 self.broker, f"{rig.run_id}-{role.edge}", names, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)

@@ -12,7 +12,6 @@ import pytest
 import torch
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.vertical import labelled_records
-from tacit_services.edge.main import schema_hash
 from torch import Tensor
 
 from tacit.errors import PrivacyError
@@ -59,7 +58,7 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(started:
     assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
     model, counts = file.build_model(), {f"edge-{number}": Counter[int]() for number in range(PARTIES)}
     for entry in journal:
-        message = entries.read(entry.payload, schema_hash(model), model.size)
+        message = entries.read(entry.payload, model.schema_hash(), model.size)
         if isinstance(message, Update) and message.part is not None:
             counts[message.edge].update(message.part.rows.tolist())
     mus = []

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.vertical import labelled_records
-from tacit_services.edge.main import schema_hash
 from tacit_services.identity.folder import Identity
 from tacit_services.journal.weights import weights
 from tacit_services.party.main import build_role
@@ -62,7 +61,7 @@ def learned_once(run: Deployment, summary: dict[str, Any]) -> None:
     server, told = fresh_server(run, file), {f"edge-{number}": list[Downward]() for number in range(PARTIES)}
     parties = {f"edge-{number}": in_process(run, file, number) for number in range(PARTIES)}
     for entry in journal:
-        message = entries.read(entry.payload, schema_hash(server.head), server.head.size)
+        message = entries.read(entry.payload, server.head.schema_hash(), server.head.size)
         if isinstance(message, Update):
             expect(message, parties[message.edge], told[message.edge])
         for out in server.on_message(message):
@@ -91,7 +90,7 @@ def steps(file: RunFile, journal: list[Accepted]) -> dict[str, list[int]]:
     """The activations of every party, as they were accepted."""
     model, found = file.build_model(), {f"edge-{number}": list[int]() for number in range(PARTIES)}
     for entry in journal:
-        message = entries.read(entry.payload, schema_hash(model), model.size)
+        message = entries.read(entry.payload, model.schema_hash(), model.size)
         if isinstance(message, Update) and message.part is not None and not message.part.request:
             found[message.edge].append(message.part.step)
     return found

@@ -33,6 +33,7 @@ from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.accounting import Spend
 from tacit.privacy.clipping import clipped_sum
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Batch, Random
 from tacit.protocol.messages import (
@@ -44,7 +45,6 @@ from tacit.protocol.messages import (
     Outgoing,
     Push,
     Retired,
-    Terms,
     Update,
 )
 

@@ -14,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tacit_services.cli.replay import fold
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal import journal_file, snapshot_file
 from tacit_services.journal.journal_file import Header, Reader, Writer
 from tacit_services.journal.store import Appended, Entry, Snapshot, Verdict
@@ -186,11 +185,11 @@ class TestFold:
     MODEL = RUN.build_model()
 
     def hello(self, seq: int) -> bytes:
-        return wire.up("run", seq, self.HELLO, schema_hash(self.MODEL))
+        return wire.up("run", seq, self.HELLO, self.MODEL.schema_hash())
 
     def push(self, seq: int) -> bytes:
         update = pb.Update(base_version=0, clip=1.0, spent=[pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1)])
-        meta = pb.Meta(run="run", edge="edge", seq=seq, schema_hash=schema_hash(self.MODEL), update=update)
+        meta = pb.Meta(run="run", edge="edge", seq=seq, schema_hash=self.MODEL.schema_hash(), update=update)
         return wire.encode(meta, torch.zeros(self.MODEL.size))
 
     @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit.models import build
 from tacit.privacy import policy
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
-from tacit.protocol.messages import GlobalModel, Hello, Push, Terms
+from tacit.protocol.messages import GlobalModel, Hello, Push
 
 INF, NAN = math.inf, math.nan
 PLAN = Plan("gaussian", 0.25, 40.0, 1.5, 0.2, 5.0, 2.0, 1e-5)
@@ -93,6 +94,10 @@ def test_a_wrong_policy_is_one_line_with_the_field_and_the_value(text: str, line
     assert "\n" not in str(refused.value)
 
 
+def refusal(plan: Plan, model: GlobalModel) -> str | None:
+    return policy.refusal(plan, model.params, model.clip, model.terms)
+
+
 def model(clip: float = 1.0, terms: Terms | None = TERMS) -> GlobalModel:
     return GlobalModel(3, torch.zeros(650), clip, terms)
 
@@ -131,7 +136,7 @@ def test_a_model_on_other_terms_is_refused_counted_and_not_paid_for(case: str) -
 @pytest.mark.parametrize("clip", [0.2, 5.0])
 @pytest.mark.parametrize("terms", [None, TERMS, Terms("gaussian", 0.25)])
 def test_a_model_at_the_bounds_is_accepted(clip: float, terms: Terms | None) -> None:
-    assert policy.refusal(PLAN, model(clip, terms)) is None
+    assert refusal(PLAN, model(clip, terms)) is None
 
 
 def with_parameter(value: float) -> GlobalModel:
@@ -158,18 +163,18 @@ def test_what_the_toml_parser_cannot_take_is_one_line(value: str) -> None:
 @pytest.mark.parametrize("clip", [0.0, NAN, INF, -1.0, 2.0**-41])
 def test_without_bounds_the_clip_must_still_be_a_length(mechanism: Any, clip: float) -> None:
     plan = dataclasses.replace(PLAN, mechanism=mechanism, noise_multiplier=0.0)
-    why = policy.refusal(plan, model(clip, None))
+    why = refusal(plan, model(clip, None))
     assert why is not None
     assert why.startswith(f"clip={clip}: ")
-    assert policy.refusal(plan, model(2.0**-40, None)) is None
-    assert policy.refusal(dataclasses.replace(plan, mechanism="none"), model(clip, None)) is None
+    assert refusal(plan, model(2.0**-40, None)) is None
+    assert refusal(dataclasses.replace(plan, mechanism="none"), model(clip, None)) is None
 
 
 def test_no_update_without_noise_goes_to_a_server_that_does_not_say_that_it_adds_it() -> None:
     trusting = dataclasses.replace(PLAN, noise_at="server", sampling_rate=1.0)
-    assert policy.refusal(trusting, model(terms=Terms("gaussian@server", 1.0, 1.5))) is None
+    assert refusal(trusting, model(terms=Terms("gaussian@server", 1.0, 1.5))) is None
     for terms in (None, Terms("gaussian", 1.0, 1.5), Terms("gaussian@server", 1.0, 0.0), Terms("none", 1.0)):
-        assert policy.refusal(trusting, model(terms=terms)) is not None
+        assert refusal(trusting, model(terms=terms)) is not None
 
 
 @pytest.mark.parametrize("noise_at", ["edge", "server"])
@@ -181,7 +186,7 @@ def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: flo
     ) + ("" if z is None else f"noise_multiplier = {z}\n")
     run = config.parse(text, "test")
     for plan in (run.plan(0), run.plan(3)):
-        assert policy.refusal(plan, GlobalModel(0, torch.zeros(1), 1.0, run.terms())) is None
+        assert refusal(plan, GlobalModel(0, torch.zeros(1), 1.0, run.terms())) is None
 
 
 def make_edge() -> Edge:

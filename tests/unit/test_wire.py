@@ -16,9 +16,17 @@ from hypothesis import strategies as st
 from tacit.errors import WireError
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.policy import Terms
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import GlobalModel, Halt, Hello, Push, Retired, Terms, Update
+from tacit.protocol.messages import (
+    GlobalModel,
+    Halt,
+    Hello,
+    Push,
+    Retired,
+    Update,
+)
 from tests.unit.paid import released
 
 SCHEMA = bytes(range(32))

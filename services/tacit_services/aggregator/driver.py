@@ -143,7 +143,7 @@ class ServerDriver:
                 self.accept(batch)
                 self._keep_time()
                 self._snapshot_if_due()
-                connection.listen(subscriptions(self))
+                connection.listen(self.subscriptions())
                 idle()
             except Fenced:
                 raise
@@ -161,6 +161,11 @@ class ServerDriver:
                 if stop.is_set():  # nothing is lost: the journal has what the snapshot has not
                     raise
                 self._ride_out(error, stop)
+
+    def subscriptions(self) -> list[str]:
+        """What to listen to now; for the driver's thread."""
+        flooding = frozenset[str]() if self.door is None else self.door.shut()
+        return subscriptions(self.run_id, self.role.edges.keys() | self.presence.keys(), flooding)
 
     def accept(self, batch: Iterable[Inbound]) -> None:
         """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt.

@@ -27,7 +27,7 @@ from tacit.protocol import topics
 from tacit_services.aggregator import trusted
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.ingest import presence, subscriptions
+from tacit_services.aggregator.ingest import presence
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.rate_limit import Door
 from tacit_services.aggregator.reporting import results
@@ -35,7 +35,6 @@ from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
-from tacit_services.edge.main import schema_hash
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store.with_journal_file import KeptStore
@@ -110,7 +109,7 @@ def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Sto
         vertical = labelled_records.load(run, settings.data, settings.salt, settings.labels)
     role = registry.server(run, model, vertical)
     return ServerDriver(
-        settings.run_id, role, schema_hash(model), model.size, store, fingerprint=run.fingerprint(),
+        settings.run_id, role, model.schema_hash(), model.size, store, fingerprint=run.fingerprint(),
         older=run.older_fingerprints(), snapshot_every=run.run.snapshot_every, max_message=settings.max_message,
         chunk=settings.chunk,
     )  # fmt: skip
@@ -181,7 +180,7 @@ def _connect(
     """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
     connection = Connection(
         settings.broker, f"{settings.run_id}-aggregator",
-        subscriptions.subscriptions(driver), driver.hear,
+        driver.subscriptions(), driver.hear,
         on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
     )  # fmt: skip
     connection.start(settings.connect_timeout, stop)

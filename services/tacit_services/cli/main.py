@@ -125,49 +125,33 @@ def run(
 @app.command()
 def aggregator() -> None:
     """Serve one run; settings from TACIT_* in the environment."""
-    from tacit_services import logs
-    from tacit_services.aggregator.main import main as serve
-    from tacit_services.settings import AggregatorSettings, read
+    from tacit_services import launch
 
-    settings = read(AggregatorSettings)
-    logs.to_stderr(settings.log, settings.log_format)
-    serve(settings)
+    launch.aggregator()
 
 
 @app.command()
 def edge() -> None:
     """Be one edge of a run; settings from TACIT_* in the environment."""
-    from tacit_services import logs
-    from tacit_services.edge.main import main as work
-    from tacit_services.settings import EdgeSettings, read
+    from tacit_services import launch
 
-    settings = read(EdgeSettings)
-    logs.to_stderr(settings.log, settings.log_format)
-    work(settings)
+    launch.edge()
 
 
 @app.command()
 def peer() -> None:
     """Be one peer of a run without a server; settings from TACIT_* in the environment, as an edge's."""
-    from tacit_services import logs
-    from tacit_services.peer.main import main as gossip
-    from tacit_services.settings import EdgeSettings, read
+    from tacit_services import launch
 
-    settings = read(EdgeSettings)
-    logs.to_stderr(settings.log, settings.log_format)
-    gossip(settings)
+    launch.peer()
 
 
 @app.command()
 def party() -> None:
     """Be one party of a vertical run; settings from TACIT_* in the environment, as an edge's."""
-    from tacit_services import logs
-    from tacit_services.party.main import main as work
-    from tacit_services.settings import EdgeSettings, read
+    from tacit_services import launch
 
-    settings = read(EdgeSettings)
-    logs.to_stderr(settings.log, settings.log_format)
-    work(settings)
+    launch.party()
 
 
 # -- against a running aggregator --------------------------------------------------------------------------------

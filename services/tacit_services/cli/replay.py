@@ -72,7 +72,6 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
     from tacit.algorithms import registry
     from tacit.config.algorithms import Vafl
     from tacit.errors import ServiceError, WireError
-    from tacit_services.edge.main import schema_hash
     from tacit_services.journal import journal_file
     from tacit_services.journal.weights import weights
 
@@ -81,7 +80,7 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
         header, run = reader.header, reader.header.parameters
         model = _model(run, path)
         people = _people(run, data, labels, salt) if isinstance(run.algorithm, Vafl) else None
-        role, schema, records = registry.server(run, model, people), schema_hash(model), 0
+        role, schema, records = registry.server(run, model, people), model.schema_hash(), 0
         try:
             if header.base.state:
                 _restore(role, header.base.state)

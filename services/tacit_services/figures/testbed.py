@@ -14,11 +14,11 @@ from typing import Any
 from tacit.config import RunFile
 from tacit.config.sections import Network
 from tacit.errors import ConfigError, ServiceError
-from tacit_services.cli.measure import as_toml
 from tacit_services.figures import files, points
 from tacit_services.figures.files import Cell, Figure
 from tacit_services.figures.points import Result
 from tacit_services.figures.untrained_points import Asked
+from tacit_services.testbed.measure import as_toml
 
 MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figure may show
 

@@ -9,7 +9,7 @@ from tacit.algorithms.vafl.party import Party
 from tacit_services.journal import snapshot_file as state_file
 from tacit_services.transport.mqtt import Connection
 from tacit_services.worker.cpu_turns import Turns
-from tacit_services.worker.loop import EdgeLoop, Terms
+from tacit_services.worker.loop import EdgeLoop, LoopSettings
 from tacit_services.worker.outbox import Outbox
 
 
@@ -17,7 +17,7 @@ class PartyLoop(EdgeLoop):
     """θ_m is made durable in one transaction with every message: what was answered is never applied twice, or lost."""
 
     def __init__(
-        self, role: Party, outbox: Outbox, terms: Terms, turns: Turns | None = None, *, serves: bool = False
+        self, role: Party, outbox: Outbox, terms: LoopSettings, turns: Turns | None = None, *, serves: bool = False
     ) -> None:
         """`serves`: whether requests are answered after the run's end as well, for inference."""
         super().__init__(role, outbox, terms, turns)

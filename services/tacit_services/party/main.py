@@ -14,12 +14,12 @@ from tacit.config import RunFile
 from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
-from tacit_services.edge.main import serve, stopping, terms
 from tacit_services.identity.folder import Identity
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import PartyLoop
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker.resources import workplace
+from tacit_services.worker.serving import loop_settings, serve, stopping
 
 log = logging.getLogger("tacit.party")
 
@@ -36,7 +36,7 @@ def main(settings: EdgeSettings) -> None:
             return
         role = build_role(settings, run, place.identity, place.ledger)
         largest = max(round(run.privacy.batch) * section.width, 1)
-        needs = terms(settings, run, run.build_model(), largest, place.identity.number)
+        needs = loop_settings(settings, run, run.build_model(), largest, place.identity.number)
         serve(settings, PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve), stop, place.tls)
 
 

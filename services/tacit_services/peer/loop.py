@@ -17,7 +17,7 @@ from tacit_services.peer.exchange import Exchange
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.cpu_turns import Turns
-from tacit_services.worker.loop import EdgeLoop, Terms
+from tacit_services.worker.loop import EdgeLoop, LoopSettings
 from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.peer")
@@ -32,7 +32,13 @@ class PeerLoop(EdgeLoop):
     """Drives one worker until the run is over. The observer may be away: nothing waits for it."""
 
     def __init__(
-        self, role: Worker, outbox: Outbox, terms: Terms, state: PeerState, every: int, turns: Turns | None = None
+        self,
+        role: Worker,
+        outbox: Outbox,
+        terms: LoopSettings,
+        state: PeerState,
+        every: int,
+        turns: Turns | None = None,
     ) -> None:
         """`every`: own steps between two reports."""
         super().__init__(role, outbox, terms, turns)

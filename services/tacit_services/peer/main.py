@@ -11,11 +11,11 @@ from tacit.algorithms.gossip.adp2sgd import Peer, Worker
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip
 from tacit.errors import ConfigError
-from tacit_services.edge import main as edge
 from tacit_services.peer.loop import PeerLoop
 from tacit_services.peer.state import PeerState
 from tacit_services.settings import EdgeSettings
-from tacit_services.worker.loop import EdgeLoop, Terms
+from tacit_services.worker import row_owner
+from tacit_services.worker.loop import EdgeLoop, LoopSettings
 from tacit_services.worker.resources import Workplace
 
 
@@ -24,16 +24,16 @@ def main(settings: EdgeSettings) -> None:
     run = settings.load_run()
     if not isinstance(run.algorithm, Gossip):
         raise ConfigError(f"algorithm.name={run.algorithm.name}: has a server; its workers are started by tacit edge")
-    edge.main(settings, _loop)
+    row_owner.work(settings, _loop)
 
 
 @contextmanager
-def _loop(run: RunFile, role: EdgeRole, place: Workplace, terms: Terms) -> Iterator[EdgeLoop]:
+def _loop(run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings) -> Iterator[EdgeLoop]:
     assert isinstance(run.algorithm, Gossip)
     assert isinstance(role, Worker)
-    with closing(PeerState(place.identity.path / "peer.db", terms.run_id)) as state:
+    with closing(PeerState(place.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
-        yield PeerLoop(role, place.outbox, terms, state, run.algorithm.report_every, place.turns)
+        yield PeerLoop(role, place.outbox, settings, state, run.algorithm.report_every, place.turns)
 
 
 def restore(role: Worker, state: PeerState) -> None:

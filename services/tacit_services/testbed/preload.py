@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
 
+from tacit_services import launch
+
 # glibc gives the 10 MB buffers of per-example gradients back to the system after every push, and faults them in again.
 KEEP_HEAP = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
@@ -30,7 +32,7 @@ KEEP_HEAP = {
 }
 _AT_EXEC = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # what libraries read once: the same for every child
 _IMPORTED = [
-    "tacit_services.cli.main", "tacit_services.aggregator.main", "tacit_services.edge.main",
+    "tacit_services.launch", "tacit_services.aggregator.main", "tacit_services.edge.main",
     "uvicorn.lifespan.on", "uvicorn.loops.auto",  # which it imports when it starts
 ]  # fmt: skip
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -113,7 +115,7 @@ def _die_with_command() -> None:
 
 
 def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
-    """In the child: be the service, as `python -m tacit_services.cli.main ARGUMENTS` would."""
+    """In the child: be the service, as `tacit ARGUMENTS` would."""
     os.setsid()  # a Ctrl-C in the terminal is for the command; it stops its children in order
     die_with_parent()
     threading.Thread(target=_die_with_command, daemon=True).start()
@@ -126,9 +128,7 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
     gc.freeze()  # what was imported is never garbage, and to look at it is to copy its pages
     os.environ.clear()
     os.environ.update(environment)
-    from tacit_services.cli.main import main
-
-    main(arguments)
+    launch.main(arguments[0])
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from http import HTTPStatus
 from typing import Any
@@ -9,11 +10,31 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tacit_services.aggregator.api.documents import Problem, finite
+
+class Problem(BaseModel):
+    """An error, RFC 9457."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+
+
+def finite(value: Any) -> Any:
+    """`value` with infinities and nan replaced by None: JSON has none, and null says "no guarantee"."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
 
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"

@@ -34,7 +34,7 @@ COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LoopSettings:
     """What the loop needs besides its role: run, model schema, largest payload, patience in seconds, slowdown."""
 
     run_id: str
@@ -82,7 +82,7 @@ class Worker(Protocol):
 class EdgeLoop:
     """Drives one edge role until Halt, `stop`, or a refusal."""
 
-    def __init__(self, role: Worker, outbox: Outbox, terms: Terms, turns: Turns | None = None) -> None:
+    def __init__(self, role: Worker, outbox: Outbox, terms: LoopSettings, turns: Turns | None = None) -> None:
         self.role, self.outbox, self.terms = role, outbox, terms
         self._turns = turns or Turns(None)
         self.inbox: queue.SimpleQueue[Inbound | str] = queue.SimpleQueue()

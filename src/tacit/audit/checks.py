@@ -29,8 +29,9 @@ from tacit.audit.subject import (
 )
 from tacit.errors import TacitError
 from tacit.privacy import ledger
+from tacit.privacy.policy import Terms
 from tacit.protocol import wire
-from tacit.protocol.messages import GlobalModel, Terms
+from tacit.protocol.messages import GlobalModel
 
 NOISE_PUSHES, EMPTY_PUSHES, START_PUSHES, ORDER_PUSHES = 1200, 300, 200, 60
 STRANGE = (math.nan, math.inf, 3e38, 1e20, 1e-42)  # features that no honest record has

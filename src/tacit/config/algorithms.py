@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.sections import Positive, Section
+from tacit.config.sections import Positive, Section, Sections
 from tacit.config.topology import Kind, Topology, build
 from tacit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tacit.config import RunFile
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 CENTRALISED = ("csgd", "sgd")  # one edge holds all the data
@@ -38,7 +35,7 @@ class Mapa(Section):
         """Updates that make one version, of so many `edges`."""
         return 1
 
-    def agree(self, run: RunFile) -> None:
+    def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         mechanism = run.privacy.mechanism
         if self.name in ("asgd", "csgd") and mechanism != "none":
@@ -102,7 +99,7 @@ class FedAsync(Section):
             return self.clients or edges
         return self.buffer if self.name == "fedbuff" else 1
 
-    def agree(self, run: RunFile) -> None:
+    def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         if run.privacy.mechanism.startswith("paper"):
             raise ValueError(f"privacy.mechanism={run.privacy.mechanism}: the paper of {self.name} has no noise")
@@ -113,7 +110,7 @@ class FedAsync(Section):
             raise ValueError(f"privacy.noise_at=server: {self.name} {why}")
         if self.clients is not None and self.clients > run.edges.count:
             raise ValueError(f"algorithm.clients={self.clients} is above edges.count={run.edges.count}")
-        _local_steps_agree(run)
+        _local_steps_agree(self.name, run)
 
 
 class DpPasgd(Section):
@@ -134,7 +131,7 @@ class DpPasgd(Section):
         """Updates that make one version, of so many `edges`."""
         return edges
 
-    def agree(self, run: RunFile) -> None:
+    def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         if run.privacy.mechanism.startswith("paper"):
             raise ValueError(
@@ -143,7 +140,7 @@ class DpPasgd(Section):
             )
         if run.privacy.noise_at == "server":
             raise ValueError("privacy.noise_at=server: dp-pasgd's devices add their noise themselves")
-        _local_steps_agree(run)
+        _local_steps_agree(self.name, run)
 
 
 class Gossip(Section):
@@ -170,7 +167,7 @@ class Gossip(Section):
         names = [f"edge-{number}" for number in range(edges)]
         return build(self.topology, names, seed=seed, probability=self.link_probability)
 
-    def agree(self, run: RunFile) -> None:
+    def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         mechanism = run.privacy.mechanism
         if mechanism.startswith("paper"):
@@ -183,7 +180,7 @@ class Gossip(Section):
             raise ValueError(f"privacy.noise_at=server: {self.name} has no server")
         if run.data.spare:
             raise ValueError(f"data.spare={run.data.spare}: the graph of {self.name} is of edges.count peers")
-        _local_steps_agree(run)
+        _local_steps_agree(self.name, run)
         try:
             self.graph(run.edges.count, run.run.seed)
         except ConfigError as error:
@@ -240,7 +237,7 @@ class Vafl(Section):
         """Activations that make one iteration, of so many parties."""
         return edges if self.synchronous else self.t
 
-    def agree(self, run: RunFile) -> None:
+    def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         parties, privacy = run.edges.count, run.privacy
         if privacy.mechanism not in ("gaussian", "none", "paper") or privacy.noise_at != "edge":
@@ -266,11 +263,11 @@ class Vafl(Section):
             raise ValueError(f"model.name={run.model.name}: a sum of embeddings needs logistic; or combine = concat")
 
 
-def _local_steps_agree(run: RunFile) -> None:
+def _local_steps_agree(name: str, run: Sections) -> None:
     if run.guard.norm_factor is not None:
-        raise ValueError(f"guard.norm_factor: {run.algorithm.name} sends models, not gradients; no bound is known")
+        raise ValueError(f"guard.norm_factor: {name} sends models, not gradients; no bound is known")
     if run.privacy.clip is None and run.privacy.private:
-        raise ValueError(f"privacy.clip: {run.algorithm.name} has no schedule for it; set it")
+        raise ValueError(f"privacy.clip: {name} has no schedule for it; set it")
 
 
 Algorithm = Annotated[Mapa | FedAsync | DpPasgd | Gossip | Vafl, Field(discriminator="name")]

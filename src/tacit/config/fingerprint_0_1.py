@@ -7,14 +7,12 @@ key that came later is left out, one that went away has the value that it had wh
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from tacit.config.fingerprint import differences
-
-if TYPE_CHECKING:
-    from tacit.config import RunFile
 
 Keys = dict[str, Any]
 REQUIRED = None  # a key that has no default
@@ -68,17 +66,17 @@ _ALGORITHMS = (
 )  # fmt: skip
 
 
-def fingerprint(run: RunFile) -> str | None:
-    """SHA-256 as 0.1 made it; None for a run that 0.1 had no words for."""
-    algorithm = next((keys for names, keys in _ALGORITHMS if run.algorithm.name in names), None)
+def fingerprint(run: BaseModel, name: str) -> str | None:
+    """SHA-256 of a run file, as 0.1 made it; None for a run that 0.1 had no words for. name: its algorithm's."""
+    algorithm = next((keys for names, keys in _ALGORITHMS if name in names), None)
     if algorithm is None:
         return None
     sections = {
         "run": _RUN, "data": _DATA, "model": _MODEL, "algorithm": algorithm, "privacy": _PRIVACY, "edges": _EDGES,
         "evaluation": _EVALUATION,
     }  # fmt: skip
-    for name, different in differences(run).items():
-        if name not in ("guard", "network") and not different.keys() <= sections.get(name, {}).keys():
+    for section, different in differences(run).items():
+        if section not in ("guard", "network") and not different.keys() <= sections.get(section, {}).keys():
             return None
     content = {name: _values(getattr(run, name), keys) for name, keys in sections.items()}
     return hashlib.sha256(to_json(content)).hexdigest()

@@ -32,8 +32,8 @@ from tacit.datasets import group_count, is_text, nominal_size, shape_of, train_s
 from tacit.errors import ConfigError
 from tacit.models import Model, bounded, build
 from tacit.models.zoo.embeddings import head
+from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
-from tacit.protocol.messages import Terms
 
 _NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
 
@@ -195,7 +195,7 @@ class RunFile(Section):
 
     def older_fingerprints(self) -> tuple[str, ...]:
         """What earlier versions of tacit called this run. A store that knows it by one of these goes on."""
-        first = fingerprint_0_1.fingerprint(self)
+        first = fingerprint_0_1.fingerprint(self, self.algorithm.name)
         return () if first is None else (first,)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -217,3 +217,20 @@ class Guard(Section):
     def active(self) -> bool:
         """Whether anything is on."""
         return any(value is not None for value in (self.norm_factor, self.rate, self.quarantine_after))
+
+
+class Sections(Protocol):
+    """The sections of a run file that an algorithm's own section must agree with."""
+
+    @property
+    def run(self) -> Run: ...
+    @property
+    def data(self) -> Data: ...
+    @property
+    def model(self) -> ModelSection: ...
+    @property
+    def privacy(self) -> Privacy: ...
+    @property
+    def edges(self) -> Edges: ...
+    @property
+    def guard(self) -> Guard: ...

@@ -8,6 +8,7 @@ The vector is the layers in forward order, each weight followed by its bias, row
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -137,6 +138,10 @@ class Model(ABC):
         """A stable line that two models share exactly when their vectors are interchangeable (hash input)."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
         return f"{self.name} input{list(self.shape)} {self.how} {layers}".replace(", ", ",")
+
+    def schema_hash(self) -> bytes:
+        """SHA-256 of `schema()`, 32 bytes: what a message must carry to be for this model."""
+        return hashlib.sha256(self.schema().encode()).digest()
 
 
 def normalized(x: torch.Tensor) -> torch.Tensor:

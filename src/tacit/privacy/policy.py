@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import dataclass
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from torch import Tensor
 
 from tacit.errors import ConfigError, PrivacyError
 from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.release import Mechanism, NoiseAt, Plan
-from tacit.protocol.messages import GlobalModel
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MIN_CLIP = 2.0**-40  # of every mechanism that clips: far below any C of a real run, far above float32's smallest
@@ -68,6 +69,15 @@ class Policy(BaseModel):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a server takes for granted of an edge's privacy. An edge that differs refuses; it never obeys."""
+
+    mechanism: str
+    sampling_rate: float
+    noise_multiplier: float | None = None
+
+
 def parse(text: str, origin: str) -> Policy:
     """The policy in the TOML `text`. Raises ConfigError, one line that names `origin`, the field and the value."""
     try:
@@ -86,20 +96,20 @@ def parse(text: str, origin: str) -> Policy:
         raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
 
 
-def refusal(plan: Plan, model: GlobalModel) -> str | None:
-    """Why, in one line, an edge of this plan must not work on `model`; None: it may.
+def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str | None:
+    """Why, in one line, an edge of this plan must not work on the model `params` (d,); None: it may.
 
     C must lie in the plan's bounds (nan, inf and 0 do not); where none bind, noise still needs a C to scale by. The
     server's terms, where it states them, must be the plan's: mechanism, place of the noise, q, and z. A server that
     is to add the noise must state them. Parameters beyond ±10^6 were not learnt: they are there to make rows overflow.
     """
-    terms, low, high = model.terms, plan.clip_min, plan.clip_max
-    if plan.bounded and not learnable(model.params):
+    low, high = plan.clip_min, plan.clip_max
+    if plan.bounded and not learnable(params):
         return f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing with such a model"
-    if plan.bounded and not low <= model.clip <= high:
-        return f"clip={model.clip}: this edge allows [{low}, {high}] only"
-    if plan.mechanism != "none" and not MIN_CLIP <= model.clip < math.inf:
-        return f"clip={model.clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
+    if plan.bounded and not low <= clip <= high:
+        return f"clip={clip}: this edge allows [{low}, {high}] only"
+    if plan.mechanism != "none" and not MIN_CLIP <= clip < math.inf:
+        return f"clip={clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
     if terms is None:
         trusting = plan.noise_at == "server"
         return "terms=None: only a server that states them gets updates without noise" if trusting else None

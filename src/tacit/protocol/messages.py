@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tacit.privacy.accounting import History
 from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.privacy.policy import Terms
 from tacit.privacy.release import Released
 from tacit.privacy.trained import Shared
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
@@ -77,15 +78,6 @@ class Retired:
     reason: str
     spent: History
     charged: Charged = UNCHARGED
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a server takes for granted of an edge's privacy. An edge that differs refuses; it never obeys."""
-
-    mechanism: str
-    sampling_rate: float
-    noise_multiplier: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from torch import Tensor
 from tacit.errors import WireError
 from tacit.privacy.embeddings import ReleasedEmbedding
 from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.privacy.policy import Terms
 from tacit.privacy.release import Released
 from tacit.privacy.trained import Shared
 from tacit.protocol import wire_vertical
@@ -32,7 +33,6 @@ from tacit.protocol.messages import (
     Push,
     Report,
     Retired,
-    Terms,
     Update,
 )
 from tacit.protocol.vertical import Embed

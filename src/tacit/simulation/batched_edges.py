@@ -16,14 +16,13 @@ from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.algorithms.mapa import Edge as Mapa
 from tacit.models.vectors import linear_factors_together
 from tacit.privacy.clipping import Clipped, outer_sums
-from tacit.privacy.policy import refusal
 from tacit.privacy.release import release_steps_together, release_together
 from tacit.protocol.messages import GlobalModel, Push
 
 
 def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
     """Whether `work` may take this task: nothing about it is refused, and the budget pays for it."""
-    if not isinstance(edge, Mapa | LocalSteps) or edge.halted or refusal(edge.releaser.plan, message):
+    if not isinstance(edge, Mapa | LocalSteps) or edge.halted or edge.refuses(message):
         return False
     return possible(edge, message.clip, edge.task_steps(message.version))
 

@@ -5,23 +5,13 @@ A number that JSON cannot hold (an infinite ε: no guarantee) is null.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field
+
+from tacit_services.transport.problems import Problem
 
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="allow")
-
-
-class Problem(_Document):
-    """An error, RFC 9457."""
-
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
 
 
 class Parts(_Document):
@@ -220,12 +210,3 @@ class Predictions(_Document):
     epsilon: float | None = Field(
         description="of a person at all parties together, these releases among it; null: none"
     )
-
-
-def finite(value: Any) -> Any:
-    """`value` with infinities and nan replaced by None: JSON has none, and null says "no guarantee"."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,12 +6,9 @@ those that have said Hello or are present (presence stays a wildcard), so a newc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Set
 
 from tacit.protocol import topics
-
-if TYPE_CHECKING:
-    from tacit_services.aggregator.driver import ServerDriver
 
 
 def everybody(run: str) -> list[str]:
@@ -19,10 +16,8 @@ def everybody(run: str) -> list[str]:
     return [topics.up_all(run), topics.presence_all(run)]
 
 
-def subscriptions(driver: ServerDriver) -> list[str]:
-    """What to listen to now; for the driver's thread."""
-    run, shut = driver.run_id, frozenset[str]() if driver.door is None else driver.door.shut()
-    if not shut:
+def subscriptions(run: str, known: Set[str], flooding: Set[str]) -> list[str]:
+    """What to listen to where the edges `known` are there, and those that are `flooding` are not heard."""
+    if not flooding:
         return everybody(run)
-    names = (driver.role.edges.keys() | driver.presence.keys()) - shut
-    return [topics.presence_all(run), *(topics.up_of(run, name) for name in sorted(names))]
+    return [topics.presence_all(run), *(topics.up_of(run, name) for name in sorted(known - flooding))]

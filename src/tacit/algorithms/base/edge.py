@@ -80,6 +80,10 @@ class EdgeRole(ABC):
         )  # fmt: skip
         return [Outgoing(SERVER, hello)]
 
+    def refuses(self, message: GlobalModel) -> str | None:
+        """Why, in one line, this edge computes nothing with the model; None: it does. See privacy.policy.refusal."""
+        return refusal(self.releaser.plan, message.params, message.clip, message.terms)
+
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         """A task for a model; the end of the loop for Halt.
 
@@ -90,7 +94,7 @@ class EdgeRole(ABC):
             return []
         if self.halted:  # a model that was under way
             return []
-        if why := refusal(self.releaser.plan, message):
+        if why := self.refuses(message):
             self.refusals, self.refusal = self.refusals + 1, why
             return []
         try:

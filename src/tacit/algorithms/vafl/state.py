@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from tacit.protocol.vertical import Feedback, Request
 
-if TYPE_CHECKING:
-    from tacit.algorithms.vafl.server import Server
+
+class State(Protocol):
+    """What a server keeps: its table of embeddings (records, parties, width), who answered, what is under way."""
+
+    table: Tensor
+    uploaded: Tensor
+    requests: int
+    due: int
+    final: bool
+    examined: bool
+    complete: set[str]
+    examining: set[int]
+    gathered: list[tuple[str, int, Tensor]]
+    answers: dict[str, Feedback]
+    asked: dict[str, list[Request]]
+    exam_rows: Tensor | None
 
 
-def dump(
-    server: Server, tensors: dict[str, Tensor], values: dict[str, Any]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def dump(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """`tensors` and `values`, with what `read` needs."""
     tensors = {**tensors, "table": server.table, "uploaded": server.uploaded}
     tensors |= {
@@ -34,7 +46,7 @@ def dump(
     }  # fmt: skip
 
 
-def read(server: Server, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+def read(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     """Continue from what `dump` returned."""
     server.table, server.uploaded = tensors["table"], tensors["uploaded"]
     server.requests, server.due = values["requests"], values["due"]

@@ -1,0 +1,62 @@
+"""A worker that owns rows, an edge or a peer: its role is built from its identity's rows, and works to its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+
+from tacit import datasets
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.config import RunFile
+from tacit.errors import ConfigError
+from tacit.models import Model
+from tacit.privacy.denormals import flush_pool
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Releaser
+from tacit.privacy.sampling import Random
+from tacit_services.identity.folder import Identity
+from tacit_services.settings import EdgeSettings
+from tacit_services.worker.loop import EdgeLoop, LoopSettings
+from tacit_services.worker.resources import Workplace, workplace
+from tacit_services.worker.rows import dealt
+from tacit_services.worker.serving import loop_settings, serve, stopping
+
+log = logging.getLogger("tacit.edge")
+Loops = Callable[[RunFile, EdgeRole, Workplace, LoopSettings], AbstractContextManager[EdgeLoop]]
+
+
+def work(settings: EdgeSettings, loops: Loops) -> None:
+    """Run one worker, whose loop is of `loops`, to its end. Raises TacitError."""
+    stop = stopping()
+    torch.set_num_threads(settings.threads)
+    flush_pool()
+    run = settings.load_run()
+    model = run.build_model()
+    with workplace(settings, run, stop) as place:
+        if place is None:
+            return
+        role = build_role(settings, run, model, place.identity, place.ledger)
+        left = role.releaser.left
+        log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
+        needs = loop_settings(settings, run, model, model.size, place.identity.number)
+        with loops(run, role, place, needs) as loop:
+            serve(settings, loop, stop, place.tls)
+
+
+def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Identity, ledger: Ledger) -> EdgeRole:
+    """The edge role of this identity with its own rows. Raises ConfigError, DataError, PrivacyError."""
+    try:
+        device = torch.device(settings.device)
+        torch.zeros(1, device=device)
+    except RuntimeError as error:
+        raise ConfigError(f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}") from error
+    data, rows = run.data, dealt(run, settings.data)[identity.number]
+    plan = run.plan(identity.number, len(rows))
+    settings.load_policy().check(plan, run.algorithm.name, run.model.name)
+    part = datasets.load(data.dataset, "train", settings.data, rows, data.features, data.text)
+    releaser = Releaser(plan, ledger, Random())
+    return registry.edge(run, identity.edge, part, model, releaser, settings.device)
