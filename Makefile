@@ -63,9 +63,10 @@ test: setup ## the fast tests
 test-all: setup ## the fast and the slow tests
 	$(BIN)/pytest -m "not e2e and not exhaustive" -n $(JOBS)
 
-check: setup ## lint, format, types, and that generated code is what protos/ says
+check: setup ## lint, format, types, who imports whom, and that generated code is what protos/ says
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb

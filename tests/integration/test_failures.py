@@ -11,7 +11,7 @@ import pytest
 from tacit_services.journal import journal_file
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.journal.store_with_file import KeptStore
 
 from tacit.config import RunFile
 from tests.golden.harness import sha256

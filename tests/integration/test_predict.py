@@ -24,7 +24,7 @@ from tacit_services.journal import journal_file
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
-from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.journal.store_with_file import KeptStore
 from tacit_services.journal.weights import weights
 from tacit_services.testbed import local_run
 from tacit_services.testbed.predict import predict

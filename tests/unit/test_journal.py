@@ -19,7 +19,7 @@ from tacit_services.journal.journal_file import Header, Reader, Writer
 from tacit_services.journal.store import Appended, Entry, Snapshot, Verdict
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store.rules import Limits
-from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.journal.store_with_file import KeptStore
 
 from tacit import config
 from tacit.algorithms import registry

@@ -37,7 +37,7 @@ from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
-from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.journal.store_with_file import KeptStore
 from tacit_services.settings import AggregatorSettings
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind

@@ -109,6 +109,8 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
             changed, edges=edges, out=Path(folder) / "out", serve=None, seed=None, data=data, as_json=False,
             listening=tap.listening,
         )  # fmt: skip
+    if code == 130:
+        raise KeyboardInterrupt
     if code:
         raise ServiceError(f"measure: the run at tau={tau} ended with {code}")
     return tap.round(tau)
