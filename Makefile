@@ -12,7 +12,8 @@ TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 BIN := .venv/bin
 # Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
-TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+# torch has a file of its own, which the Dockerfile reads, too: pyproject.toml has the range that users may have.
+TORCH := requirements-torch.txt
 LINTED := src services clients tests bench golden
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
@@ -20,7 +21,9 @@ CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvid
 UV := out/lock/bin/uv
 LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 \
   --generate-hashes --prerelease disallow --no-emit-package torch --excludes /dev/stdin \
-  --custom-compile-command "make lock"
+  --custom-compile-command "make lock" -c $(TORCH)
+# KEEP=1: what the locks have stays as it is, if pyproject.toml still allows it.
+UPGRADE := $(if $(KEEP),,--upgrade)
 
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
@@ -32,11 +35,11 @@ help: ## show this
 
 setup: .venv/ready ## make .venv with everything (as root on Debian also the packages it needs)
 
-.venv/ready: pyproject.toml requirements-dev.lock
+.venv/ready: pyproject.toml $(TORCH) requirements-dev.lock
 	@$(SYSTEM_PACKAGES)
 	$(PYTHON) -m venv .venv
-	@echo "installing $(TORCH)"
-	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP) "$(TORCH)"
+	@echo "installing $$(cat $(TORCH))"
+	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP) -r $(TORCH)
 	$(PIP) --require-hashes --no-deps -r requirements-dev.lock
 	$(PIP) --no-deps -e .
 	@touch $@
@@ -107,10 +110,12 @@ proto: setup ## generate src/tacit/protocol/_pb from protos/
 	@mkdir -p $(PB)
 	$(BIN)/python -m grpc_tools.protoc -I protos/tacit/v1 --python_out=$(PB) --pyi_out=$(PB) wire.proto
 
-lock: ## resolve pyproject.toml anew into requirements.lock (image) and requirements-dev.lock (.venv)
+lock: ## resolve pyproject.toml anew into requirements*.lock: one an image, and one for .venv (KEEP=1: nothing newer)
 	@test -x $(UV) || { $(PYTHON) -m venv out/lock && out/lock/bin/pip install -q uv==0.13.8; }
-	$(LOCK) --upgrade -o requirements.lock
-	$(LOCK) --upgrade -c requirements.lock --group dev -o requirements-dev.lock
+	$(LOCK) $(UPGRADE) --all-extras -o requirements.lock
+	$(LOCK) -c requirements.lock --extra edge -o requirements-edge.lock
+	$(LOCK) -c requirements.lock --extra aggregator -o requirements-aggregator.lock
+	$(LOCK) $(UPGRADE) -c requirements.lock --all-extras --group dev -o requirements-dev.lock
 
 up: ## start broker, store, aggregator and 5 edges in containers
 	docker compose up --build --detach

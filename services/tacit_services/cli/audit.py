@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, PrivacyError, ServiceError
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,12 +43,14 @@ def audit(
 
     Exit code 5 when an honest mechanism leaks more than it claims, or a mutant is not caught.
     """
+    if thorough:
+        need("run")
     import torch
     from rich.console import Console
 
     from tacit.audit.whole import AUDITED
     from tacit.audit.whole import audit as attack
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     unknown = sorted(set(mechanism or ()) - set(AUDITED))
     if unknown:

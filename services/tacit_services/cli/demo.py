@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +41,7 @@ def inversion(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Rebuild images from pushes over a real broker: without noise, with the paper's, with tacit's."""
+    need("run")
     counts = tuple(sorted(set(pushes or (1, 100))))
     for count in counts:
         if not 1 <= count <= 10_000:
@@ -77,7 +79,7 @@ def _prepare(out: Path) -> None:
 
 
 def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
@@ -92,7 +94,7 @@ def _table(to: Console, found: Findings) -> Table:
     from rich import box
     from rich.table import Table
 
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     table = Table(box=box.ROUNDED if to.is_terminal else None, header_style="bold")
     for name in ("condition", "pushes", "cosine", "PSNR, dB", "label", "claimed ε", "true ε"):

@@ -12,6 +12,7 @@ import typer
 
 from tacit.errors import ConfigError
 from tacit_services.cli.privacy_budget import save
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,10 +53,12 @@ def dp_pasgd(
 
     Every number is a public one: whatever is estimated on private data is a leak that no ledger counts.
     """
-    from tacit.algorithms.dp_pasgd import design
+    from tacit.algorithms.dp_pasgd.averaging import design
 
     if plot is not None and plot.suffix != ".png":
         raise ConfigError(f"--plot {plot}: expected FILE.png")
+    if plot is not None:
+        need("figures")
     try:
         problem = design.Problem(
             epsilon, delta, devices, _sizes(batch), lipschitz, dim, smoothness, strong_convexity, lr, c1, c2, resource,
@@ -85,7 +88,7 @@ def _with_flag(said: str) -> str:
 
 
 def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     if as_json:
         typer.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "objective"}, indent=2))
@@ -100,7 +103,7 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
     from rich import box
     from rich.table import Table
 
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
     table.add_column(style="bold", no_wrap=True)

@@ -13,6 +13,7 @@ import typer
 
 from tacit.errors import ConfigError
 from tacit_services.cli.simulate import SHARED_DATA
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit_services.figures.files import Figure
@@ -45,6 +46,7 @@ def figures(
 
     The page is index.html, of --testbed testbed.html; beside it are the verdicts as JSON.
     """
+    need("run" if testbed else "figures")
     from importlib.metadata import version
 
     from tacit_services.figures import page

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
-from tacit_services.cli import (
+from tacit_services.cli.main import (
     audit,
     demo,
     design,
@@ -25,8 +25,9 @@ from tacit_services.cli import (
     replay,
     simulate,
 )
-from tacit_services.cli import ledger as ledgers
+from tacit_services.cli.main import ledger as ledgers
 from tacit_services.cli.simulate import SHARED_DATA
+from tacit_services.extras import need
 from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
+    need("run")
     from tacit_services.testbed import preload
 
     preload.prepare()  # its imports take as long as ours
@@ -125,6 +127,7 @@ def run(
 @app.command()
 def aggregator() -> None:
     """Serve one run; settings from TACIT_* in the environment."""
+    need("aggregator")
     from tacit_services import launch
 
     launch.aggregator()
@@ -133,6 +136,7 @@ def aggregator() -> None:
 @app.command()
 def edge() -> None:
     """Be one edge of a run; settings from TACIT_* in the environment."""
+    need("edge")
     from tacit_services import launch
 
     launch.edge()
@@ -141,6 +145,7 @@ def edge() -> None:
 @app.command()
 def peer() -> None:
     """Be one peer of a run without a server; settings from TACIT_* in the environment, as an edge's."""
+    need("edge")
     from tacit_services import launch
 
     launch.peer()
@@ -149,6 +154,7 @@ def peer() -> None:
 @app.command()
 def party() -> None:
     """Be one party of a vertical run; settings from TACIT_* in the environment, as an edge's."""
+    need("edge")
     from tacit_services import launch
 
     launch.party()
@@ -185,7 +191,7 @@ def model(
     as_json: AsJson = False,
 ) -> None:
     """Show the model, or download its weights and check their SHA-256."""
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     with _client(url) as client:
         if out is not None:
@@ -200,7 +206,7 @@ def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = Fal
     """Show what every edge's data has paid in privacy, and what is left; or read an edge's own ledger file."""
     if context.invoked_subcommand is not None:
         return
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     with _client(url) as client:
         edges, live = client.edges(), not client.status().over
@@ -245,8 +251,24 @@ def version() -> None:
         typer.echo("tacit (from a source tree, not installed)")
 
 
+def _leave_with_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_leave_with_version, is_eager=True, help="show the version, and leave")
+    ] = False,
+) -> None:
+    pass
+
+
 @contextmanager
 def _client(url: str, token: str | None = None) -> Iterator[Client]:
+    need("edge")
     # The client's errors, in tacit's terms: the client shares no code with the rest.
     from tacit_client import ApiError, Unreachable
 
@@ -260,7 +282,7 @@ def _client(url: str, token: str | None = None) -> Iterator[Client]:
 
 
 def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
@@ -270,7 +292,7 @@ def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableTy
 
 
 def _show_status(run: Status, as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     _show(run.to_json(), as_json, lambda console: tables.status(console, run))
 
@@ -279,7 +301,7 @@ def _follow(client: Client, as_json: bool) -> bool:
     """Show every event until the run is over (True) or the aggregator ends the stream (False)."""
     from rich.live import Live
 
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     console = tables.console()
     if as_json or not console.is_terminal:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit.config import RunFile
@@ -33,6 +34,7 @@ def measure(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Measure c1 and c2, for tacit plan dp-pasgd, with two short runs on this machine."""
+    need("run")
     if watts is not None and not 0 < watts < 1e9:
         raise ConfigError(f"--watts {watts}: expected a number above 0")
     if os.environ.get("TACIT_LEDGER"):

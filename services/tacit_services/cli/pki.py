@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit_services.enrollment.authority import Authority
@@ -170,6 +171,7 @@ def serve(
     days: Days = 365,
 ) -> None:
     """Let edges enrol: POST /v1/enroll, over HTTPS, with the certificate in DIR/enrollment."""
+    need("aggregator")
     from tacit_services import logs
     from tacit_services.enrollment import rest
     from tacit_services.transport.address import checked

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
+from tacit_services.extras import need
 from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Predict the classes of records with a vertical run's model. Its parties release embeddings, and pay for them."""
+    need("edge" if run is None else "run")
     wanted = [one.strip() for given in ids or [] for one in given.split(",") if one.strip()]
     if not wanted:
         raise ConfigError("--ids: name at least one record, as digits/test/0/0")

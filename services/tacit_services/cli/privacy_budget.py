@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import ConfigError, PrivacyError
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,6 +68,8 @@ def privacy(
         raise ConfigError(f"--mechanism {mechanism!r}: expected one of {', '.join(MECHANISMS)}")
     if plot is not None and plot.suffix != ".png":
         raise ConfigError(f"--plot {plot}: expected FILE.png")
+    if plot is not None:
+        need("figures")
     rate = _rate(sampling_rate, batch, records)
     answer = solve(epsilon, delta, pushes, noise_multiplier, rate, mechanism, records)
     if plot is not None:
@@ -129,7 +132,7 @@ def _rate(sampling_rate: float | None, batch: float | None, records: int | None)
 
 
 def _show(answer: Answer, as_json: bool) -> None:
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     if as_json:
         plain = {key: None if value == math.inf else value for key, value in asdict(answer).items()}
@@ -145,7 +148,7 @@ def _table(to: Console, answer: Answer) -> Table:
     from rich import box
     from rich.table import Table
 
-    from tacit_services.display import tables
+    from tacit_services.display.live import tables
 
     table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
     table.add_column(style="bold", no_wrap=True)

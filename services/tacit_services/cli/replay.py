@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import DataError
+from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit.algorithms.base.server import ServerRole
@@ -51,6 +52,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Fold a run's journal again and print the model's SHA-256: that of model.safetensors and summary.json."""
+    need("edge")
     from tacit.protocol.wire import printable
 
     found = fold(file, data, labels, salt)
@@ -157,7 +159,7 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
 
 def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
     """A vertical run's labels: noisy ones are read, never drawn anew. Raises DataError, PrivacyError."""
-    from tacit.algorithms.vafl import vertical_settings
+    from tacit.algorithms.vafl.server import vertical_settings
     from tacit_services.aggregator.vertical import labelled_records
 
     if vertical_settings.section(run).label_epsilon is not None and not labels.exists():

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tacit_services.extras import need
+
 SHARED_DATA = Path("../shared/data")
 
 
@@ -21,6 +23,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Train in one process, in virtual time: no broker, no waiting, the same result for the same seed."""
+    need("figures")
     from tacit import config
     from tacit_services.testbed import simulate as simulation
 

@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,11 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
-from tacit_client import Status
 
 from tacit.config import RunFile
 from tacit.config.algorithms import FedAsync
 from tacit_services.display.tables import at_most, schedule
+
+if TYPE_CHECKING:
+    from tacit_client import Status
 
 SHOWN = 40  # edges in the table
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from tacit_client import Edge, ModelInfo, Status
+
+if TYPE_CHECKING:
+    from tacit_client import Edge, ModelInfo, Status
 
 NO_GUARANTEE = "∞ (not private)"
 _ROUGH = "while training is on, ε is that of up to an eighth more releases"

@@ -1,0 +1,24 @@
+"""Where the console script `tacit` begins: before typer, which only the extras bring."""
+
+from __future__ import annotations
+
+import sys
+
+from tacit_services import extras
+
+
+def main() -> None:
+    """Be the command line. Where not even its library is installed: one line that says what to install, and 2."""
+    try:
+        from tacit_services.cli.main import main as command_line
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        sys.exit(_complain(sys.argv[1:]))
+    command_line.main()
+
+
+def _complain(arguments: list[str]) -> int:
+    extra = next((name for name in arguments[:1] if name in extras.names()), "run")
+    print(f"tacit: {extras.advice(extra)}", file=sys.stderr)  # noqa: T201
+    return 2
