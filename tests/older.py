@@ -1,12 +1,15 @@
-"""Files of tacit 0.1 (tests/kept/0.1)."""
+"""tacit 0.1: its files (tests/kept/0.1), and its tree."""
 
 from __future__ import annotations
 
+import io
+import subprocess
 import tarfile
 from pathlib import Path
 
 from tests.conftest import ROOT
 
+COMMIT = "2ff785b"
 KEPT = ROOT / "tests" / "kept" / "0.1"
 
 
@@ -15,3 +18,11 @@ def unpacked(name: str, folder: Path) -> Path:
     with tarfile.open(KEPT / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / name
+
+
+def tree(folder: Path) -> Path:
+    """`folder`, with the tree of 0.1 in it, as it was committed."""
+    packed = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder

@@ -1,6 +1,6 @@
-"""Which libraries a command needs, as extras of the package `tacit`. The lists are pyproject.toml's, as they were installed with tacit.
+"""Which libraries a command needs: the extras of the package `tacit`, by the metadata of what is installed.
 
-No library is imported: it is there to speak when all of them are missing.
+No library is imported here: this is there to speak when all of them are missing.
 """
 
 from __future__ import annotations

@@ -30,20 +30,26 @@ class Stack:
         self.url = f"http://127.0.0.1:{port}"
         self.version = 0
         self._spent: dict[str, int] = {}
+        self._root = ROOT
         # Nothing of the developer's own: a TACIT_DATA that is not there would be made by Docker, by root.
         mine = {name: value for name, value in os.environ.items() if not name.startswith(("TACIT_", "COMPOSE_"))}
         self._environment = mine | {
-            "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": os.pathsep.join(files), "TACIT_HTTP_PORT": str(port),
-            **(more or {}),
+            "COMPOSE_PROJECT_NAME": project, "TACIT_HTTP_PORT": str(port), **(more or {}),
         }  # fmt: skip
+        self.of(ROOT, files)
         if data is not None:
             self._environment["TACIT_DATA"] = str(data.resolve())
+
+    def of(self, root: Path, files: list[str]) -> None:
+        """From here on it is these compose files of the tree at `root`; what runs, and all volumes, stay."""
+        self._root = root
+        self._environment["COMPOSE_FILE"] = os.pathsep.join(files)
 
     def compose(self, *arguments: str, seconds: float = 120.0) -> str:
         """Run `docker compose ARGUMENTS`; returns its output. AssertionError with both streams when it fails."""
         done = subprocess.run(
-            ["docker", "compose", *arguments], cwd=ROOT, env=self._environment, timeout=seconds, capture_output=True,
-            text=True, check=False,
+            ["docker", "compose", *arguments], cwd=self._root, env=self._environment, timeout=seconds,
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"docker compose {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done.stdout

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.aggregator import entries
+from tacit_services.journal import journal_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 from tacit_services.testbed.preload import Forked
@@ -97,9 +98,11 @@ class Deployment:
     def aggregator(self, **more: str) -> Service:
         """An aggregator, started."""
         settings = {
-            "TACIT_STORE": self.url, "TACIT_OUT": str(self.out), "TACIT_HTTP": f"{HOST}:0",
+            "TACIT_STORE": self.url,
+            "TACIT_OUT": str(self.out),
+            "TACIT_HTTP": f"{HOST}:0",
             "TACIT_LABELS": str(self.folder / "labels.safetensors"),
-        }  # fmt: skip
+        }
         return self._started("aggregator", settings | more, "aggregator")
 
     def edge(self, number: int | None = None, command: str = "edge", **more: str) -> Service:
@@ -258,6 +261,18 @@ def appended(directory: Path) -> list[Accepted]:
                 entry = Accepted(position, fields[b"edge"].decode(), int(fields[b"seq"]), fields[b"payload"])
                 found.append(entry)
     return found
+
+
+def journalled(run: Deployment) -> list[Accepted]:
+    """Everything that the run has accepted, as its journal file has it."""
+    with journal_file.opened(run.folder / "journal") as file:
+        records = [(kept.position, kept.payload) for kept in journal_file.Reader(file, "journal")]
+    return [_accepted(*record) for record in records]
+
+
+def _accepted(position: int, payload: bytes) -> Accepted:
+    meta = wire.decode(payload).meta
+    return Accepted(position, meta.edge, meta.seq, payload)
 
 
 def _commands(data: bytes) -> Iterator[list[bytes]]:

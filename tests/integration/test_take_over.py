@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.aggregator.vertical import labelled_records
-from tacit_services.journal import journal_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 
 from tacit import config
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read
-from tacit.protocol import wire
 from tests.integration.gossip import Disks, peer, settled
 from tests.integration.processes import (
     PATIENCE,
@@ -33,6 +30,7 @@ from tests.integration.processes import (
     appended,
     check,
     deployment,
+    journalled,
     refold,
 )
 from tests.integration.servers import mosquitto, redis_server, wait_for
@@ -73,18 +71,6 @@ class Left:
             (each,) = chain.history()  # of 0.1's charges and of those since: they are alike
             spent = [replace(each, count=said["pushes"])]
             assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
-
-
-def journalled(run: Deployment) -> list[Accepted]:
-    """Everything that the run has accepted, as its journal file has it."""
-    with journal_file.opened(run.folder / "journal") as file:
-        records = [(kept.position, kept.payload) for kept in journal_file.Reader(file, "journal")]
-    return [accepted(*record) for record in records]
-
-
-def accepted(position: int, payload: bytes) -> Accepted:
-    meta = wire.decode(payload).meta
-    return Accepted(position, meta.edge, meta.seq, payload)
 
 
 def fingerprint(run: Deployment) -> str:

@@ -1,0 +1,97 @@
+"""tacit 0.1 by its own compose.yaml and image, stopped in mid-run: today's images go on with its volumes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.ledger import read
+from tests.e2e.stack import ROOT, Stack, docker, needs_engine
+from tests.integration.processes import Deployment, check, journalled
+from tests.integration.servers import free_port
+from tests.older import tree
+
+pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # it builds the older image, too
+HERE = Path(__file__).parent
+START = 180.0  # seconds for processes to start and be counted
+END = 300.0  # for the rest of the run
+EDGES = range(2)
+UP = ("up", "--detach", "--no-build", "--scale", f"edge={len(EDGES)}")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """0.1's stack, built beside today's; taken down with all that is its own, the older image included."""
+    needs_engine()
+    older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
+    more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml")}
+    made = Stack(f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more)
+    made.compose("build", seconds=900.0)
+    made.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
+    made.compose("build", seconds=900.0)
+    yield made
+    made.compose("down", "--volumes", "--remove-orphans")
+    docker("image", "rm", "tacit-e2e-older")
+
+
+def test_todays_images_go_on_with_the_volumes_of_0_1(stack: Stack, tmp_path: Path) -> None:
+    stack.compose(*UP, seconds=START)
+    stack.wait(lambda status: status.edges_online == len(EDGES), START, "0.1's edges online")
+    stack.wait_for_updates(200, START)
+    stack.compose("stop", seconds=120.0)
+    before = left(stack, tmp_path / "before")
+    assert not (before.out / "summary.json").exists()
+
+    stack.of(ROOT, ["compose.yaml", str(HERE / "upgrade.yaml")])
+    stack.compose(*UP, seconds=START)
+    end = stack.wait(lambda status: status.state == "finished", END, "the end of the run")
+    stack.wait(lambda _: settled(stack), START, "every edge to exit, and the summary")
+    after = left(stack, tmp_path / "after")
+
+    assert end.applied == end.target
+    assert end.refusals == 0
+    goes_on(before, after)
+
+
+def settled(stack: Stack) -> bool:
+    """The edges have exited, as edges do that were told to halt, and all results are on disk."""
+    states = [(edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")]
+    out = stack.compose("exec", "-T", "aggregator", "ls", "/var/lib/tacit/out")
+    return states == [("exited", 0)] * len(EDGES) and "summary.json" in out.split()
+
+
+def left(stack: Stack, folder: Path) -> Deployment:
+    """Copies of what aggregator and edges have on their volumes now."""
+    stack.compose("cp", "aggregator:/var/lib/tacit", str(folder))
+    stack.compose("cp", "edge:/var/lib/tacit/identities", str(folder))
+    return Deployment(folder, (HERE / "upgrade.toml").read_text(), "", "", "run")
+
+
+def goes_on(before: Deployment, after: Deployment) -> None:
+    """What 0.1 has accepted is the beginning; the model is the fold of all of it; every release is charged, once."""
+    summary, kept, first = after.summary(), journalled(after), journalled(before)
+    assert kept[: len(first)] == first
+    assert 200 <= len(first) < len(kept)
+    check(after, summary, kept, EDGES)
+    accepted = Counter(entry.edge for entry in kept)
+    for number in EDGES:
+        said = summary["privacy"]["edges"][f"edge-{number}"]
+        assert before.pushes(number) < said["pushes"] <= after.pushes(number)
+        assert after.pushes(number) - accepted[f"edge-{number}"] in (0, 1)  # the one that met the end of the run
+        counted_on(after, number, said)
+
+
+def counted_on(run: Deployment, number: int, said: dict[str, Any]) -> None:
+    """ε is that of all releases, 0.1's and those since, by a ledger whose chain is whole."""
+    (chain,) = read(run.folder / "identities" / str(number) / "ledger.db")
+    chain.verify()
+    (each,) = chain.history()  # they are alike
+    spent = [replace(each, count=said["pushes"])]
+    assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
