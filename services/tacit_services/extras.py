@@ -6,13 +6,12 @@ No library is imported here: this is there to speak when all of them are missing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from importlib import metadata
 
 from tacit.errors import ConfigError
 
 PACKAGE = "tacit"
-_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[([\w,\s-]*)\])?.*?(?:;.*extra == ['\"](\w+)['\"])?$")
+_NAME_AND_EXTRA = re.compile(r"([\w.-]+).*;.*extra == ['\"](\w+)['\"]")
 
 
 def need(extra: str) -> None:
@@ -27,7 +26,8 @@ def missing(extra: str) -> list[str]:
         requirements = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:
         return []
-    return [name for name in _packages(extra, requirements) if not _installed(name)]
+    pairs = (_NAME_AND_EXTRA.match(requirement) for requirement in requirements)
+    return [pair[1] for pair in pairs if pair and pair[2] == extra and not _installed(pair[1])]
 
 
 def advice(extra: str) -> str:
@@ -41,21 +41,6 @@ def names() -> list[str]:
         return metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     except metadata.PackageNotFoundError:
         return []
-
-
-def _packages(extra: str, requirements: list[str]) -> Iterator[str]:
-    """The packages of `extra` itself, and of those of our extras that it has in it."""
-    for requirement in requirements:
-        found = _REQUIREMENT.match(requirement)
-        assert found is not None
-        name, inner, of = found.groups()
-        if of != extra:
-            continue
-        if name != PACKAGE:
-            yield name
-        else:
-            for each in inner.split(","):
-                yield from _packages(each.strip(), requirements)
 
 
 def _installed(name: str) -> bool:

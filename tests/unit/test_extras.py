@@ -1,0 +1,95 @@
+"""Which libraries a command loads, and what it says where they are not installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tacit_services import extras
+
+from tacit.errors import ConfigError
+
+SERVERS = {"fastapi", "starlette", "uvicorn", "redis", "amqtt", "prometheus_client", "matplotlib"}
+CLIENTS = {"paho", "httpx", "pydantic_settings", "xxhash"}
+METADATA = """Metadata-Version: 2.4
+Name: tacit
+Version: 9
+Provides-Extra: small
+Provides-Extra: large
+Requires-Dist: numpy>=2
+Requires-Dist: typer>=0.29; extra == 'small'
+Requires-Dist: nowhere-to-be-found[with]<9,>=6; extra == 'large'
+Requires-Dist: typer>=0.29; extra == 'large'
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tacit with other extras, before the real one."""
+    folder = tmp_path / "tacit-9.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(METADATA)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def loaded(script: str) -> set[str]:
+    """Top-level names of the modules that a process has after `script`."""
+    done = child(f"import sys\ntry:\n    {script}\nfinally:\n    print(*sys.modules, file=sys.stderr)")
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_the_help_of_the_edge_loads_none_of_the_server_and_no_torch() -> None:
+    found = loaded("from tacit_services import cli; cli.main(['edge', '--help'])")
+
+    assert "typer" in found
+    assert not found & (SERVERS | {"torch", "numpy", "scipy", "paho", "httpx"})
+
+
+@pytest.mark.parametrize("service", ["edge", "peer", "party"])
+def test_what_an_edge_is_made_of_loads_none_of_the_server(service: str) -> None:
+    found = loaded(f"import tacit_services.{service}.main")
+
+    assert "paho" in found
+    assert not found & SERVERS
+
+
+def test_figures_load_nothing_of_a_network() -> None:
+    found = loaded("import tacit_services.figures.page, tacit_services.figures.sweep, tacit_services.figures.draw")
+
+    assert "torch" in found
+    assert not found & (SERVERS | CLIENTS)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_extra_is_missing_with_any_of_its_packages() -> None:
+    assert extras.names() == ["small", "large"]
+    assert extras.missing("small") == []
+    assert extras.missing("large") == ["nowhere-to-be-found"]
+    extras.need("small")
+    with pytest.raises(ConfigError, match=r"^this command needs tacit\[large\]: pip install 'tacit\[large\]'$") as end:
+        extras.need("large")
+    assert end.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("command", "extra"), [("edge", "edge"), ("figures", "figures"), ("status", "run")])
+def test_without_typer_the_command_says_what_to_install(command: str, extra: str) -> None:
+    script = "import sys; sys.modules['typer'] = None; from tacit_services import start; start.main()"
+
+    done = child(script, command)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tacit: {extras.advice(extra)}\n"
+
+
+def test_a_module_of_ours_that_is_missing_is_no_missing_extra() -> None:
+    script = "import sys; sys.modules['tacit_services.cli'] = None; from tacit_services import start; start.main()"
+
+    assert "Traceback" in child(script, "edge").stderr
