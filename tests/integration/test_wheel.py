@@ -31,7 +31,8 @@ class Venv:
     def pip(self, *arguments: str) -> str:
         """Output of pip on it. AssertionError with what it says when it fails."""
         pip = [sys.executable, "-m", "pip", "--python", str(self.folder / "bin" / "python"), *arguments]
-        done = subprocess.run(pip, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        settings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        done = subprocess.run(pip, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
