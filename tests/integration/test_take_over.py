@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 

@@ -50,7 +50,7 @@ def audit(
 
     from tacit.audit.whole import AUDITED
     from tacit.audit.whole import audit as attack
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     unknown = sorted(set(mechanism or ()) - set(AUDITED))
     if unknown:

@@ -79,7 +79,7 @@ def _prepare(out: Path) -> None:
 
 
 def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) -> None:
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
@@ -94,7 +94,7 @@ def _table(to: Console, found: Findings) -> Table:
     from rich import box
     from rich.table import Table
 
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     table = Table(box=box.ROUNDED if to.is_terminal else None, header_style="bold")
     for name in ("condition", "pushes", "cosine", "PSNR, dB", "label", "claimed ε", "true ε"):

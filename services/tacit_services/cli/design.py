@@ -53,7 +53,7 @@ def dp_pasgd(
 
     Every number is a public one: whatever is estimated on private data is a leak that no ledger counts.
     """
-    from tacit.algorithms.dp_pasgd.averaging import design
+    from tacit.algorithms.dp_pasgd import design
 
     if plot is not None and plot.suffix != ".png":
         raise ConfigError(f"--plot {plot}: expected FILE.png")
@@ -88,7 +88,7 @@ def _with_flag(said: str) -> str:
 
 
 def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> None:
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     if as_json:
         typer.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "objective"}, indent=2))
@@ -103,7 +103,7 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
     from rich import box
     from rich.table import Table
 
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
     table.add_column(style="bold", no_wrap=True)

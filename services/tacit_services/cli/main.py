@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
-from tacit_services.cli.main import (
+from tacit_services.cli import (
     audit,
     demo,
     design,
@@ -25,7 +25,7 @@ from tacit_services.cli.main import (
     replay,
     simulate,
 )
-from tacit_services.cli.main import ledger as ledgers
+from tacit_services.cli import ledger as ledgers
 from tacit_services.cli.simulate import SHARED_DATA
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
@@ -191,7 +191,7 @@ def model(
     as_json: AsJson = False,
 ) -> None:
     """Show the model, or download its weights and check their SHA-256."""
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     with _client(url) as client:
         if out is not None:
@@ -206,7 +206,7 @@ def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = Fal
     """Show what every edge's data has paid in privacy, and what is left; or read an edge's own ledger file."""
     if context.invoked_subcommand is not None:
         return
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     with _client(url) as client:
         edges, live = client.edges(), not client.status().over
@@ -282,7 +282,7 @@ def _client(url: str, token: str | None = None) -> Iterator[Client]:
 
 
 def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     if as_json:
         typer.echo(json.dumps(content, indent=2))
@@ -292,7 +292,7 @@ def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableTy
 
 
 def _show_status(run: Status, as_json: bool) -> None:
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     _show(run.to_json(), as_json, lambda console: tables.status(console, run))
 
@@ -301,7 +301,7 @@ def _follow(client: Client, as_json: bool) -> bool:
     """Show every event until the run is over (True) or the aggregator ends the stream (False)."""
     from rich.live import Live
 
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     console = tables.console()
     if as_json or not console.is_terminal:

@@ -132,7 +132,7 @@ def _rate(sampling_rate: float | None, batch: float | None, records: int | None)
 
 
 def _show(answer: Answer, as_json: bool) -> None:
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     if as_json:
         plain = {key: None if value == math.inf else value for key, value in asdict(answer).items()}
@@ -148,7 +148,7 @@ def _table(to: Console, answer: Answer) -> Table:
     from rich import box
     from rich.table import Table
 
-    from tacit_services.display.live import tables
+    from tacit_services.display import tables
 
     table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
     table.add_column(style="bold", no_wrap=True)

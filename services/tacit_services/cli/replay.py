@@ -159,7 +159,7 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
 
 def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
     """A vertical run's labels: noisy ones are read, never drawn anew. Raises DataError, PrivacyError."""
-    from tacit.algorithms.vafl.server import vertical_settings
+    from tacit.algorithms.vafl import vertical_settings
     from tacit_services.aggregator.vertical import labelled_records
 
     if vertical_settings.section(run).label_epsilon is not None and not labels.exists():
