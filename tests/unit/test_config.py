@@ -311,6 +311,7 @@ OTHER = {
     "privacy.clip": "1.0", "privacy.clip_min": "0.2", "privacy.clip_max": "99.0", "privacy.paper_epsilon": "0.2",
     "privacy.noise_at": '"server"',
     "edges.count": "3", "edges.epsilon": "[1.0]", "edges.slowdown": "[2.0]",
+    "edges.min": "1", "edges.wait": "61.0", "edges.share": '"budget"',
     "evaluation.every": "51", "evaluation.samples": "2001",
     "model.pool_every": "2", "model.embedding": "65", "model.width": "17", "model.blocks": "2",
     "data.vocabulary": "2001", "data.sequence": "33",

@@ -123,6 +123,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     schedule = SimpleNamespace(delta_s=0.5, clip=1.0, mixing=None, disagreement=None, asked=None)
     edges = {"edge-3": SimpleNamespace(pushes=7)}
     status: Any = SimpleNamespace(
+        edges_needed=0,
         applied=40, state="training", over=False, test_accuracy=0.915, stages=2, schedule=schedule,
         staleness=SimpleNamespace(mean=3.5), privacy=SimpleNamespace(epsilon=1.25, edges=edges),
     )  # fmt: skip

@@ -111,6 +111,7 @@ class Status(Summary):
     edges_online: int
     edges_refusing: int = 0
     refusals: int = 0
+    edges_needed: int = 0
     target: int
     schedule: Schedule
 

@@ -8,6 +8,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Down, GlobalModel, Halt
 from tacit.protocol.vertical import Feedback, Request, Roster
+from tacit_services.aggregator.gate import Gate
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
 
@@ -20,15 +21,20 @@ class Downlink:
     def __init__(self, run_id: str, schema: bytes, chunk: int) -> None:
         self.run_id, self.schema, self.chunk = run_id, schema, chunk
         self.connection: Connection | None = None
+        self.gate = Gate()  # in front of tasks; an open one, unless the run has another
         self._transfers: dict[str, tuple[Transfer, float]] = {}  # models under way; when parts were last called lost
 
     def send(self, edge: str, message: Down, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """A role's message to one edge; the receipt of its message `seq`, if given, goes with it, or before many parts:
         it must not wait for them, and the same model is then always the same bytes, whichever message it answers.
+        A task that the gate holds back stays here: its edge has the receipt alone.
         """
-        if receipt is not None and not self._inline(message):
+        held = isinstance(message, GlobalModel) and not self.gate.admits(edge)
+        if receipt is not None and (held or not self._inline(message)):
             self.receipt(edge, seq, receipt)
             seq, receipt = 0, None
+        if held:
+            return
         kind = "control" if isinstance(message, Halt) else "model"
         envelope = wire.down(self.run_id, edge, message, self.schema, receipt, seq)
         transfer = Transfer(envelope, self.chunk)
@@ -78,9 +84,13 @@ class Downlink:
         """Retain the run's state on the model topic; edges that see a new epoch send again what has no receipt."""
         assert self.connection is not None
         said = wire.announcement(
-            self.run_id, epoch << 20 | self.connection.connects, state, model, self.schema,
+            self.run_id,
+            epoch << 20 | self.connection.connects,
+            state,
+            model,
+            self.schema,
             inline_below=self.chunk - 4096,
-        )  # fmt: skip
+        )
         self._publish(topics.model(self.run_id), said, retain=True)
 
     def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:

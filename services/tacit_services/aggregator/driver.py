@@ -84,6 +84,7 @@ class ServerDriver:
         self._replay()
         folded = {name: record.charged for name, record in self.role.edges.items()}
         self.uplink.load(self.store.anchors().values(), self.store.last_seqs(), folded)
+        self.down.gate.resume()
         self.epoch = epoch  # last: REST answers from here on
 
     def _check_kept(self, held: int) -> None:
@@ -141,6 +142,7 @@ class ServerDriver:
             batch = gather(self.inbox)
             try:
                 self.accept(batch)
+                self._let_in()
                 self._keep_time()
                 self._snapshot_if_due()
                 connection.listen(self.subscriptions())
@@ -210,6 +212,12 @@ class ServerDriver:
                 self.down.receipt(edge, *last)
         for edge, out in replies.items():
             self.reply(out, *receipts.get(edge, (0, None)))  # receipt and model in one message
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Give a task to those that waited for others, and no longer have to."""
+        for out in (out for edge in self.down.gate.due() for out in self.role.answer(edge)):
+            self.reply(out)
 
     def _settle(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
         self.counts[answer.verdict] += 1
@@ -219,6 +227,7 @@ class ServerDriver:
             self._heard.add(edge)
             before, over = self.role.stale, self.role.halted
             outgoing = self._fold(candidate.message)
+            self.down.gate.heard(candidate.message)
             self.cursor = answer.position
             self.journal_bytes += len(candidate.payload)
             log.debug("accepted", extra={"edge": edge, "seq": seq, "version": self.role.version})

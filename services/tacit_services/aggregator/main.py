@@ -23,23 +23,20 @@ from tacit.config import RunFile
 from tacit.config.algorithms import Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
-from tacit.protocol import topics
 from tacit_services.aggregator import trusted
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.gate import gate
 from tacit_services.aggregator.ingest import presence
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.rate_limit import Door
-from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import Observer
-from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
-from tacit_services.journal.store_with_file import KeptStore
+from tacit_services.journal.store.with_journal_file import KeptStore
 from tacit_services.settings import AggregatorSettings
-from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.mqtt import Connection
 
@@ -66,9 +63,11 @@ def main(settings: AggregatorSettings) -> None:
     driver = _driver(settings, run, model, store)
     noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
     driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
+    driver.down.gate = gate(run, driver.role, driver.presence, lambda: driver.quarantined)
     if run.guard.rate is not None:
         driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
+    observer.needed = lambda: driver.down.gate.needed
     operator = Operator(_token(settings.token_file, settings.http))
     inference = Inference(driver, driver.role, settings.salt) if isinstance(driver.role, vafl.Server) else None
     server, serving = _web(create_app(observer, operator, model, inference), listener)
@@ -109,10 +108,17 @@ def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Sto
         vertical = labelled_records.load(run, settings.data, settings.salt, settings.labels)
     role = registry.server(run, model, vertical)
     return ServerDriver(
-        settings.run_id, role, model.schema_hash(), model.size, store, fingerprint=run.fingerprint(),
-        older=run.older_fingerprints(), snapshot_every=run.run.snapshot_every, max_message=settings.max_message,
+        settings.run_id,
+        role,
+        model.schema_hash(),
+        model.size,
+        store,
+        fingerprint=run.fingerprint(),
+        older=run.older_fingerprints(),
+        snapshot_every=run.run.snapshot_every,
+        max_message=settings.max_message,
         chunk=settings.chunk,
-    )  # fmt: skip
+    )
 
 
 def _recover(
@@ -135,9 +141,13 @@ def _recover(
 
 
 def _train(
-    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], operator: Operator,
-    evaluator: Evaluator, stop: threading.Event,
-) -> None:  # fmt: skip
+    settings: AggregatorSettings,
+    driver: ServerDriver,
+    observer: Observer[ServerDriver],
+    operator: Operator,
+    evaluator: Evaluator,
+    stop: threading.Event,
+) -> None:
     ups = threading.Event()
     connection = _connect(settings, driver, ups, stop)
     observer.broker_up = lambda: connection.up
@@ -179,10 +189,14 @@ def _connect(
 ) -> Connection:
     """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
     connection = Connection(
-        settings.broker, f"{settings.run_id}-aggregator",
-        driver.subscriptions(), driver.hear,
-        on_up=ups.set, chunk=settings.chunk, tls=settings.tls(),
-    )  # fmt: skip
+        settings.broker,
+        f"{settings.run_id}-aggregator",
+        driver.subscriptions(),
+        driver.hear,
+        on_up=ups.set,
+        chunk=settings.chunk,
+        tls=settings.tls(),
+    )
     connection.start(settings.connect_timeout, stop)
     return connection
 
@@ -192,9 +206,12 @@ def _see_off(
 ) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
     connection = Connection(
-        settings.broker, f"{settings.run_id}-aggregator", [topics.presence_all(settings.run_id)],
-        functools.partial(presence.note, driver.presence), tls=settings.tls(),
-    )  # fmt: skip
+        settings.broker,
+        f"{settings.run_id}-aggregator",
+        [topics.presence_all(settings.run_id)],
+        functools.partial(presence.note, driver.presence),
+        tls=settings.tls(),
+    )
     observer.broker_up = lambda: connection.up
     try:
         connection.start(settings.connect_timeout, stop)
@@ -205,9 +222,12 @@ def _see_off(
 
 
 def _answer(
-    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], inference: Inference,
+    settings: AggregatorSettings,
+    driver: ServerDriver,
+    observer: Observer[ServerDriver],
+    inference: Inference,
     stop: threading.Event,
-) -> None:  # fmt: skip
+) -> None:
     """Serve REST until `stop`, and predictions, for which the parties of this vertical run are asked."""
     ups = threading.Event()
     connection = _connect(settings, driver, ups, stop)

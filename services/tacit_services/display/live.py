@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tacit.config import RunFile
 from tacit.config.algorithms import FedAsync
-from tacit_services.display.tables import at_most, schedule
+from tacit_services.display.tables import at_most, schedule, state
 
 if TYPE_CHECKING:
     from tacit_client import Status
@@ -51,9 +51,12 @@ class Progress:
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
         self._bar = Bar(
-            MofNCompleteColumn(), BarColumn(bar_width=24), TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False), console=console,
-        )  # fmt: skip
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+        )
         self._task = self._bar.add_task("starting", total=self._target)
         self._live = Live(self._bar, console=console)
 
@@ -67,11 +70,12 @@ class Progress:
 
     def show(self, status: Status) -> None:
         """Draw one status; without a terminal, print it now and then."""
-        line = facts(status)
-        self._bar.update(self._task, completed=status.applied, description=status.state)
+        line = state(status) if status.edges_needed else facts(status)
+        self._bar.update(self._task, completed=status.applied, description=state(status))
         # The facts have lines of their own: in one with the bar a terminal of 80 columns would break them to pieces.
         self._live.update(Group(self._bar, Text(line)))
-        if not self._console.is_terminal and status.applied and time.monotonic() - self._said > PLAIN_SECONDS:
+        to_say = status.applied or status.edges_needed
+        if not self._console.is_terminal and to_say and time.monotonic() - self._said > PLAIN_SECONDS:
             self._said = time.monotonic()
             self._console.print(f"{status.applied}/{self._target} {line}")
 
@@ -140,9 +144,14 @@ def _edges(privacy: dict[str, Any]) -> Table:
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:
         rate, noise = edge["sampling_rate"], edge["noise_multiplier"]
         table.add_row(
-            Text(name), str(edge["pushes"]), f"{rate:.4f}" if rate else "-", f"{noise:.3f}" if noise else "none",
-            epsilon(edge["epsilon_pld"]), epsilon(edge["epsilon_rdp"]), f"{edge['budget']:g}",
-        )  # fmt: skip
+            Text(name),
+            str(edge["pushes"]),
+            f"{rate:.4f}" if rate else "-",
+            f"{noise:.3f}" if noise else "none",
+            epsilon(edge["epsilon_pld"]),
+            epsilon(edge["epsilon_rdp"]),
+            f"{edge['budget']:g}",
+        )
     if len(privacy["edges"]) > SHOWN:
         table.add_row(f"… {len(privacy['edges']) - SHOWN} more")
     return table

@@ -54,11 +54,16 @@ def at_most(run: Status, shown: str) -> str:
     return shown if run.over or run.privacy.epsilon is None else f"≤ {shown}"
 
 
+def state(run: Status) -> str:
+    """How the run stands; before its beginning, for whom it waits."""
+    return f"waiting for edges ({run.edges_online} of {run.edges_needed} there)" if run.edges_needed else run.state
+
+
 def status(to: Console, run: Status) -> Table:
     """The run in two columns."""
     seen, privacy = run.staleness, run.privacy
     rows = [
-        ("state", run.state),
+        ("state", state(run)),
         ("run", f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed {run.seed}"),
         ("applied", f"{run.applied} of {run.target} ({run.updates_per_s:g}/s for {run.duration_s:.1f} s)"),
         ("edges", f"{run.edges_online} online of {run.edges}{_refusing(run)}"),
@@ -81,7 +86,7 @@ def line(run: Status, as_json: bool) -> str:
     accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
     shown = at_most(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
-    return f"{run.state} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
+    return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {shown}"
 
 
 def model(to: Console, info: ModelInfo) -> Table:

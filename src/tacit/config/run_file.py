@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from tacit.config import fingerprint as definition
 from tacit.config import fingerprint_0_1
-from tacit.config.algorithms import CENTRALISED, Algorithm, Vafl
+from tacit.config.algorithms import CENTRALISED, Algorithm, FedAsync, Gossip, Mapa, Vafl
 from tacit.config.sections import (
     GAUSSIAN,
     Data,
@@ -96,6 +96,34 @@ class RunFile(Section):
                 raise ValueError(f"network.staleness={network.staleness} is above algorithm.max_staleness={allowed}")
         return self
 
+    @model_validator(mode="after")
+    def _participation(self) -> Self:
+        edges, name = self.edges, self.algorithm.name
+        if edges.needed > edges.count:
+            raise ValueError(f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever come")
+        if edges.min is not None and isinstance(self.algorithm, Gossip | Vafl):
+            why = "waits for all its parties" if isinstance(self.algorithm, Vafl) else "has no server to wait at"
+            raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
+        if edges.share == "budget" and not self.in_turn:
+            raise ValueError(f"edges.share=budget: {name} here has rounds, a queue or peers of its own; leave it out")
+        if edges.share == "budget" and not self.privacy.private:
+            raise ValueError(f"edges.share=budget: privacy.mechanism={self.privacy.mechanism} spends none; use rows")
+        return self
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether each edge is answered for itself, so that one could take more than its share (`edges.share`)."""
+        a = self.algorithm
+        return isinstance(a, Mapa) or (isinstance(a, FedAsync) and a.name != "fedavg" and a.concurrency is None)
+
+    def weight(self, edge: str) -> float:
+        """The share of the edge called `edge`, where an ordinary one has 1: of what the run file says, nothing else."""
+        if self.edges.share == "budget":
+            return self.epsilon(self.index(edge)) / self.privacy.epsilon
+        number = edge.removeprefix("edge-")
+        dealt = number.isdecimal() and len(number) < 10 and int(number) < self.edges.count
+        return 1.0 if dealt or not self.data.spare else self.data.spare_weight
+
     def public_size(self) -> int:
         """n_public: the nominal rows of one edge's part, a function of public numbers only."""
         data = self.data
@@ -132,10 +160,20 @@ class RunFile(Section):
             hidden = model.hidden if model.name == "mlp" else ()
             return bounded(head(a.combine, self.edges.count, a.width, classes, hidden))
         made = build(
-            model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
-            regularization=model.regularization, activation=model.activation, normalization=model.normalization,
-            pool_every=model.pool_every, embedding=model.embedding, width=model.width, blocks=model.blocks,
-        )  # fmt: skip
+            model.name,
+            shape,
+            classes,
+            channels=model.channels,
+            kernel=model.kernel,
+            hidden=model.hidden,
+            regularization=model.regularization,
+            activation=model.activation,
+            normalization=model.normalization,
+            pool_every=model.pool_every,
+            embedding=model.embedding,
+            width=model.width,
+            blocks=model.blocks,
+        )
         return bounded(made)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
@@ -170,9 +208,16 @@ class RunFile(Section):
             z = p.noise_multiplier
             return Plan(p.mechanism, rate, p.batch, z, *bounds, epsilon, p.delta, noise_at=p.noise_at)
         return Plan.calibrated(
-            epsilon=epsilon, delta=p.delta, pushes=p.pushes, sampling_rate=rate, batch=p.batch,
-            clip_min=p.clip_min, clip_max=p.clip_max, mechanism=p.mechanism, noise_at=p.noise_at,
-        )  # fmt: skip
+            epsilon=epsilon,
+            delta=p.delta,
+            pushes=p.pushes,
+            sampling_rate=rate,
+            batch=p.batch,
+            clip_min=p.clip_min,
+            clip_max=p.clip_max,
+            mechanism=p.mechanism,
+            noise_at=p.noise_at,
+        )
 
     def sampling_rate(self) -> float:
         """q of every push: L over n_public; 1 where the noise covers a whole edge, which has no secret to sample."""

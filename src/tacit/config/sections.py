@@ -13,6 +13,7 @@ from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Literal["rows", "budget", "any"]
 Size = Annotated[int, Field(gt=0, le=65_536)]
 Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
 
@@ -132,6 +133,19 @@ class Edges(Section):
     slowdown: tuple[Annotated[float, Field(ge=1, le=1000)], ...] = Field(
         (), strict=False, description="edge k computes so many times slower, where not 1 (a straggler for experiments)"
     )
+    min: int | None = Field(None, gt=0, description="the run begins when so many edges are there; None: count")
+    wait: float = Field(
+        60.0, ge=0, le=1e6, description="seconds after the first edge at which it begins with fewer, at least one"
+    )
+    share: Share = Field(
+        "rows",
+        description="what an edge's part of the updates goes by while others wait; any: nobody waits for another",
+    )
+
+    @property
+    def needed(self) -> int:
+        """Edges that the run waits for before it begins."""
+        return self.count if self.min is None else self.min
 
 
 class Delay(Section):

@@ -122,6 +122,7 @@ class Status(_Document):
     edges_online: int
     edges_refusing: int = Field(description="online, but their policy refuses the model")
     refusals: int = Field(description="models that edges have refused, as they last said")
+    edges_needed: int = Field(0, description="the run begins when so many edges are there; 0: it has begun")
     target: int
     applied: int
     duplicates: int

@@ -84,6 +84,7 @@ class Observer(Generic[_D]):
         self._place = "vertical" if self._vertical else run.privacy.noise_at
         self.broker_up: Callable[[], bool] = lambda: False
         self.reconnects: Callable[[], int] = lambda: 0
+        self.needed: Callable[[], int] = lambda: 0  # edges that the run waits for before it begins
         self.virtual: Callable[[], dict[str, float]] | None = None  # of a simulation: its clock, as keys to be shown
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
@@ -163,13 +164,14 @@ class Observer(Generic[_D]):
         with driver.lock:
             staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
             stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
-        seconds = self.duration
+        seconds, needed = self.duration, 0 if reason else self.needed()
         return {
             "format": SUMMARY_FORMAT, "state": state, "reason": reason, "run": driver.run_id,
             "algorithm": self.run.algorithm.name, "dataset": self.run.data.dataset, "model": self.run.model.name,
             "parameters": driver.size, "seed": self.run.run.seed,
             "tacit_version": _VERSION, "run_file_sha256": driver.fingerprint,
             "edges": len(role.edges), "edges_online": self.online(), **self.refusals(),
+            **({"edges_needed": needed} if needed else {}),
             "target": role.horizon, "applied": version,
             "duplicates": driver.counts["duplicate"], "stale": stale,
             "rejected": sum(n for reason, n in dict(driver.counts).items() if reason.startswith("rejected:")),

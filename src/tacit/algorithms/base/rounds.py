@@ -29,7 +29,8 @@ class RoundServer(ServerRole):
 
     def __init__(self, run: RunFile, model: Model, *, clients: int, quorum: float, deadline_s: float) -> None:
         super().__init__(run, model)
-        self.expected, self.clients, self.deadline_s = run.edges.count, clients, deadline_s
+        self.expected, self.clients, self.deadline_s = run.edges.needed, clients, deadline_s
+        self.wait_s = min(deadline_s, run.edges.wait)  # for the first round
         self.need = max(1, math.ceil(quorum * clients))
         self.seed = run.run.seed
         self.asked: list[str] = []
@@ -75,7 +76,9 @@ class RoundServer(ServerRole):
 
     def timer(self) -> Timer | None:
         """The deadline of the round, or of the wait for the first one."""
-        return Timer(self.waits, self.deadline_s) if self.present() or self.asked else None
+        if self.asked:
+            return Timer(self.waits, self.deadline_s)
+        return Timer(self.waits, self.wait_s) if self.present() else None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
         """Go on without those who have not answered, or, with too few answers, ask others instead."""

@@ -1,0 +1,113 @@
+"""Who is given a task now: the rule of participation.py, asked by the driver, told of the time and of who is there.
+
+It decides when a model goes out and never which, and nothing of it is in the journal: a replay has the entries' order.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Set
+
+from tacit.algorithms.base.rounds import RoundServer
+from tacit.algorithms.base.server import ServerRole
+from tacit.config import RunFile
+from tacit.config.algorithms import Gossip, Vafl
+from tacit.protocol.messages import Entry, Update
+from tacit_services.aggregator import participation
+
+log = logging.getLogger("tacit.gate")
+_AWAY = ("offline", "left")
+
+
+class Gate:
+    """An open one: for rounds, peers and parties, which have rules of their own."""
+
+    @property
+    def needed(self) -> int:
+        """Edges that the run waits for before it begins; 0: it has begun."""
+        return 0
+
+    def resume(self) -> None:
+        """The run has been taken over."""
+
+    def heard(self, message: Entry) -> None:
+        """This has been accepted and folded."""
+
+    def admits(self, edge: str) -> bool:
+        """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""
+        return True
+
+    def due(self) -> list[str]:
+        """Edges that have waited and may now be given a task."""
+        return []
+
+
+class FairGate(Gate):
+    """Of one run that answers edge by edge. For the driver's thread."""
+
+    def __init__(
+        self, run: RunFile, role: ServerRole, presence: Mapping[str, str], shut_out: Callable[[], Set[str]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """shut_out: edges that the guard hears no more."""
+        self._role, self._presence, self._shut_out, self._clock = role, presence, shut_out, clock
+        self._start = participation.Start(run.edges.needed, run.edges.wait)
+        self._shared = run.in_turn and run.edges.share != "any"
+        self._shares = participation.Shares(run.weight, participation.slack(run), self._able)
+        self._waiting: dict[str, None] = {}
+
+    @property
+    def needed(self) -> int:
+        """Edges that the run waits for before it begins; 0: it has begun."""
+        return self._start.needed
+
+    def resume(self) -> None:
+        """Nobody waits for the beginning of a run that has begun."""
+        taken = {edge: record.updates for edge, record in self._role.edges.items() if record.updates}
+        self._start.begun = self._start.begun or bool(taken)
+        self._shares.resume(taken)
+
+    def heard(self, message: Entry) -> None:
+        """An update ends its edge's turn. The first begins the run: its edge had its task before this process."""
+        if isinstance(message, Update):
+            self._start.begun = True
+            self._shares.end(message.edge, self._clock())
+
+    def admits(self, edge: str) -> bool:
+        """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""
+        if self._begun() and (not self._shared or self._shares.begin(edge, self._clock())):
+            self._waiting.pop(edge, None)
+            return True
+        self._waiting[edge] = None
+        return False
+
+    def due(self) -> list[str]:
+        """Edges that have waited and may now be given a task."""
+        if not self._waiting or self._role.halted or not self._begun():
+            return []
+        return [edge for edge in list(self._waiting) if self._able(edge) and self.admits(edge)]
+
+    def _begun(self) -> bool:
+        if self._start.begun:
+            return True
+        there = sum(self._there(edge) for edge in self._role.edges)
+        if self._start.look(there, self._clock()):
+            log.info("the run begins with %d edges", there)
+        return self._start.begun
+
+    def _there(self, edge: str) -> bool:
+        return self._presence.get(edge) not in _AWAY
+
+    def _able(self, edge: str) -> bool:
+        """Whether it is there and may push."""
+        record = self._role.edges.get(edge)
+        able = record is not None and not record.retired and edge not in self._shut_out()
+        return able and self._there(edge) and self._presence.get(edge) != "refusing"
+
+
+def gate(run: RunFile, role: ServerRole, presence: Mapping[str, str], shut_out: Callable[[], Set[str]]) -> Gate:
+    """The gate of a run."""
+    if isinstance(role, RoundServer) or isinstance(run.algorithm, Gossip | Vafl):
+        return Gate()
+    return FairGate(run, role, presence, shut_out)

@@ -1,0 +1,146 @@
+"""Who is served when in an asynchronous run: when it begins, and whose turn it is while others wait. No clock in here.
+
+Each edge has an account: the turns that it has taken, divided by its weight (the share that the run file gives it). One
+whose account is the slack ahead of another's that is at work waits for its next task, until the other has caught up.
+Nobody waits for an edge that is away, or keeps its task longer than the lease, or whose turns, the one under way among
+them, take more than SLOW times as long as those of the quickest quarter (by weight): it takes what turns it can.
+
+Why it cannot stand still: of the edges that are waited for, the one furthest behind is never held. It answers, or its
+lease runs out and it is waited for no more until it answers; either way the next is free. A lease begins when a task
+is first given and is not renewed by asking again. What is forgiven: more than the slack, for who was not waited for;
+everything, for who comes in late, at the account of the foremost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tacit.config import RunFile
+
+LEASE = 2.0  # seconds that a task may take before nobody waits for it; or LEASES usual turns, if that is longer
+LEASES = 4.0
+SLOW = 2.0  # so many times as slow as the quickest quarter: not waited for
+WINDOW = 32  # turns whose mean tells how slow an edge is
+PART = 20  # the slack is one in so many of an edge's updates in the run ...
+LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
+
+
+class Start:
+    """When a run begins: with `needed` edges, or `wait` seconds after the first with those that are there."""
+
+    def __init__(self, needed: int, wait: float) -> None:
+        self._needed, self._wait = needed, wait
+        self._first: float | None = None
+        self.begun = False
+
+    @property
+    def needed(self) -> int:
+        """Edges that it waits for; 0 once it has begun."""
+        return 0 if self.begun else self._needed
+
+    def look(self, there: int, now: float) -> bool:
+        """With so many edges there, whether the run has begun. It never waits again."""
+        if there and self._first is None:
+            self._first = now
+        late = self._first is not None and now - self._first >= self._wait
+        self.begun = self.begun or there >= self._needed or bool(there and late)
+        return self.begun
+
+
+@dataclass(slots=True)
+class Account:
+    """Of one edge. level: turns taken by weight; since: when it got its task, or ended its latest; `busy`: has one."""
+
+    weight: float
+    level: float
+    since: float = 0.0
+    busy: bool = False
+    turns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    @property
+    def pace(self) -> float:
+        """Seconds of a turn, lately; 0: not known."""
+        return sum(self.turns) / len(self.turns) if self.turns else 0.0
+
+
+class Shares:
+    """The accounts of a run's edges. `there` tells whether an edge is there and able to push."""
+
+    def __init__(self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]) -> None:
+        self._weight, self.slack, self._there = weight, slack, there
+        self.accounts: dict[str, Account] = {}
+        self.front = 0.0  # the highest level at which a turn has begun
+        self._floor = 0.0  # no edge that is waited for is below
+        self._usual = 0.0  # seconds of a turn of the quickest quarter; 0: not known
+        self._ended = 0  # turns since that was found
+
+    def resume(self, taken: dict[str, int]) -> None:
+        """Begin with the turns that edges have taken before; who is behind makes up for no more than the slack."""
+        weights = {edge: self._weight(edge) for edge in taken}
+        self.front = max((max(0, count - 1) / weights[edge] for edge, count in taken.items()), default=0.0)
+        self._floor = self.front - self.slack
+        for edge, count in taken.items():
+            self.accounts[edge] = Account(weights[edge], max(count / weights[edge], self._floor))
+
+    def end(self, edge: str, now: float) -> None:
+        """An update of `edge` has been accepted: it has had its turn."""
+        account = self._account(edge)
+        if account.busy:
+            account.turns.append(now - account.since)
+            self._ended += 1
+        account.level += 1 / account.weight
+        account.busy, account.since = False, now
+
+    def begin(self, edge: str, now: float) -> bool:
+        """Whether `edge` may have a task now; True begins its turn. Who has a task already may have it again."""
+        account = self._account(edge)
+        if account.busy:
+            return True
+        if account.level - self._floor >= self.slack and account.level - self._lowest(now) >= self.slack:
+            return False
+        account.level = max(account.level, self.front - self.slack)
+        self.front = max(self.front, account.level)
+        self._floor = min(self._floor, account.level)
+        account.busy, account.since = True, now
+        return True
+
+    def _account(self, edge: str) -> Account:
+        if edge not in self.accounts:
+            self.accounts[edge] = Account(self._weight(edge), self.front)
+        return self.accounts[edge]
+
+    def _lowest(self, now: float) -> float:
+        """The level furthest behind, of those that are waited for; above all if nobody is."""
+        if self._ended >= len(self.accounts) / 4:
+            self._usual, self._ended = self._quickest(), 0
+        levels = (account.level for edge, account in self.accounts.items() if self._waited_for(edge, account, now))
+        self._floor = min(levels, default=math.inf)
+        return self._floor
+
+    def _waited_for(self, edge: str, account: Account, now: float) -> bool:
+        age, usual = now - account.since, self._usual
+        if age > max(LEASE, LEASES * usual) or not self._there(edge):
+            return False
+        if not account.turns or not usual:
+            return True
+        running = age if account.busy else 0.0  # the task under way counts: else one could be quick first, then stall
+        return sum(account.turns) + running <= SLOW * usual * (len(account.turns) + account.busy)
+
+    def _quickest(self) -> float:
+        """What a quarter of the edges that are there, by weight, take for a turn at most."""
+        paces = sorted((a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge))
+        passed, quarter = 0.0, sum(weight for _, weight in paces) / 4
+        for pace, weight in paces:
+            passed += weight
+            if passed >= quarter:
+                return pace
+        return 0.0
+
+
+def slack(run: RunFile) -> float:
+    """What an edge may be ahead of another, in turns of an edge of weight 1."""
+    whole = sum(run.weight(f"edge-{number}") for number in range(run.edges.count))
+    return max(LEAST, run.run.updates * run.algorithm.uploads(run.edges.count) / whole / PART)
