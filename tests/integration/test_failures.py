@@ -161,7 +161,7 @@ def test_services_may_come_up_in_any_order(broker: Mosquitto, redis: RedisServer
     # Given an edge and an aggregator, and neither broker nor store,
     broker.kill()
     redis.kill()
-    run_text = RUN.format(updates=30, snapshot_every=10, max_staleness=100)
+    run_text = RUN.format(updates=30, snapshot_every=10, max_staleness=100) + "min = 1\n"
     with deployment(tmp_path, run_text, f"{HOST}:{broker.port}", redis.url, "order") as run:
         run.edge(0)
         aggregator = run.aggregator()

@@ -1,0 +1,168 @@
+"""The gate in front of the downlink: nobody has a task before the run begins, nor ahead of its share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tacit_services.runtime.downlink import Downlink
+from tacit_services.runtime.gate import FairGate, Gate, gate
+
+from tacit import config, topics
+from tacit._pb import wire_pb2 as pb
+from tacit.algorithms import roles
+from tacit.algorithms.server import ServerRole
+from tacit.messages import Hello, Retired, Update
+from tests.conftest import ROOT
+
+RUN = """
+[run]
+updates = 60
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+{more}
+[privacy]
+noise_multiplier = 1.0
+clip = 1.0
+[edges]
+count = 3
+{edges}
+"""
+
+
+class Gated:
+    """A role, its gate, and a clock that is set by hand."""
+
+    def __init__(self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None) -> None:
+        self.run = config.parse(RUN.format(name=name, edges=edges, more=more), "test")
+        self.role = role or roles.server(self.run, self.run.build_model())
+        self.presence: dict[str, str] = {}
+        self.shut: set[str] = set()
+        self.now = 0.0
+        self.gate = FairGate(self.run, self.role, self.presence, lambda: self.shut, lambda: self.now)
+
+    def hello(self, edge: str) -> bool:
+        """`edge` comes; whether it is given a task."""
+        self.presence[edge] = "online"
+        return self._said(Hello(edge, 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ()))
+
+    def push(self, edge: str) -> bool:
+        """`edge` pushes; whether it is given its next task."""
+        self.now += 0.01
+        return self._said(Update(edge, self.role.version, torch.zeros(self.role.largest), 1.0, ()))
+
+    def _said(self, message: Hello | Update) -> bool:
+        self.role.on_message(message)
+        self.gate.heard(message)
+        return self.gate.admits(message.edge)
+
+
+def test_nobody_has_a_task_before_all_are_there_and_then_everybody_has() -> None:
+    gated = Gated()
+    assert [gated.hello(edge) for edge in ("edge-0", "edge-1")] == [False, False]
+    assert (gated.gate.due(), gated.gate.needed) == ([], 3)
+    assert gated.hello("edge-2")
+    assert sorted(gated.gate.due()) == ["edge-0", "edge-1"]
+    assert gated.gate.needed == 0
+
+
+def test_edges_min_begins_with_so_many() -> None:
+    gated = Gated("min = 2")
+    assert [gated.hello(edge) for edge in ("edge-0", "edge-1", "edge-2")] == [False, True, True]
+
+
+def test_after_the_wait_the_run_begins_with_those_that_are_there() -> None:
+    gated = Gated("wait = 5.0")
+    assert not gated.hello("edge-0")
+    assert not gated.hello("edge-1")
+    gated.presence["edge-1"] = "offline"
+    gated.now = 5.0
+    assert gated.gate.due() == ["edge-0"]
+
+
+def test_asking_again_changes_nothing() -> None:
+    gated = Gated()
+    assert not gated.hello("edge-0")
+    assert not any(gated.hello("edge-0") for _ in range(5))
+
+
+def test_an_edge_ahead_waits_until_the_other_has_caught_up() -> None:
+    gated = Gated("min = 2")
+    gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
+    assert [gated.push("edge-0"), gated.push("edge-0")] == [True, False]  # the slack of so short a run is two turns
+    assert not gated.hello("edge-0")  # asking does not help
+    assert gated.gate.due() == []
+    assert gated.push("edge-1")
+    assert gated.gate.due() == ["edge-0"]
+
+
+@pytest.mark.parametrize("away", ["offline", "left", "refusing", "retired", "quarantined"])
+def test_nobody_waits_for_an_edge_that_cannot_push(away: str) -> None:
+    gated = Gated("min = 2")
+    gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
+    if away == "retired":
+        gated.role.on_message(Retired("edge-1", "budget", ()))
+    elif away == "quarantined":
+        gated.shut.add("edge-1")
+    else:
+        gated.presence["edge-1"] = away
+    assert all(gated.push("edge-0") for _ in range(20))
+
+
+@pytest.mark.parametrize(
+    ("edges", "name", "more"),
+    [('share = "any"', "mapa", ""), ("", "fedasync", "concurrency = 2")],  # a queue is a rule of its own
+)
+def test_without_the_rule_nobody_waits_once_the_run_has_begun(edges: str, name: str, more: str) -> None:
+    gated = Gated(f"min = 1\n{edges}", name, more)
+    assert gated.hello("edge-0")
+    assert gated.hello("edge-1")
+    assert all(gated.push("edge-0") for _ in range(20))
+
+
+def test_a_run_that_has_begun_does_not_wait_anew_and_keeps_its_accounts() -> None:
+    gated = Gated("min = 2")
+    gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
+    gated.push("edge-1"), gated.push("edge-0"), gated.push("edge-0")
+    restarted = Gated(role=gated.role)  # a successor that has folded the same
+    restarted.gate.resume()
+    assert restarted.gate.needed == 0
+    assert restarted.hello("edge-1")
+    assert [restarted.hello("edge-0"), restarted.push("edge-0")] == [True, False]
+
+
+def test_a_message_from_before_the_restart_begins_the_run() -> None:
+    gated = Gated()
+    assert not gated.hello("edge-0")  # that it had a task already, this process does not know
+    assert gated.push("edge-0")
+
+
+def test_rounds_peers_and_parties_have_an_open_gate() -> None:
+    for file, open_one in (("fedavg-cifar10-cnn", True), ("adp2sgd-digits", True), ("mapa-digits", False)):
+        run = config.load(ROOT / "experiments" / f"{file}.toml")
+        role = roles.server(run, run.build_model())
+        assert (type(gate(run, role, {}, frozenset)) is Gate) == open_one
+
+
+def test_who_is_held_back_has_its_receipt_and_no_model() -> None:
+    gated, sent = Gated(), []
+
+    class Wire:
+        def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+            sent.append(topic)
+
+    wired: Any = Wire()
+    down = Downlink("run", b"s" * 32, 1 << 18)
+    down.connection, down.gate = wired, gated.gate
+    gated.hello("edge-0")
+    down.send("edge-0", gated.role.global_model(), 1, pb.Receipt(status=pb.Receipt.ACCEPTED))
+    down.send("edge-0", gated.role.global_model())  # to a question about a message that was accepted before
+    assert sent == [topics.down("run", "edge-0", "receipt")]
+    gated.hello("edge-1"), gated.hello("edge-2")
+    down.send("edge-0", gated.role.global_model())
+    assert sent[1:] == [topics.down("run", "edge-0", "model", 0)]
