@@ -92,8 +92,8 @@ class World:
                     self._ask(edge)
             else:
                 self.now = step
-            held, self.held = self.held, []
-            for edge in held:
+            for edge in self.shares.ready(self.held, self.now) if self.held else []:
+                self.held.remove(edge)
                 self._ask(edge)
         return self.taken - before
 
@@ -243,9 +243,8 @@ class Liveness(RuleBasedStateMachine):
         self.shares = Shares(lambda edge: 0.25 if edge == "e" else 1.0, slack, self.there.__contains__)
 
     def _ask(self) -> None:
-        for edge in sorted(self.there - self.busy):
-            if self.shares.begin(edge, self.now):
-                self.busy.add(edge)
+        self.busy.update(edge for edge in sorted(self.there - self.busy) if self.shares.begin(edge, self.now))
+        self.busy.update(self.shares.ready(sorted(self.there - self.busy), self.now))
 
     @rule(edge=st.sampled_from(ALL))
     def come(self, edge: str) -> None:

@@ -86,7 +86,11 @@ class FairGate(Gate):
         """Edges that have waited and may now be given a task."""
         if not self._waiting or self._role.halted or not self._begun():
             return []
-        return [edge for edge in list(self._waiting) if self._able(edge) and self.admits(edge)]
+        able = [edge for edge in self._waiting if self._able(edge)]
+        ready = self._shares.ready(able, self._clock()) if self._shared else able
+        for edge in ready:
+            del self._waiting[edge]
+        return ready
 
     def _begun(self) -> bool:
         if self._start.begun:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tacit.config import RunFile
@@ -95,11 +95,14 @@ class Shares:
         account.busy, account.since = False, now
 
     def begin(self, edge: str, now: float) -> bool:
-        """Whether `edge` may have a task now; True begins its turn. Who has a task already may have it again."""
+        """Whether `edge` may have a task now; True begins its turn. Who has a task already may have it again.
+
+        By what was last found of the others: `ready` looks again, and is to be asked about who may not.
+        """
         account = self._account(edge)
         if account.busy:
             return True
-        if account.level - self._floor >= self.slack and account.level - self._lowest(now) >= self.slack:
+        if account.level - self._floor >= self.slack:
             return False
         account.level = max(account.level, self.front - self.slack)
         self.front = max(self.front, account.level)
@@ -107,18 +110,22 @@ class Shares:
         account.busy, account.since = True, now
         return True
 
+    def ready(self, edges: Iterable[str], now: float) -> list[str]:
+        """Those of `edges`, which wait, that may have a task now; their turns begin."""
+        self._look(now)
+        return [edge for edge in edges if self.begin(edge, now)]
+
     def _account(self, edge: str) -> Account:
         if edge not in self.accounts:
             self.accounts[edge] = Account(self._weight(edge), self.front)
         return self.accounts[edge]
 
-    def _lowest(self, now: float) -> float:
-        """The level furthest behind, of those that are waited for; above all if nobody is."""
+    def _look(self, now: float) -> None:
+        """Find the level furthest behind, of those that are waited for; above all if nobody is."""
         if self._ended >= len(self.accounts) / 4:
             self._usual, self._ended = self._quickest(), 0
         levels = (account.level for edge, account in self.accounts.items() if self._waited_for(edge, account, now))
         self._floor = min(levels, default=math.inf)
-        return self._floor
 
     def _waited_for(self, edge: str, account: Account, now: float) -> bool:
         age, usual = now - account.since, self._usual
