@@ -347,7 +347,7 @@ def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None
 
 WRITER = """
 import sys
-from tacit_services.runtime.store import Entry, open_store
+from tacit_services.journal.store import Entry, open_store
 store = open_store(sys.argv[1], "run")
 store.open("f")
 for first in range(1, 100_000, 3):

@@ -260,7 +260,7 @@ class TestProcess:
         assert done.stderr.splitlines()[-1].startswith("tacit: broker 127.0.0.1:")
 
     def test_log_lines_carry_time_level_and_name(self) -> None:
-        script = "import logging; from tacit_services.runtime.logs import to_stderr as on; on('info')\n"
+        script = "import logging; from tacit_services.logs import to_stderr as on; on('info')\n"
         script += "logging.getLogger('tacit.x').info('hello'); logging.getLogger('tacit.x').debug('no')"
         done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
         time, *rest = done.stderr.split()

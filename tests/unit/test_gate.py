@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.runtime.downlink import Downlink
-from tacit_services.runtime.gate import FairGate, Gate, gate
+from tacit_services.aggregator.downlink import Downlink
+from tacit_services.aggregator.gate import FairGate, Gate, gate
 
-from tacit import config, topics
-from tacit._pb import wire_pb2 as pb
-from tacit.algorithms import roles
-from tacit.algorithms.server import ServerRole
-from tacit.messages import Hello, Retired, Update
+from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.base.server import ServerRole
+from tacit.protocol import topics
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Hello, Retired, Update
 from tests.conftest import ROOT
 
 RUN = """
@@ -40,7 +41,7 @@ class Gated:
 
     def __init__(self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None) -> None:
         self.run = config.parse(RUN.format(name=name, edges=edges, more=more), "test")
-        self.role = role or roles.server(self.run, self.run.build_model())
+        self.role = role or registry.server(self.run, self.run.build_model())
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()
         self.now = 0.0
@@ -145,7 +146,7 @@ def test_a_message_from_before_the_restart_begins_the_run() -> None:
 def test_rounds_peers_and_parties_have_an_open_gate() -> None:
     for file, open_one in (("fedavg-cifar10-cnn", True), ("adp2sgd-digits", True), ("mapa-digits", False)):
         run = config.load(ROOT / "experiments" / f"{file}.toml")
-        role = roles.server(run, run.build_model())
+        role = registry.server(run, run.build_model())
         assert (type(gate(run, role, {}, frozenset)) is Gate) == open_one
 
 

@@ -17,7 +17,7 @@ from tests.integration.processes import environment
 HOLDER = """
 import sys, threading
 from pathlib import Path
-from tacit_services.runtime.identity import acquire
+from tacit_services.identity.folder import acquire
 identity = acquire(Path(sys.argv[1]), 2, None, threading.Event())
 print(identity.number, flush=True)
 sys.stdin.read()

@@ -67,12 +67,13 @@ class TestAllAreFound:
             shutil.copytree(ROOT / name, tmp_path / Path(name).name, ignore=shutil.ignore_patterns("__pycache__"))
         for path in tmp_path.rglob("*.py"):
             path.write_text(re.sub(r"\bModelSection\b", "Architecture", path.read_text()) + "# a comment\n")
-        sections = tmp_path / "tacit" / "sections.py"
+        sections = tmp_path / "tacit" / "config" / "sections.py"
         before, head, after = sections.read_text().partition('    """Each edge\'s own privacy configuration."""\n')
         sections.write_text(before + head + "    floor: float = 0.5\n" + after)
         # when it looks for the runs of the figures,
         code = (
-            "import sys, pathlib as p; from tacit_services.figures import files, points; from tacit.sections import *\n"
+            "import sys, pathlib as p; from tacit_services.figures import files, points\n"
+            "from tacit.config.sections import *\n"
             "figures = p.Path(sys.argv[1]); assert Architecture and Privacy().floor == 0.5\n"
             "runs = {f.stem: [c.run for c in files.cells(files.read(f), quick=False)]"
             " for f in figures.glob('*.toml')}\n"

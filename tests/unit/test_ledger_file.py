@@ -321,7 +321,7 @@ def test_a_move_is_refused_and_changes_nothing(tmp_path: Path, capsys: Captured,
 MOVE_AND_DIE = """
 import itertools, os, signal, sys
 from pathlib import Path
-from tacit_services.runtime import moving
+from tacit_services.identity import moving
 left = 0
 def count(event, arguments):
     global left

@@ -17,7 +17,7 @@ from tests.integration.processes import environment
 
 WRITER = """
 import sys
-from tacit_services.runtime.outbox import Outbox
+from tacit_services.worker.outbox import Outbox
 box = Outbox(sys.argv[1], "run")
 for seq in range(1, 100_000):
     box.put(seq, seq.to_bytes(8, "little") * 512)

@@ -23,6 +23,7 @@ from tacit.config import RunFile
 from tacit.config.algorithms import Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
+from tacit.protocol import topics
 from tacit_services.aggregator import trusted
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.driver import ServerDriver
@@ -30,13 +31,16 @@ from tacit_services.aggregator.gate import gate
 from tacit_services.aggregator.ingest import presence
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.rate_limit import Door
+from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
-from tacit_services.journal.store.with_journal_file import KeptStore
+from tacit_services.journal.store_with_file import KeptStore
 from tacit_services.settings import AggregatorSettings
+from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.mqtt import Connection
 
