@@ -454,6 +454,26 @@ def test_sync_outlives_a_crash_of_any_worker_at_any_point_to_the_same_bits() -> 
     assert len({p.round for p in net.peers.values() if isinstance(p, SyncPeer)}) == 1
 
 
+def test_sync_who_comes_late_asks_before_its_own_step_for_what_was_said_without_it() -> None:
+    # Given a peer that said its share of the first round when nobody was there,
+    first, late = (make(name, PAIR, sync=True) for name in ("peer-0", "peer-1"))
+    params, _ = first.begin()
+    assert params is not None
+    first.finish(first.gradient(params))
+    # when another comes, then it asks for that at once, and has all that the round needs with its own step.
+    (asked,) = late.repeat(["peer-0"])
+    assert asked == Outgoing("peer-0", Missing("peer-1", 0))
+    (said,) = first.hear(Missing("peer-1", 0))
+    assert isinstance(said.message, Share)
+    late.hear(said.message)
+    assert late.repeat(["peer-0"]) == []
+    params, _ = late.begin()
+    assert params is not None
+    late.finish(late.gradient(params))
+    assert isinstance(late, SyncPeer)
+    assert late.round == 1
+
+
 def test_sync_shares_of_other_rounds_and_strangers_change_nothing() -> None:
     sync = make("peer-0", PAIR, sync=True)
     for message in (Share("peer-1", 7, torch.ones(SIZE)), Share("peer-9", 0, torch.ones(SIZE)), Missing("peer-1", 0)):

@@ -84,11 +84,12 @@ class SyncPeer(Worker):
         return frozenset(self.topology.peers) - {self.edge}
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Ask those of `neighbours` whose share of this round has not come."""
+        """Ask those of `neighbours` whose share of this round has not come; before our own step, too, as what they said
+        when we were not there will not be said again.
+        """
         heard = self._heard.get(self.round, {})
-        return (
-            [] if self.settled else [Outgoing(n, Missing(self.edge, self.round)) for n in neighbours if n not in heard]
-        )
+        missing = [] if self.finished and self.settled else [name for name in neighbours if name not in heard]
+        return [Outgoing(name, Missing(self.edge, self.round)) for name in missing]
 
     def _reduce(self) -> None:
         """w ← (1/K) Σ_k w_k, once all have come."""
