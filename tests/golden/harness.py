@@ -36,6 +36,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol.messages import Deadline
 from tacit.protocol.vertical import Feedback, Request, Roster
 from tacit.simulation.client_server import Simulator, Task
+from tests.integration.servers import PATIENCE
 
 SALT = b"tacit"
 
@@ -169,7 +170,7 @@ class MqttRun:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
         connection = Connection(self.broker, f"{self.run_id}-aggregator", heard, self.driver.inbox.put)
-        connection.start(10.0)
+        connection.start(PATIENCE)
         return connection
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
@@ -203,7 +204,7 @@ class MqttRun:
         )  # fmt: skip
         end.callback(connection.stop)
         topic = topics.presence(self.run_id, name)
-        connection.start(10.0)
+        connection.start(PATIENCE)
         connection.publish(topic, b"online", retain=True)
         loop.run(connection, self.stop, lambda state: connection.publish(topic, state.encode(), retain=True))
 

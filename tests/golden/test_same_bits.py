@@ -11,7 +11,7 @@ from tacit_services.journal.store.rules import Limits
 from tacit import config
 from tacit.config import RunFile
 from tests.golden.harness import MqttRun, accepted, in_process, sha256
-from tests.integration.servers import mosquitto
+from tests.integration.servers import PATIENCE, mosquitto
 
 RUN = """
 [run]
@@ -65,7 +65,7 @@ def test_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, algorithm: st
         threads = mqtt.edge_threads(seed=11)
         role = mqtt.serve()
         for thread in threads:
-            thread.join(10.0)
+            thread.join(PATIENCE)
         order = accepted(store)
     assert not mqtt.failures
     assert role.version == run.run.updates

@@ -23,7 +23,7 @@ from tacit.protocol import wire, wire_gossip
 from tacit.protocol.messages import Gossip, Outgoing
 from tests.golden.harness import MqttRun, make_edge
 from tests.golden.test_same_bits import keep_journal
-from tests.integration.servers import mosquitto
+from tests.integration.servers import PATIENCE, mosquitto
 
 SEED = 11
 RUN = """
@@ -136,7 +136,7 @@ def test_peers_over_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, na
         threads = made.edge_threads(seed=SEED)
         made.serve()
         for thread in threads:
-            thread.join(30.0)
+            thread.join(PATIENCE)
     assert not made.failures
     heard = [what for _, does, _, what in made.log if does == "hear"]
     assert len(heard) > 30

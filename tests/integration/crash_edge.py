@@ -33,7 +33,7 @@ from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan
 from tests.integration.processes import environment
-from tests.integration.servers import wait_for
+from tests.integration.servers import PATIENCE, wait_for
 
 # Where an edge dies, in the order of one release.
 POINTS = (
@@ -199,7 +199,7 @@ class Forks:
 
     def close(self) -> None:
         """End of file: it leaves."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=PATIENCE)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from tests.integration.servers import HOST, free_port
+from tests.integration.servers import HOST, PATIENCE, free_port
 
 SEGMENT = 1 << 16  # bytes that are delayed, or lost, together
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Network:
         """Cut everything and end."""
         self._do(self._close()).result(10.0)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def blackout(self, seconds: float, *, cut: bool = False) -> None:

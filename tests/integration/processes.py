@@ -33,8 +33,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Update
 from tests.integration.servers import HOST, wait_for
-
-PATIENCE = 90.0  # seconds; a deadline for tests on a busy machine, not an expectation
+from tests.integration.servers import PATIENCE as PATIENCE
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -215,13 +214,13 @@ class Caller:
         self._taken: deque[wire.Received] = deque()
         down = [topics.down_all(run_id, edge), topics.model(run_id)]
         self.connection = Connection(broker, f"{run_id}-{edge}", down, self.inbox.put)
-        self.connection.start(10.0)
+        self.connection.start(PATIENCE)
         ready = topics.down(run_id, edge, "ready")
         self.connection.publish(ready, b"")  # it comes back once the subscriptions are in force
-        while self.inbox.get(timeout=30.0).topic != ready:
+        while self.inbox.get(timeout=PATIENCE).topic != ready:
             pass
 
-    def receive(self, kind: str, seconds: float = 30.0) -> wire.Received:
+    def receive(self, kind: str, seconds: float = PATIENCE) -> wire.Received:
         """The next message of this kind (a receipt that came with a model counts); others are skipped.
 
         Raises TimeoutError.

@@ -23,7 +23,7 @@ from tacit.algorithms.mapa import Server
 from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.integration.servers import HOST
+from tests.integration.servers import HOST, PATIENCE
 
 TOKEN = "a-token-for-the-tests-only"
 RUN_FILE = """
@@ -114,5 +114,5 @@ def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
         finally:
             operator.close()
             server.should_exit = True
-            thread.join(10)
+            thread.join(PATIENCE)
             assert not thread.is_alive(), "an open connection delays the shutdown"

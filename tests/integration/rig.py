@@ -26,7 +26,7 @@ from tacit.config import RunFile
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import make_edge, sha256
-from tests.integration.processes import Caller
+from tests.integration.processes import PATIENCE, Caller
 from tests.integration.servers import wait_for
 
 RUN = """
@@ -87,7 +87,7 @@ class Rig:
         """The driver's connection, up."""
         names = self.driver.subscriptions()
         connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.hear)
-        connection.start(10.0)
+        connection.start(PATIENCE)
         self.driver.down.connection = connection
         return connection
 
@@ -124,7 +124,7 @@ class Rig:
                 [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
                 lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put(UP),
             )  # fmt: skip
-            connection.start(10.0)
+            connection.start(PATIENCE)
             present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731
                 topics.presence(self.run_id, role.edge), state.encode(), retain=True
             )
@@ -147,7 +147,7 @@ class Rig:
         self.threads.append(threading.Thread(target=guarded, daemon=True))
         self.threads[-1].start()
 
-    def finished(self, seconds: float = 60.0) -> ServerRole:
+    def finished(self, seconds: float = PATIENCE) -> ServerRole:
         """Wait for the end of the run; the role."""
         wait_for(lambda: bool(self.failures) or not any(thread.is_alive() for thread in self.threads), seconds)
         assert not self.failures
@@ -156,7 +156,7 @@ class Rig:
     def close(self) -> None:
         self.stop.set()
         for thread in self.threads:
-            thread.join(10.0)
+            thread.join(PATIENCE)
 
     def fold(self) -> tuple[int, str, dict[str, int]]:
         """All that an update would change."""
@@ -219,7 +219,7 @@ class Hostile(Caller):
         self.publish(message.seq, payload)
         return int(self.receipt(message.seq).status)
 
-    def receipt(self, seq: int, seconds: float = 30.0) -> pb.Receipt:
+    def receipt(self, seq: int, seconds: float = PATIENCE) -> pb.Receipt:
         while (meta := self.receive("receipt", seconds).meta).seq != seq:
             pass
         return meta.receipt

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.chaos import RUN, judge, scene
 from tests.integration.processes import Deployment, Watcher, deployment
-from tests.integration.servers import Mosquitto, RedisServer, mosquitto, redis_server
+from tests.integration.servers import PATIENCE, Mosquitto, RedisServer, mosquitto, redis_server
 
 EDGES = 5
 
@@ -32,7 +32,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 def play(run: Deployment, broker: Mosquitto, redis: RedisServer, kills: int, every: int, seed: int) -> None:
     watcher = Watcher(run.broker, run.run_id)
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     with scene(run, broker, redis, EDGES, seed) as made:
         made.rage(kills, every)
         found = judge(made, made.ended(), watcher)

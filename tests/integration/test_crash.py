@@ -88,7 +88,7 @@ def run(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deplo
 def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_its_spend(run: Deployment) -> None:
     # Given a run in the middle, whose aggregator is killed: the edges are left with a message without a receipt.
     watcher = Watcher(run.broker, run.run_id)
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     aggregator, edges = run.aggregator(), [run.edge(0), run.edge(1)]
     run.wait_accepted(60)
     wait_for(lambda: watcher.sent("edge-0", 3) > 0, PATIENCE)
@@ -214,7 +214,7 @@ def test_an_aggregator_killed_again_and_again_ends_in_the_same_bits(run: Deploym
 @pytest.mark.slow
 def test_the_broker_dies_twice(run: Deployment, broker: Mosquitto) -> None:
     watcher = Watcher(run.broker, run.run_id)
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     run.aggregator(), run.edge(0), run.edge(1)
     for count in (60, 160):
         run.wait_accepted(count)
@@ -242,7 +242,7 @@ def test_the_store_dies_twice(run: Deployment, redis: RedisServer) -> None:
 def test_a_standby_takes_over_while_everybody_dies_or_is_stopped_on_sqlite(tmp_path: Path, broker: Mosquitto) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     watcher = Watcher(f"{broker.host}:{broker.port}", "sqlite")
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     for run in two_edges(tmp_path, broker, store, 600, "sqlite"):
         play(run, watcher)
         with closing(sqlite3.connect(tmp_path / "store.db")) as db:

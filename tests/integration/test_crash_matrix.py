@@ -138,7 +138,7 @@ def scene(request: pytest.FixtureRequest, broker: Mosquitto, forks: Forks, tmp_p
     run: RunFile = config.parse(text, "test")
     address, run_id = f"{broker.host}:{broker.port}", f"crash-{request.node.callspec.params['seed']}"
     watcher = Watcher(address, run_id)
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     rig = Rig(run, address, run_id)
     rig.serve()
     yield Scene(forks, tmp_path, rig, watcher)

@@ -93,7 +93,7 @@ def test_the_slot_of_a_silent_edge_is_given_to_another(rigged: Callable[[RunFile
     wait_for(lambda: "edge-0" in rig.driver.role.edges)
     # then the others are not kept waiting.
     rig.edge(1, tmp_path)
-    wait_for(lambda: bool(rig.failures) or rig.driver.role.halted != "", 60.0)
+    wait_for(lambda: bool(rig.failures) or rig.driver.role.halted != "")
     assert not rig.failures
     assert rig.driver.role.edges["edge-1"].updates == 6
     assert rig.driver.role.edges["edge-0"].updates == 0

@@ -27,7 +27,7 @@ from tacit_services.transport.tls import believing
 from tacit_services.worker.enroll import credentials
 
 from tacit.errors import ConfigError, ServiceError
-from tests.integration.servers import HOST, free_port
+from tests.integration.servers import HOST, PATIENCE, free_port
 
 
 class Desk:
@@ -62,7 +62,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         with httpx.Client(base_url=made.url, verify=believing(made.ca), trust_env=False) as made.web:
             yield made
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 def csr(name: str, key: certificates.Key | None = None) -> str:

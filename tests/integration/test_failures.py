@@ -120,7 +120,7 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
     # Given an edge whose files may have 256 KiB each,
     address = f"{broker.host}:{broker.port}"
     watcher = Watcher(address, "small")
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     rig = Rig(run_file(updates=10**6), address, "small")
     rig.serve()
     (tmp_path / "run.toml").write_text(RUN.format(updates=10**6, snapshot_every=10**6, max_staleness=100))
@@ -135,7 +135,7 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
         "bash",
         sys.executable,
         "-m",
-        "tacit_services.cli.main",
+        "tacit_services.cli.main.main",
         "edge",
     ]
     # when they are full,

@@ -24,7 +24,7 @@ class Echo:
         self._seen: set[tuple[str, bytes]] = set()
         self._lock = threading.Lock()
         self.connection = Connection(broker, "echo", ["tacit/v1/gossip/peer/#"], self._repeat)
-        self.connection.start(10.0)
+        self.connection.start(PATIENCE)
 
     def _repeat(self, inbound: Inbound) -> None:
         inbound.done()

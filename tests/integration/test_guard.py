@@ -22,7 +22,7 @@ from tests.golden.harness import sha256
 from tests.integration.processes import refold
 from tests.integration.rest import TOKEN, serving
 from tests.integration.rig import STATUS, Hostile, Message, Rig, run_file
-from tests.integration.servers import Mosquitto, mosquitto, wait_for
+from tests.integration.servers import PATIENCE, Mosquitto, mosquitto, wait_for
 
 Guarded = Callable[..., Rig]
 
@@ -62,7 +62,7 @@ def known(rig: Rig, name: str) -> Hostile:
 def delivered(caller: Hostile) -> None:
     """Wait until the broker has all that it has published."""
     assert caller.connection._newest is not None
-    caller.connection._newest.wait_for_publish(30.0)
+    caller.connection._newest.wait_for_publish(PATIENCE)
 
 
 def resent(caller: Hostile, message: Message) -> int:
@@ -200,7 +200,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guard
     operator, observer = Operator(TOKEN), Observer(rig.run, rig.driver, tmp_path / "metrics.jsonl")
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=10) as web,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,
     ):
         assert web.get("/v1/edges/edge-0").json()["state"] == "quarantined"
         assert "tacit_edges_quarantined 1.0" in web.get("/metrics").text

@@ -14,7 +14,16 @@ import pytest
 from tacit_services.transport.mqtt import Connection, Inbound, Will
 
 from tacit.errors import ConfigError, ServiceError
-from tests.integration.servers import HOST, Mosquitto, Server, free_port, mosquitto, need, wait_for
+from tests.integration.servers import (
+    HOST,
+    PATIENCE,
+    Mosquitto,
+    Server,
+    free_port,
+    mosquitto,
+    need,
+    wait_for,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +49,7 @@ class Client:
     def _up(self) -> None:
         self.ups += 1
 
-    def take(self, seconds: float = 30.0) -> Inbound:
+    def take(self, seconds: float = PATIENCE) -> Inbound:
         inbound = self.inbox.get(timeout=seconds)
         inbound.done()
         return inbound
@@ -48,7 +57,7 @@ class Client:
 
 @contextmanager
 def client(
-    broker: str, name: str, *topics: str, will: Will | None = None, chunk: int = 0, seconds: float = 10.0
+    broker: str, name: str, *topics: str, will: Will | None = None, chunk: int = 0, seconds: float = PATIENCE
 ) -> Iterator[Client]:
     made = Client(broker, name, *topics, will=will, chunk=chunk)
     try:
@@ -97,11 +106,11 @@ def test_retained_messages_are_marked(broker: Mosquitto) -> None:
 def test_the_last_word_is_said_and_the_will_is_not(broker: Mosquitto) -> None:
     with client(address(broker), "heir", "t/will") as heir:
         leaving = Client(address(broker), "leaving", will=Will("t/will", b"offline"))
-        leaving.connection.start(10.0)
+        leaving.connection.start(PATIENCE)
         leaving.connection.stop(Will("t/will", b"left"))
         assert heir.take().payload == b"left"
         lost = Client(address(broker), "lost", will=Will("t/will", b"offline"))
-        lost.connection.start(10.0)
+        lost.connection.start(PATIENCE)
         lost.connection._client._sock_close()  # as if the process had died: no DISCONNECT
         assert heir.take().payload == b"offline"
         lost.connection.stop()
@@ -128,7 +137,7 @@ def test_waiting_for_a_broker_ends_when_told_to() -> None:
     starting = threading.Thread(target=one.connection.start, args=(1000.0, stop))
     starting.start()
     stop.set()
-    starting.join(20.0)
+    starting.join(PATIENCE)
     assert not starting.is_alive()
     assert not one.connection.up
     one.connection.stop()

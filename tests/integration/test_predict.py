@@ -38,7 +38,7 @@ from tacit.privacy.ledger import Ledger
 from tests.golden.harness import SALT, MqttRun
 from tests.integration.processes import refold
 from tests.integration.rest import TOKEN, serving
-from tests.integration.servers import mosquitto, wait_for
+from tests.integration.servers import PATIENCE, mosquitto, wait_for
 
 BUDGET = 5  # releases of a record that a party's ε pays for
 RUN = """
@@ -107,17 +107,17 @@ def trained(folder: Path, mode: str, pushes: int, *, serves: bool = True) -> Ite
         parties, driver = made.mqtt.edge_threads(seed=None), threading.Thread(target=made.serve, daemon=True)
         driver.start()
         try:
-            wait_for(lambda: bool(made.driver.role.halted), 60.0)
+            wait_for(lambda: bool(made.driver.role.halted))
             if not serves:
                 for party in parties:
-                    party.join(20.0)
+                    party.join(PATIENCE)
             with serving(made.app, made.operator) as url, Client(url, TOKEN) as client:
                 yield made, client
         finally:
             made.mqtt.stop.set()
             made.stop.set()
             for thread in (*parties, driver):
-                thread.join(20.0)
+                thread.join(PATIENCE)
     assert not made.mqtt.failures
 
 

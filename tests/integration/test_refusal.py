@@ -24,7 +24,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.processes import environment
 from tests.integration.rest import serving
 from tests.integration.rig import STATUS, Hostile, Rig, run_file
-from tests.integration.servers import Mosquitto, mosquitto, wait_for
+from tests.integration.servers import PATIENCE, Mosquitto, mosquitto, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +201,8 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_POLICY": str(tmp_path / "policy.toml"),
         "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_BROKER": "127.0.0.1:1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "tacit_services.cli.main", "edge"]
-    ended = subprocess.run(command, env=environment(**settings), capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "tacit_services.cli.main.main", "edge"]
+    ended = subprocess.run(command, env=environment(**settings), capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == code
     (said,) = [text for text in ended.stderr.splitlines() if text.startswith("tacit: ")]
     assert line in said
@@ -214,13 +214,13 @@ def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "tacit_services.cli.main",
+        "tacit_services.cli.main.main",
         "run",
         str(tmp_path / "run.toml"),
         "--out",
         str(tmp_path / "out"),
     ]
     command += ["--policy", str(tmp_path / "policy.toml"), "--edges", "1"]
-    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 5, ended.stderr
     assert "edge-0: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in ended.stderr

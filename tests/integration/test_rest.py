@@ -28,6 +28,7 @@ from tacit.models import Model, build
 from tacit.privacy.accounting import Spend
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.rest import TOKEN, Rig, served
+from tests.integration.servers import PATIENCE
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -39,7 +40,7 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def web(rig: Rig) -> Iterator[httpx.Client]:
-    with served(rig) as url, httpx.Client(base_url=url, trust_env=False, timeout=10) as client:
+    with served(rig) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         yield client
 
 
@@ -47,7 +48,7 @@ def web(rig: Rig) -> Iterator[httpx.Client]:
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """One server for the tests that change nothing: each start and stop takes 0.2 s."""
     rig = Rig(tmp_path_factory.mktemp("still"))
-    with served(rig) as url, httpx.Client(base_url=url, trust_env=False, timeout=10) as client:
+    with served(rig) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         yield client
 
 
@@ -222,7 +223,7 @@ class TestConnections:
         monkeypatch.setattr(bounded, "CONNECTIONS", 3)
         with (
             served(rig) as url,
-            httpx.Client(base_url=url, trust_env=False, timeout=10) as client,
+            httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
             ExitStack() as stack,
         ):
             assert client.get("/healthz").status_code == 200
@@ -233,7 +234,7 @@ class TestConnections:
 
 def dial(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
 
 
 def ending(connection: socket.socket) -> bytes:
@@ -355,7 +356,7 @@ class TestEvents:
 
     def test_an_open_stream_does_not_delay_the_shutdown(self, rig: Rig) -> None:
         with served(rig) as url:
-            connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
+            connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
             connection.request("GET", "/v1/events")
             answer = connection.getresponse()
             assert answer.readline() == b"event: status\n"

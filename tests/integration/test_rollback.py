@@ -86,7 +86,7 @@ class Place:
                 return final
 
             outbox.done = enough  # type: ignore[method-assign]
-            connection.start(10.0)
+            connection.start(PATIENCE)
             try:
                 loop.run(connection, threading.Event(), lambda state: None)
             except Enough:

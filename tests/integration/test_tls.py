@@ -23,7 +23,14 @@ from tacit_services.transport.tls import Tls
 
 from tacit.errors import ConfigError, ServiceError
 from tests.integration.processes import Service, deployment
-from tests.integration.servers import HOST, Mosquitto, free_port, secure_mosquitto, wait_for
+from tests.integration.servers import (
+    HOST,
+    PATIENCE,
+    Mosquitto,
+    free_port,
+    secure_mosquitto,
+    wait_for,
+)
 
 NOT_AUTHORIZED = 0x87
 RUN = """
@@ -90,13 +97,13 @@ class Client:
     def says(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> int:
         """Publish; the broker's reason code."""
         self.connection.publish(topic, payload, retain=retain)
-        return self.verdicts.get(timeout=10.0)
+        return self.verdicts.get(timeout=PATIENCE)
 
     def heard_until(self, last: str) -> list[str]:
         """Topics of all that comes, up to and with `last`."""
         topics: list[str] = []
         while last not in topics:
-            inbound = self.inbox.get(timeout=10.0)
+            inbound = self.inbox.get(timeout=PATIENCE)
             inbound.done()
             topics.append(inbound.topic)
         return topics
@@ -106,7 +113,7 @@ class Client:
 def client(site: Site, name: str, *topics: str) -> Iterator[Client]:
     made = Client(site, name, *topics)
     try:
-        made.connection.start(10.0)
+        made.connection.start(PATIENCE)
         yield made
     finally:
         made.connection.stop()
@@ -190,7 +197,7 @@ class TestDoor:
         with started(tmp_path) as site, client(site, "edge-0") as edge:
             site.authority.revoke("edge-0")
             site.broker.restart()
-            wait_for(lambda: "revoked" in edge.connection._failure.lower(), 20.0)
+            wait_for(lambda: "revoked" in edge.connection._failure.lower())
             assert not edge.connection.up
 
 
@@ -249,7 +256,7 @@ class TestTopics:
     def test_nobody_takes_over_anothers_session(self, site: Site) -> None:
         with client(site, "edge-0") as edge:
             thief = Connection(site.address, "x-edge-0", [], lambda inbound: None, tls=site.tls("edge-1"))
-            thief.start(10.0)
+            thief.start(PATIENCE)
             assert edge.says(f"{R}/up/edge-0/1/0") != NOT_AUTHORIZED
             assert (edge.connection.connects, edge.connection.up) == (1, True)
             thief.stop()

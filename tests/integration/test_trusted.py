@@ -24,7 +24,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import sha256
 from tests.integration.processes import Watcher, refold
 from tests.integration.rig import ROOMY, RUN, STATUS, Hostile, Message, Rig
-from tests.integration.servers import Mosquitto, mosquitto, wait_for
+from tests.integration.servers import PATIENCE, Mosquitto, mosquitto, wait_for
 
 CLIP = 1.0
 
@@ -79,7 +79,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
     rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
     watcher = Watcher(rig.broker, rig.run_id)
-    watcher.connection.start(10.0)
+    watcher.connection.start(PATIENCE)
     rig.serve()
     for number in range(2):
         rig.edge(number, tmp_path)
