@@ -24,17 +24,22 @@ from tests.unit.test_cli import Captured, tacit
 
 PAGE = 4096
 # For each line: charges the file of that name in a child, which says every charge that is acknowledged, until killed.
+# The line's first word: how long it rests after each charge, in times that the charge took.
 NURSERY = """
-import os, sys
+import os, sys, time
+from threading import Event
 from tacit.privacy.ledger import Ledger
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        ledger = Ledger(line.strip(), "data")
+        rest, path = line.strip().split(" ", 1)
+        ledger = Ledger(path, "data")
         print(os.getpid(), flush=True)
         while True:
+            began = time.monotonic()
             ledger.charge(0.1, 1.0 + ledger.charged().count // 7, "gaussian", secret=True)
             print(ledger.charged().count, flush=True)
+            Event().wait(float(rest) * (time.monotonic() - began))
     os.waitpid(child, 0)
     print("dead", flush=True)
 """
@@ -48,9 +53,9 @@ class Nursery:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._child = 0
 
-    def start(self, path: Path) -> None:
+    def start(self, path: Path, rest: float = 0.0) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{path}\n")
+        self._process.stdin.write(f"{rest} {path}\n")
         self._process.stdin.flush()
         self._child = int(self.line())
 
@@ -68,9 +73,12 @@ class Nursery:
         os.kill(self._child, signal.SIGKILL)
         while (line := self.line()) != "dead":
             acknowledged = int(line)
+        self._child = 0
         return acknowledged
 
     def close(self) -> None:
+        if self._child:  # a test has failed
+            os.kill(self._child, signal.SIGKILL)
         self._process.communicate()
 
 
@@ -172,7 +180,7 @@ def test_nothing_lies_beside_a_ledger_that_is_in_use(tmp_path: Path) -> None:
 
 
 def test_readers_see_one_state_of_a_ledger_that_is_being_charged(tmp_path: Path, nursery: Nursery) -> None:
-    nursery.start(tmp_path / "ledger.db")
+    nursery.start(tmp_path / "ledger.db", rest=2.0)  # as an edge computes in between: without, no reader has a turn
     seen = [0]
     for _ in range(60):
         nursery.line()
