@@ -136,6 +136,7 @@ class MqttRun:
         self.model = run.build_model()
         self.stop = threading.Event()
         self.failures: list[BaseException] = []
+        self._together = threading.Barrier(run.edges.count, timeout=PATIENCE)  # else the first may have it all done
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
@@ -190,6 +191,7 @@ class MqttRun:
                 self._work(number, seed, end)
         except BaseException as failure:
             self.failures.append(failure)
+            self._together.abort()
             raise
 
     def _work(self, number: int, seed: int | None, end: ExitStack) -> None:
@@ -206,6 +208,7 @@ class MqttRun:
         topic = topics.presence(self.run_id, name)
         connection.start(PATIENCE)
         connection.publish(topic, b"online", retain=True)
+        self._together.wait()
         loop.run(connection, self.stop, lambda state: connection.publish(topic, state.encode(), retain=True))
 
     def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack) -> EdgeLoop:
