@@ -246,8 +246,9 @@ class TestEdge:
             credentials(self.enrolling(desk, token), identity, STOP)
 
     def test_a_server_that_is_away_or_not_ours_is_named(
-        self, desk: Desk, token: Path, identity: Identity, tmp_path: Path
+        self, desk: Desk, token: Path, identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("tacit_services.worker.enroll.RETRY_CAP", 0.2)
         with pytest.raises(ServiceError, match=r"enrolment at https://.*refused"):
             credentials(self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}"), identity, STOP)
         other = Authority.create(tmp_path / "other").folder / "ca.crt"
