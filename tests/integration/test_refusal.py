@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +15,15 @@ from tacit_services.aggregator.api import metrics
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.cli.main import main
 from tacit_services.display import tables
 
 from tacit.privacy.policy import Terms
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.integration.processes import environment
+from tests.integration.processes import Service
 from tests.integration.rest import serving
 from tests.integration.rig import STATUS, Hostile, Rig, run_file
-from tests.integration.servers import PATIENCE, Mosquitto, mosquitto, wait_for
+from tests.integration.servers import Mosquitto, mosquitto, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -201,26 +200,19 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_POLICY": str(tmp_path / "policy.toml"),
         "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_BROKER": "127.0.0.1:1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "tacit_services.cli.main.main", "edge"]
-    ended = subprocess.run(command, env=environment(**settings), capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == code
-    (said,) = [text for text in ended.stderr.splitlines() if text.startswith("tacit: ")]
+    edge = Service("edge", settings, tmp_path / "log")
+    edge.start()
+    assert edge.wait() == code
+    (said,) = [text for text in edge.log.splitlines() if text.startswith("tacit: ")]
     assert line in said
 
 
-def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path) -> None:
+def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.toml").write_text(POLICY_RUN)
     (tmp_path / "policy.toml").write_text("clip_max = 50.0")
-    command = [
-        sys.executable,
-        "-m",
-        "tacit_services.cli.main.main",
-        "run",
-        str(tmp_path / "run.toml"),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    command += ["--policy", str(tmp_path / "policy.toml"), "--edges", "1"]
-    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == 5, ended.stderr
-    assert "edge-0: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in ended.stderr
+    arguments = ["run", tmp_path / "run.toml", "--out", tmp_path / "out", "--policy", tmp_path / "policy.toml"]
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, arguments), "--edges", "1"])
+    said = capsys.readouterr().err
+    assert left.value.code == 5, said
+    assert "edge-0: policy clip_max=50.0: the run file says privacy.clip_max=100.0" in said

@@ -242,13 +242,18 @@ class Processes:
         return (self.folder / "log").read_text().strip().splitlines()[-1]
 
 
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    made = Forks(tmp_path_factory.mktemp("forks") / "log")
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def processes(tmp_path: Path, address: str, request: pytest.FixtureRequest) -> Iterator[Processes]:
-    forks = Forks(tmp_path / "forks")
+def processes(tmp_path: Path, address: str, forks: Forks, request: pytest.FixtureRequest) -> Iterator[Processes]:
     made = Processes(tmp_path, address, forks, request.node.name[:40].replace("_", "-"))
     yield made
     made.rig.close()
-    forks.close()
 
 
 def test_a_process_leaves_with_5_and_one_line(processes: Processes, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import safetensors.torch
+from tacit_services.cli import main
 
 from tacit import config
 from tests.integration.processes import PATIENCE, environment
@@ -193,13 +194,19 @@ class TestResults:
         assert picture[-8:-4] == b"IEND"
 
 
-def test_a_port_that_is_taken_is_one_line_and_code_4(tmp_path: Path) -> None:
+def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
+    """All that `tacit run ARGUMENTS`, in this process, says on standard error when it leaves with `code`."""
+    with pytest.raises(SystemExit) as left:
+        main(["run", *map(str, arguments)])
+    assert left.value.code == code
+    return capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_one_line_and_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server((HOST, 0)) as listener:
         address = f"{HOST}:{listener.getsockname()[1]}"
-        with tacit_run(str(run_file(tmp_path)), "--out", str(tmp_path / "out"), "--serve", address) as process:
-            _, stderr = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 4
-    assert stderr == f"tacit: --serve {address}: Address already in use\n"
+        said = refused(capsys, 4, run_file(tmp_path), "--out", tmp_path / "out", "--serve", address)
+    assert said == f"tacit: --serve {address}: Address already in use\n"
     assert not (tmp_path / "out").exists()
 
 
@@ -228,26 +235,23 @@ def test_ctrl_c_ends_everything_and_a_second_run_starts_anew(tmp_path: Path) -> 
     assert not (out / "summary.json").exists()
 
 
-def test_kill_9_leaves_no_child(tmp_path: Path) -> None:
+def test_kill_9_leaves_no_child(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     with tacit_run(str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)) as process:
         children = training(process, out)
-        with tacit_run(str(run_file(tmp_path)), "--out", str(out)) as other:  # not while this one is there
-            _, stderr = other.communicate(timeout=PATIENCE)
-        assert (other.returncode, stderr) == (4, f"tacit: --out {out}: another `tacit run` is under way there\n")
+        said = refused(capsys, 4, run_file(tmp_path), "--out", out)  # another, not while this one is there
+        assert said == f"tacit: --out {out}: another `tacit run` is under way there\n"
         process.kill()
         process.wait()
         wait_for(lambda: gone(children), PATIENCE)
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     (out / "state").mkdir(parents=True)
     (out / "state" / "thesis.tex").touch()
-    with tacit_run(str(run_file(tmp_path)), "--out", str(out)) as process:
-        _, stderr = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert stderr == f"tacit: --out {out}: {out}/state exists and is not an earlier `tacit run`\n"
+    said = refused(capsys, 2, run_file(tmp_path), "--out", out)
+    assert said == f"tacit: --out {out}: {out}/state exists and is not an earlier `tacit run`\n"
     assert [path.name for path in out.rglob("*")] == ["state", "thesis.tex"]
 
 

@@ -9,6 +9,7 @@ Here both see bytes on the wire, and the processor time of each push.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -89,6 +90,7 @@ def mean_shift(kind: type[Edge], params: Tensor, row: Tensor, clip: float) -> Te
     return sums[0] - sums[1]
 
 
+@cache
 def weakness(scale: float, clip: float) -> tuple[Tensor, Tensor, Tensor]:
     """Parameters, row and direction for which this machine's kernels tell places apart the most."""
     found = []

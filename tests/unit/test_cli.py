@@ -16,6 +16,7 @@ from tacit_services.cli import main
 
 from tacit.config import sections
 from tests.conftest import ROOT
+from tests.integration.processes import Service
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
 from tests.integration.servers import HOST, free_port
 
@@ -251,13 +252,15 @@ class TestProcess:
     def test_an_aggregator_without_broker_gives_up_and_logs_lines(self, tmp_path: Path) -> None:
         file = tmp_path / "run.toml"
         file.write_text(RUN_FILE)
-        done = child(
-            "aggregator", TACIT_RUN_FILE=str(file), TACIT_STORE="memory://", TACIT_HTTP=f"{HOST}:0",
-            TACIT_OUT=str(tmp_path), TACIT_BROKER=f"{HOST}:{free_port()}", TACIT_CONNECT_TIMEOUT="0.3",
-        )  # fmt: skip
-        assert done.returncode == 4
-        assert "Traceback" not in done.stderr
-        assert done.stderr.splitlines()[-1].startswith("tacit: broker 127.0.0.1:")
+        settings = {
+            "TACIT_RUN_FILE": str(file), "TACIT_STORE": "memory://", "TACIT_HTTP": f"{HOST}:0",
+            "TACIT_OUT": str(tmp_path), "TACIT_BROKER": f"{HOST}:{free_port()}", "TACIT_CONNECT_TIMEOUT": "0.3",
+        }  # fmt: skip
+        aggregator = Service("aggregator", settings, tmp_path / "log")
+        aggregator.start()
+        assert aggregator.wait() == 4
+        assert "Traceback" not in aggregator.log
+        assert aggregator.log.splitlines()[-1].startswith("tacit: broker 127.0.0.1:")
 
     def test_log_lines_carry_time_level_and_name(self) -> None:
         script = "import logging; from tacit_services.logs import to_stderr as on; on('info')\n"

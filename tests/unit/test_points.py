@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from tacit_services.figures import points
 from tacit_services.figures.points import Result, Wanted
+from tacit_services.testbed import preload
 
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tests.conftest import ROOT
+from tests.integration.servers import PATIENCE
 from tests.integration.test_store_servers import file_size_limit
 
 RESULT: Result = {"series": [{"version": 1, "accuracy": 0.5, "clip": None}], "epsilon": None}
@@ -173,11 +175,12 @@ def keep_many(folder: Path, seeds: range) -> None:
 
 
 def test_many_processes_keep_in_one_file(tmp_path: Path) -> None:
-    spawned = multiprocessing.get_context("spawn")
-    writers = [spawned.Process(target=keep_many, args=(tmp_path, range(n * 100 + 1, n * 100 + 51))) for n in range(3)]
+    preload.prepare()  # torch is imported once for all of them
+    context = multiprocessing.get_context("forkserver")
+    writers = [context.Process(target=keep_many, args=(tmp_path, range(n * 100 + 1, n * 100 + 51))) for n in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE)
         assert writer.exitcode == 0
     assert len(points.read(tmp_path)) == 150
