@@ -10,6 +10,8 @@ JOBS ?= 2
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
+# Neighbours in a file share what is made once for all of them; who is done first takes from the other.
+WORKERS = -n $(JOBS) --dist worksteal
 # Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 # torch has a file of its own, which the Dockerfile reads, too: pyproject.toml has the range that users may have.
@@ -61,10 +63,10 @@ run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
 
 test: setup ## the fast tests
-	$(BIN)/pytest -m "not slow and not e2e and not exhaustive" -n $(JOBS)
+	$(BIN)/pytest -m "not slow and not e2e and not exhaustive" $(WORKERS)
 
 test-all: setup ## the fast and the slow tests
-	$(BIN)/pytest -m "not e2e and not exhaustive" -n $(JOBS)
+	$(BIN)/pytest -m "not e2e and not exhaustive" $(WORKERS)
 
 check: setup ## lint, format, types, who imports whom, and that generated code is what protos/ says
 	$(BIN)/ruff check
