@@ -320,7 +320,7 @@ def test_an_honest_edge_completes_beside_all_that(address: str, tmp_path: Path) 
     # when the run goes on while more of it comes, then the run completes.
     rig.edge(0, tmp_path, patience=1.0)
     rig.serve()
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + PATIENCE
     while not rig.driver.role.halted and not rig.failures and time.monotonic() < deadline:
         for name in names:
             noise.publish(name, garbage[rig.driver.role.version % len(garbage)])

@@ -135,7 +135,7 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
         "bash",
         sys.executable,
         "-m",
-        "tacit_services.cli.main.main",
+        "tacit_services.cli.main",
         "edge",
     ]
     # when they are full,

@@ -18,8 +18,11 @@ from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.cli.main import main
 from tacit_services.display import tables
 
+from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.policy import Terms
 from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Down, Outgoing
+from tests.golden.harness import make_edge
 from tests.integration.processes import Service
 from tests.integration.rest import serving
 from tests.integration.rig import STATUS, Hostile, Rig, run_file
@@ -44,15 +47,18 @@ def hello(rig: Rig, edge: str) -> Any:
 
 GOOD = run_file().terms()
 BAD: dict[str, dict[str, Any]] = {
-    "clip too small": {"clip": 0.01}, "clip too large": {"clip": 1e6}, "clip nan": {"clip": math.nan},
-    "clip infinite": {"clip": math.inf}, "clip zero": {"clip": 0.0},
+    "clip too small": {"clip": 0.01},
+    "clip too large": {"clip": 1e6},
+    "clip nan": {"clip": math.nan},
+    "clip infinite": {"clip": math.inf},
+    "clip zero": {"clip": 0.0},
     "no noise": {"terms": Terms(GOOD.mechanism, GOOD.sampling_rate, 0.0)},
     "less noise": {"terms": Terms(GOOD.mechanism, GOOD.sampling_rate, 0.999)},
     "noise nan": {"terms": Terms(GOOD.mechanism, GOOD.sampling_rate, math.nan)},
     "another rate": {"terms": Terms(GOOD.mechanism, 1.0, 1.0)},
     "no mechanism": {"terms": Terms("none", GOOD.sampling_rate, None)},
     "noise at the server": {"terms": Terms("gaussian@server", 1.0, 1.0)},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -88,12 +94,25 @@ def test_refusals_do_not_become_a_storm(broker: Mosquitto, tmp_path: Path) -> No
     rig = Rig(run_file(updates=10), f"{broker.host}:{broker.port}", "storm")
     rig.driver.role.terms = Terms("none", 1.0, 0.0)
     rig.serve()
-    rig.edge(0, tmp_path, patience=0.4)
-    wait_for(lambda: "edge-0" in rig.driver.role.edges and hello(rig, "edge-0").refusals >= 2)
-    began = time.monotonic()
-    # then five more refusals take five times its patience.
-    wait_for(lambda: hello(rig, "edge-0").refusals >= 7)
-    assert time.monotonic() - began > 4 * 0.4
+    times: list[float] = []
+
+    def noting() -> EdgeRole:
+        role = make_edge(rig.run, rig.model, 0, 5)
+        heard = role.on_message
+
+        def on_message(message: Down) -> list[Outgoing]:
+            before = role.refusals
+            outgoing = heard(message)
+            times.extend([time.monotonic()] * (role.refusals - before))
+            return outgoing
+
+        role.on_message = on_message  # type: ignore[method-assign]
+        return role
+
+    rig.edge(0, tmp_path, patience=0.4, make=noting)
+    wait_for(lambda: bool(rig.failures) or len(times) >= 7)
+    # then five more refusals take five times its patience, by its own clock.
+    assert times[6] - times[1] > 4 * 0.4
     rig.close()
     assert not rig.failures
 
@@ -197,9 +216,11 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
     (tmp_path / "run.toml").write_text(POLICY_RUN)
     (tmp_path / "policy.toml").write_text(policy)
     settings = {
-        "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_POLICY": str(tmp_path / "policy.toml"),
-        "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_BROKER": "127.0.0.1:1",
-    }  # fmt: skip
+        "TACIT_RUN_FILE": str(tmp_path / "run.toml"),
+        "TACIT_POLICY": str(tmp_path / "policy.toml"),
+        "TACIT_IDENTITIES": str(tmp_path / "identities"),
+        "TACIT_BROKER": "127.0.0.1:1",
+    }
     edge = Service("edge", settings, tmp_path / "log")
     edge.start()
     assert edge.wait() == code

@@ -18,7 +18,7 @@ from tacit.config import sections
 from tests.conftest import ROOT
 from tests.integration.processes import Service
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
-from tests.integration.servers import HOST, free_port
+from tests.integration.servers import HOST, PATIENCE, free_port
 
 Captured = pytest.CaptureFixture[str]
 WRONG_TOKEN = "the operator's token is missing or wrong (tacit: --token-file)"
@@ -55,7 +55,7 @@ def tacit(*arguments: str) -> int:
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "tacit_services.cli.main", *arguments], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "tacit_services.cli.main", *arguments], capture_output=True, text=True, timeout=PATIENCE,
         check=False, env=os.environ | environment,
     )  # fmt: skip
 

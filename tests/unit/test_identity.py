@@ -13,6 +13,7 @@ from tacit_services.identity.folder import Identity, acquire
 
 from tacit.errors import ConfigError, PrivacyError
 from tests.integration.processes import environment
+from tests.integration.servers import PATIENCE
 
 HOLDER = """
 import sys, threading
@@ -80,7 +81,7 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
     # when one dies, then the standby has its identity, with all that lies there.
     (tmp_path / "1" / "ledger.db").write_text("spent")
     numbers[1].kill()
-    standby.join(30.0)
+    standby.join(PATIENCE)
     assert [identity.number for identity in found if identity] == [1]
     assert (tmp_path / "1" / "ledger.db").read_text() == "spent"
     for identity in found:
@@ -96,7 +97,7 @@ def test_a_standby_leaves_when_told_to(tmp_path: Path) -> None:
     standby = threading.Thread(target=lambda: found.append(acquire(tmp_path, 1, None, stop)))
     standby.start()
     stop.set()
-    standby.join(30.0)
+    standby.join(PATIENCE)
     assert found == [None]
     identity.close()
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import UNCHARGED, Charged, Ledger, read
+from tests.integration.servers import PATIENCE
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -25,7 +26,7 @@ steady = settings(derandomize=True, deadline=None, max_examples=60)
 def in_process(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `code` in a Python of its own, with `arguments` as sys.argv[1:]."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def filled(path: Path, count: int = 3) -> None:
