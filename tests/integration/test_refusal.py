@@ -21,7 +21,7 @@ from tacit_services.display import tables
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.policy import Terms
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Down, Outgoing
+from tacit.protocol.messages import Down, GlobalModel, Halt, Outgoing
 from tests.golden.harness import make_edge
 from tests.integration.processes import Service
 from tests.integration.rest import serving
@@ -102,6 +102,7 @@ def test_refusals_do_not_become_a_storm(broker: Mosquitto, tmp_path: Path) -> No
 
         def on_message(message: Down) -> list[Outgoing]:
             before = role.refusals
+            assert isinstance(message, GlobalModel | Halt)
             outgoing = heard(message)
             times.extend([time.monotonic()] * (role.refusals - before))
             return outgoing

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import safetensors.torch
-from tacit_services.cli import main
+from tacit_services.cli.main import main
 
 from tacit import config
 from tests.integration.processes import PATIENCE, environment
