@@ -115,7 +115,7 @@ def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
         for _ in made.run(1):
             pass
         spent = [gdp.mu(party.releaser.ledger.history()) for party in made.parties]
-        found = {"mu_party": spent[0], "mu": gdp.shared(spent), "accuracy": accuracy(made.server)}
+        found = {"mu_party": spent[0], "mu": gdp.compose(spent), "accuracy": accuracy(made.server)}
         rows.append({"mu_release": mu or 0.0, **found})
         print(json.dumps(rows[-1]), flush=True)
     return rows

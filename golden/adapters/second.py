@@ -50,7 +50,7 @@ from tacit.privacy.release import Released, Releaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
 from tacit.protocol import topics, wire
-from tacit.protocol import wire_gossip as wire_peers
+from tacit.protocol import wire_gossip as _wire_gossip
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import (
     Answer,
@@ -90,6 +90,12 @@ def _digest(message: Gossip) -> str:
 
 
 _peers.digest = _digest
+
+
+class wire_peers:  # noqa: N801  (golden's name of a module)
+    """What golden uses of the codec of peers' messages."""
+
+    encoded = staticmethod(_wire_gossip.encode_peer_message)
 
 
 def released(vector: Tensor, scale: float, clip: float, spent: History, charged: Charged) -> Released:

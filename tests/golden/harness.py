@@ -75,7 +75,7 @@ class Told(Simulator):
         super().__init__(run, server, edges)
         self.told: dict[tuple[str, str], Task] = {}
 
-    def _give(self, name: str, task: Task) -> None:
+    def _assign(self, name: str, task: Task) -> None:
         match task:
             case Feedback(step=answered):
                 self.told[name, f"{answered + 1}/0"] = task
@@ -83,7 +83,7 @@ class Told(Simulator):
                 self.told[name, f"/{number}"] = task
             case Roster():
                 self.told[name, "0/0"] = task
-        super()._give(name, task)
+        super()._assign(name, task)
 
     def upload(self, name: str, kind: str) -> None:
         """The upload of `kind`, "step/request", reaches the server."""

@@ -124,8 +124,8 @@ def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> di
 
 def over_the_wire(out: Outgoing, schema: bytes, size: int) -> Gossip:
     assert isinstance(out.message, Gossip)
-    envelope = bytearray(wire_gossip.encoded("peers", out.message, schema))
-    return wire_gossip.read(wire.decode(envelope), schema, size)
+    envelope = bytearray(wire_gossip.encode_peer_message("peers", out.message, schema))
+    return wire_gossip.read_peer_message(wire.decode(envelope), schema, size)
 
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])

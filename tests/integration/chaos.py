@@ -21,7 +21,7 @@ from tacit_services.journal.store import open_store
 from tacit import config
 from tacit.errors import ServiceError
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.ledger import read
+from tacit.privacy.ledger import read_chains
 from tacit.protocol import wire
 from tests.integration.crash_edge import Forks
 from tests.integration.processes import PATIENCE, Deployment, Watcher, appended, check
@@ -195,7 +195,7 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
     # What was seen on the wire was paid for, and what is reported is what was paid.
     delta = config.load(run.file).privacy.delta
     for number in range(scene.edges):
-        (chain,) = read(folder / "identities" / str(number) / "ledger.db")
+        (chain,) = read_chains(folder / "identities" / str(number) / "ledger.db")
         seen = {entry.payload for entry in entries if entry.edge == f"edge-{number}" and is_update(entry.payload)}
         row = summary["privacy"]["edges"][f"edge-{number}"]
         assert len(seen) <= row["pushes"] <= chain.count

@@ -202,7 +202,9 @@ class Watcher:
     def differing(self) -> list[tuple[str, int, int]]:
         """Parts of messages of which two copies were not the same bytes; questions are not parts."""
         with self._lock:
-            sent = {key: {copy for copy in copies if not wire.asked(copy)} for key, copies in self.copies.items()}
+            sent = {
+                key: {copy for copy in copies if not wire.read_question(copy)} for key, copies in self.copies.items()
+            }
         return [key for key, copies in sent.items() if key[1] and len(copies) > 1]
 
 

@@ -20,7 +20,7 @@ import pytest
 from tacit import config
 from tacit.config import RunFile
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.ledger import read
+from tacit.privacy.ledger import read_chains
 from tacit.privacy.ledger_chain import Chain
 from tacit.protocol import wire
 from tests.integration.crash_edge import POINTS, Forks
@@ -163,7 +163,7 @@ def test_whatever_an_edge_dies_of_it_never_releases_more_than_its_ledger_says(sc
 
 
 def ledger(scene: Scene, number: int) -> Chain:
-    (chain,) = read(scene.folder / "identities" / str(number) / "ledger.db")
+    (chain,) = read_chains(scene.folder / "identities" / str(number) / "ledger.db")
     chain.verify()
     return chain
 

@@ -175,7 +175,7 @@ def test_what_was_released_once_for_good_costs_nothing_and_needs_nobody(tmp_path
         first = client.predict(["digits/test/0/0", "digits/train/0/0"])
         assert torch.equal(probabilities(first), probabilities(client.predict(["digits/test/0/0", "digits/train/0/0"])))
         spent = [gdp.mu(record.spent) for record in run.driver.role.edges.values()]
-        assert first.epsilon == pytest.approx(gdp.epsilon(gdp.shared(spent), 1e-5))
+        assert first.epsilon == pytest.approx(gdp.epsilon(gdp.compose(spent), 1e-5))
         assert run.charged() == [1, 1]
 
 

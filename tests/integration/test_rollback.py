@@ -20,7 +20,7 @@ from tacit_services.worker.outbox import Outbox
 
 from tacit import config
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import Ledger, read
+from tacit.privacy.ledger import Ledger, read_chains
 from tacit.privacy.ledger_chain import Chain
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -108,7 +108,7 @@ def place(address: str, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def state(folder: Path) -> Chain:
-    (chain,) = read(folder / "ledger.db")
+    (chain,) = read_chains(folder / "ledger.db")
     return chain
 
 

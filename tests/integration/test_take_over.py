@@ -22,7 +22,7 @@ from tacit_services.journal.weights import weights
 
 from tacit import config
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.ledger import read
+from tacit.privacy.ledger import read_chains
 from tests.integration.gossip import Disks, peer, settled
 from tests.integration.processes import (
     PATIENCE,
@@ -65,7 +65,7 @@ class Left:
         for number in EDGES:
             seq, envelope = self.pending[number]
             assert accepted[f"edge-{number}", seq] == envelope
-            (chain,) = read(self._run.folder / "identities" / str(number) / "ledger.db")
+            (chain,) = read_chains(self._run.folder / "identities" / str(number) / "ledger.db")
             chain.verify()
             said = summary["privacy"]["edges"][f"edge-{number}"]
             assert 0 < self.charged[number] < said["pushes"] <= chain.count

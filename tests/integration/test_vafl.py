@@ -68,8 +68,8 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(started:
         assert most <= shown["pushes"] <= started.pushes(number)  # R of the most released record
         mus.append(gdp.mu(Spend(q, z, n) for q, z, n in shown["history"]))
         assert shown["mu"] == pytest.approx(mus[-1])
-    assert summary["privacy"]["mu"] == pytest.approx(gdp.shared(mus))
-    assert summary["privacy"]["epsilon"] == pytest.approx(gdp.epsilon(gdp.shared(mus), 1e-5))
+    assert summary["privacy"]["mu"] == pytest.approx(gdp.compose(mus))
+    assert summary["privacy"]["epsilon"] == pytest.approx(gdp.epsilon(gdp.compose(mus), 1e-5))
     assert summary["privacy"]["labels_epsilon"] == 2.0
 
 

@@ -181,7 +181,7 @@ def test_adpsgd_takes_the_mean_gradient_of_its_batch_without_noise() -> None:
     expected = mean_gradient(MODEL, plain.trained.params.float(), plain.x[:-1], plain.y[:-1])
     spread = drawn.std(0) / math.sqrt(len(drawn))
     assert bool(((drawn.mean(0) - expected).abs() < 5 * spread + 1e-6).all())
-    assert plain.releaser.left is None
+    assert plain.releaser.releases_left is None
 
 
 # -- assumptions and appendix A -------------------------------------------------------------------------------------
@@ -380,8 +380,8 @@ def test_remark_1_is_no_bound_on_what_a_worker_has_spent_after_t_steps() -> None
 
 def test_a_spent_budget_ends_the_steps_not_the_averaging() -> None:
     poor = peer(mechanism="gaussian", rate=0.5, z=1.0, epsilon=3.0, random=Random())
-    assert poor.releaser.left is not None
-    for _ in range(poor.releaser.left):
+    assert poor.releaser.releases_left is not None
+    for _ in range(poor.releaser.releases_left):
         read, _ = poor.begin()
         assert read is not None
         poor.finish(poor.gradient(read))

@@ -519,7 +519,7 @@ def test_every_local_step_is_charged(mechanism: str) -> None:
 
 def test_a_budget_that_does_not_pay_for_a_whole_task_pays_for_a_shorter_one_then_the_edge_retires() -> None:
     made = worker("steps_min = 3\nsteps_max = 5", plan("gaussian", z=1.0), seed=None)
-    made.releaser.left = 7
+    made.releaser.releases_left = 7
     counts: list[int] = []
     while isinstance(out := made.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push):
         counts.append(out.released.charged.count)

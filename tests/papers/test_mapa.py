@@ -552,8 +552,8 @@ def test_the_batch_has_one_shape_whatever_is_drawn(mechanism: str, work: str, mo
 
 def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
     made = edge(plan(q=0.25, z=4.0), seed=None)
-    assert made.releaser.left is not None
-    made.releaser.left = 1
+    assert made.releaser.releases_left is not None
+    made.releaser.releases_left = 1
     spent = push(made).released.spent
     retired = one(made.on_message(GlobalModel(8, PARAMS, 1.0)))
     assert retired.to == SERVER

@@ -34,7 +34,7 @@ from tacit.audit.statistics import (
     tails,
     uneven,
 )
-from tacit.audit.subject import NARROW, WIDE, Box, Source, Subject, World, box, quiet
+from tacit.audit.subject import NARROW, WIDE, MessageSource, Randomness, Subject, World, quiet_source, quiet_world
 from tacit.audit.training import HISTORIES, accountants, training
 from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, audit
 from tacit.datasets import Dataset
@@ -74,7 +74,7 @@ def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> No
 def test_thirty_audits_of_honest_mechanisms_raise_no_alarm() -> None:
     alarms = []
     for seed in range(30):
-        source = Source(100 + seed)
+        source = Randomness(100 + seed)
         for subject in HONEST:
             findings = checks.canary(subject, source, 500)
             findings += checks.noise(subject, source, 300) + rows.sampler(subject, source, 300)
@@ -109,7 +109,7 @@ def test_every_mechanism_and_the_papers_own_are_audited() -> None:
 
 @cache
 def canary(subject: Subject) -> tuple[Finding, ...]:
-    return tuple(checks.canary(subject, Source(7), PUSHES))
+    return tuple(checks.canary(subject, Randomness(7), PUSHES))
 
 
 @pytest.mark.parametrize("subject", [*HONEST, WEAK], ids=lambda subject: subject.name)
@@ -138,7 +138,7 @@ def test_a_mutant_leaks_more_than_it_claims(mutant: Subject) -> None:
 
 @pytest.mark.parametrize("mutant", [MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
 def test_the_coarse_mutants_break_the_claimed_epsilon_too(mutant: Subject) -> None:
-    findings = checks.canary(mutant.but(z=4.0), Source(1), PUSHES)
+    findings = checks.canary(mutant.but(z=4.0), Randomness(1), PUSHES)
     assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "ε")
 
 
@@ -182,7 +182,7 @@ def test_the_bounds_see_a_larger_distance(true: float) -> None:
 
 @cache
 def drawn(subject: Subject, *, canary: bool = False) -> Tensor:
-    return box(subject, Source(3), canary=canary).vectors(1200)
+    return quiet_source(subject, Randomness(3), canary=canary).vectors(1200)
 
 
 @pytest.mark.parametrize("subject", [*HONEST, WEAK], ids=lambda subject: subject.name)
@@ -221,7 +221,9 @@ def test_the_noise_of_successive_pushes_is_uncorrelated() -> None:
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
 def test_an_empty_batch_looks_like_any_other(subject: Subject) -> None:
     empty = subject.but(rate=1e-9)
-    assert len(box(empty, Source(1), canary=True)()) == len(box(subject, Source(1), canary=True)())
+    assert len(quiet_source(empty, Randomness(1), canary=True)()) == len(
+        quiet_source(subject, Randomness(1), canary=True)()
+    )
     noise = drawn(empty, canary=True)
     assert uneven(noise, empty.std, empty.kurtosis)[1] == []
     assert float(noise.mean(dim=0).abs().max()) < 5 * empty.std / math.sqrt(len(noise))
@@ -230,7 +232,7 @@ def test_an_empty_batch_looks_like_any_other(subject: Subject) -> None:
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-9])
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
 def test_everything_but_the_vector_is_the_same_with_and_without_the_record(subject: Subject, rate: float) -> None:
-    with_it, without = (box(subject.but(rate=rate), Source(1), canary=there) for there in (True, False))
+    with_it, without = (quiet_source(subject.but(rate=rate), Randomness(1), canary=there) for there in (True, False))
     assert [checks._public(with_it()) for _ in range(20)] == [checks._public(without()) for _ in range(20)]
 
 
@@ -281,12 +283,12 @@ def test_the_samplers_p_value_is_one() -> None:
 
 @pytest.mark.parametrize(("test", "mutant"), [pair for pair in OTHERS if pair[0] == "sampler"], ids=str)
 def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(test: str, mutant: Subject) -> None:
-    assert [finding.verdict for finding in rows.sampler(mutant, Source(1))] == ["caught"]
+    assert [finding.verdict for finding in rows.sampler(mutant, Randomness(1))] == ["caught"]
 
 
 @pytest.mark.parametrize("subject", [GAUSSIAN, *ALGORITHMS], ids=lambda subject: subject.name)
 def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
-    assert [finding.verdict for finding in rows.sampler(subject, Source(1), 200)] == ["passes"]
+    assert [finding.verdict for finding in rows.sampler(subject, Randomness(1), 200)] == ["passes"]
 
 
 NEW = ("against", "places", "crowd")
@@ -294,18 +296,20 @@ NEW = ("against", "places", "crowd")
 
 @pytest.mark.parametrize(("test", "mutant", "pushes"), [row for row in SAMPLED if row[0] in NEW], ids=str)
 def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(test: str, mutant: Subject, pushes: int) -> None:
-    assert "caught" in {finding.verdict for finding in SAMPLED_TESTS[test](mutant, Source(1), pushes)}
+    assert "caught" in {finding.verdict for finding in SAMPLED_TESTS[test](mutant, Randomness(1), pushes)}
 
 
 @pytest.mark.parametrize("test", NEW)
 @pytest.mark.parametrize("subject", [GAUSSIAN, DISCRETE], ids=lambda subject: subject.name)
 def test_rows_of_the_real_edge_are_not(test: str, subject: Subject) -> None:
-    assert bad(SAMPLED_TESTS[test](subject, Source(1), 200 if test != "crowd" else 20)) == []
+    assert bad(SAMPLED_TESTS[test](subject, Randomness(1), 200 if test != "crowd" else 20)) == []
 
 
 def test_an_edge_without_any_row_sends_noise_like_any_other() -> None:
-    assert checks.strange(GAUSSIAN, Source(1))[0].measured == 0
-    empty = Box(GAUSSIAN, Source(1), World(quiet(NARROW).params, NOBODY, NOBODY, torch.empty(0)), canary=False)
+    assert checks.strange(GAUSSIAN, Randomness(1))[0].measured == 0
+    empty = MessageSource(
+        GAUSSIAN, Randomness(1), World(quiet_world(NARROW).params, NOBODY, NOBODY, torch.empty(0)), canary=False
+    )
     assert uneven(empty.vectors(400), GAUSSIAN.std)[1] == []
 
 
@@ -336,8 +340,8 @@ def test_the_one_run_bound_falls_with_delta_and_rises_with_guesses_that_were_rig
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_whole_training_of_the_real_edge_passes_and_one_of_mean_clipping_does_not(seed: int) -> None:
-    assert [finding.verdict for finding in training(GAUSSIAN, Source(seed))] == ["passes"]
-    assert [finding.verdict for finding in training(MEAN_CLIP, Source(seed))] == ["caught"]
+    assert [finding.verdict for finding in training(GAUSSIAN, Randomness(seed))] == ["passes"]
+    assert [finding.verdict for finding in training(MEAN_CLIP, Randomness(seed))] == ["caught"]
 
 
 # -- E: the accountants ---------------------------------------------------------------------------------------------

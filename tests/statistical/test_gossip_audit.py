@@ -13,7 +13,7 @@ from tacit.audit.checks import canary
 from tacit.audit.mutants import Amplified, LessNoise, MeanNoise
 from tacit.audit.mutants_rows import TwiceTheClip
 from tacit.audit.statistics import Finding
-from tacit.audit.subject import Source, Subject
+from tacit.audit.subject import Randomness, Subject
 
 PEER = Subject("peer", algorithm="adp2sgd")
 
@@ -22,7 +22,8 @@ PEER = Subject("peer", algorithm="adp2sgd")
 def found(subject: Subject, pushes: int) -> dict[str, Finding]:
     """The larger of the bounds of both directions, by unit."""
     return {
-        finding.quantity: finding for finding in sorted(canary(subject, Source(3), pushes), key=lambda f: f.measured)
+        finding.quantity: finding
+        for finding in sorted(canary(subject, Randomness(3), pushes), key=lambda f: f.measured)
     }
 
 

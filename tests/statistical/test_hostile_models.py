@@ -18,7 +18,7 @@ from torch import Tensor
 from tacit.algorithms.mapa import Edge
 from tacit.audit.mutants_rows import CopiesStrangeRows
 from tacit.audit.statistics import Finding, Values, proven
-from tacit.audit.subject import SCHEMA, Source, Subject, vector
+from tacit.audit.subject import SCHEMA, Randomness, Subject, vector
 from tacit.audit.times import QUIET_Z, times
 from tacit.datasets import Dataset
 from tacit.models import Model, build
@@ -149,7 +149,7 @@ def test_parameters_that_nobody_learnt_are_refused_and_nothing_is_charged() -> N
 
 def proven_by_time(subject: Subject, pushes: int) -> dict[str, Finding]:
     """By strange row: what the times of pushes with it prove, against pushes with an ordinary row."""
-    return {finding.test: finding for finding in times(subject, Source(), pushes)}
+    return {finding.test: finding for finding in times(subject, Randomness(), pushes)}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

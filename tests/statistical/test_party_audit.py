@@ -21,11 +21,11 @@ from tacit.audit.party import (
     unlike,
 )
 from tacit.audit.statistics import Finding
-from tacit.audit.subject import Source
+from tacit.audit.subject import Randomness
 
 
 def leaked(name: str, subject: Vertical, count: int) -> Finding:
-    (finding,) = attacked(name, ATTACKS[name], subject, Source(1), count)
+    (finding,) = attacked(name, ATTACKS[name], subject, Randomness(1), count)
     return finding
 
 
@@ -47,12 +47,12 @@ def test_a_mutant_is_caught(name: str, subject: Vertical, count: int) -> None:
 
 @pytest.mark.parametrize("subject", [FRESH, CACHED], ids=lambda subject: subject.name)
 def test_embeddings_of_a_release_have_noise_of_their_own(subject: Vertical) -> None:
-    assert [finding.verdict for finding in unlike(subject, Source(1))] == ["passes"]
+    assert [finding.verdict for finding in unlike(subject, Randomness(1))] == ["passes"]
 
 
 def test_a_table_that_is_asked_for_again_is_the_same() -> None:
-    assert [finding.verdict for finding in again(CACHED, Source(1))] == ["passes"]
+    assert [finding.verdict for finding in again(CACHED, Randomness(1))] == ["passes"]
 
 
 def test_one_noise_for_all_and_a_table_made_again_are_caught() -> None:
-    assert [test(subject, Source(1))[0].verdict for test, subject in STRUCTURE] == ["caught", "caught"]
+    assert [test(subject, Randomness(1))[0].verdict for test, subject in STRUCTURE] == ["caught", "caught"]

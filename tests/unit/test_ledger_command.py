@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
-from tacit.privacy.ledger import Ledger, read
-from tacit.privacy.ledger_chain import Chain, Entry
+from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger_chain import Chain, LedgerRow
 from tests.unit.test_cli import Captured, tacit
 
 
@@ -31,13 +31,13 @@ def path(tmp_path: Path) -> Path:
 def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
     assert tacit("ledger", "show", str(path.parent), "--delta", "1e-6") == 0
     shown = capsys.readouterr().out
-    expected = epsilon_pld(read(path)[0].history(), 1e-6)
+    expected = epsilon_pld(read_chains(path)[0].history(), 1e-6)
     assert f"digits: 6 releases, ε {expected:.4g} (PLD)" in shown
     assert "mnist: 1 releases, ε ∞ (not private) (PLD)" in shown
-    assert read(path)[0].head.hex() in shown
+    assert read_chains(path)[0].head.hex() in shown
     assert tacit("ledger", "show", str(path), "--json") == 0
     digits, mnist = json.loads(capsys.readouterr().out)
-    assert (digits["count"], digits["epsilon_pld"]) == (6, epsilon_pld(read(path)[0].history(), 1e-5))
+    assert (digits["count"], digits["epsilon_pld"]) == (6, epsilon_pld(read_chains(path)[0].history(), 1e-5))
     assert (mnist["count"], mnist["epsilon_rdp"]) == (1, None)
 
 
@@ -62,9 +62,9 @@ def test_export_is_enough_to_check_the_chain_and_the_epsilon_elsewhere(
     printed = json.loads(capsys.readouterr().out)
     assert tacit("ledger", "export", str(path), "--out", str(tmp_path / "ledger.json")) == 0
     assert json.loads((tmp_path / "ledger.json").read_text()) == printed
-    for document, chain in zip(printed, read(path), strict=True):
+    for document, chain in zip(printed, read_chains(path), strict=True):
         rows = tuple(
-            Entry(
+            LedgerRow(
                 bytes.fromhex(row["session"]), row["sampling_rate"].hex(), float(row["noise_multiplier"]).hex(),
                 row["mechanism"], row["secret"], row["count"], bytes.fromhex(row["head"]),
             )
@@ -75,8 +75,8 @@ def test_export_is_enough_to_check_the_chain_and_the_epsilon_elsewhere(
         assert again == chain
         again.verify()
         with pytest.raises(ValueError, match="the chain is broken"):
-            replace(again, entries=(replace(rows[0], noise_multiplier=(9.0).hex()), *rows[1:])).verify()
-    assert printed[0]["epsilon_rdp"] == epsilon_rdp(read(path)[0].history(), 1e-5)
+            replace(again, rows=(replace(rows[0], noise_multiplier=(9.0).hex()), *rows[1:])).verify()
+    assert printed[0]["epsilon_rdp"] == epsilon_rdp(read_chains(path)[0].history(), 1e-5)
 
 
 @pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "ledger.db-shm", "link", "hard"])

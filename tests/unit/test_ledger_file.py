@@ -19,7 +19,7 @@ from tacit_services.identity import lineage, moving
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Spend
-from tacit.privacy.ledger import Ledger, held, read
+from tacit.privacy.ledger import Ledger, locked_chains, read_chains
 from tests.unit.test_cli import Captured, tacit
 
 PAGE = 4096
@@ -184,7 +184,7 @@ def test_readers_see_one_state_of_a_ledger_that_is_being_charged(tmp_path: Path,
     seen = [0]
     for _ in range(60):
         nursery.line()
-        (chain,) = read(tmp_path / "ledger.db")
+        (chain,) = read_chains(tmp_path / "ledger.db")
         chain.verify()
         seen.append(chain.count)
     nursery.kill(charges=0)
@@ -217,7 +217,7 @@ def test_an_old_file_with_its_log_goes_on_and_is_one_file_from_then_on(tmp_path:
     path = tmp_path / "ledger.db"
     logged(path)
     assert Path(f"{path}-wal").stat().st_size
-    assert read(path)[0].count == 3
+    assert read_chains(path)[0].count == 3
     with closing(Ledger(path, "data")) as ledger:
         assert ledger.history() == (Spend(0.1, 1.5, 3),)
         assert not Path(f"{path}-wal").exists()
@@ -234,7 +234,7 @@ def test_an_old_file_that_was_closed_goes_on_and_is_read_without_a_log(tmp_path:
     assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
     before = path.read_bytes()
     assert before[18:20] == b"\x02\x02"
-    assert read(path)[0].count == 3
+    assert read_chains(path)[0].count == 3
     assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
     assert path.read_bytes() == before
     assert count(path) == 3
@@ -272,10 +272,10 @@ def test_a_ledger_is_moved_with_all_that_it_has(tmp_path: Path, capsys: Captured
     filled(tmp_path / "ledger.db", 3)
     with closing(Ledger(tmp_path / "ledger.db", "other")):
         pass
-    before = read(tmp_path / "ledger.db")
+    before = read_chains(tmp_path / "ledger.db")
     assert tacit("ledger", "move", str(tmp_path), str(tmp_path / "there")) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'there' / 'ledger.db'}: data: 3 releases, moved from ")
-    assert read(tmp_path / "there" / "ledger.db") == before
+    assert read_chains(tmp_path / "there" / "ledger.db") == before
     assert ledgers(tmp_path) == {"ledger.db.lock"}
     filled(tmp_path / "there" / "ledger.db", 1)
     assert tacit("ledger", "move", str(tmp_path / "there"), str(tmp_path / "data.db"), "--json") == 0
@@ -394,8 +394,8 @@ def test_whoever_had_it_open_can_charge_nothing_any_more(tmp_path: Path) -> None
 
 def test_nobody_charges_while_it_is_held(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db", 2)
-    with held(tmp_path / "ledger.db") as (chains, content):
-        assert chains == read(tmp_path / "ledger.db")
+    with locked_chains(tmp_path / "ledger.db") as (chains, content):
+        assert chains == read_chains(tmp_path / "ledger.db")
         assert content == (tmp_path / "ledger.db").read_bytes()
         with closing(sqlite3.connect(tmp_path / "ledger.db", timeout=0)) as db, pytest.raises(sqlite3.OperationalError):
             db.execute("BEGIN IMMEDIATE")

@@ -170,7 +170,7 @@ def test_the_discrete_gaussian_is_this_close_to_a_rounded_one(std: float) -> Non
     rounded = norm.cdf((below + 0.5) / scale) - norm.cdf((below - 0.5) / scale)
     ratio = discrete / rounded - 1
     divergence = float((rounded * ((1 + ratio) * np.log1p(ratio) - ratio)).sum())  # KL, every term >= 0
-    assert 0.9 * 1.44e-6 <= divergence * std**8 <= accounting._LATTICE
+    assert 0.9 * 1.44e-6 <= divergence * std**8 <= accounting._LATTICE_KL
 
 
 def test_the_discrete_gaussian_costs_what_the_gaussian_does_and_never_less() -> None:

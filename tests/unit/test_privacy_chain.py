@@ -10,27 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.ledger_chain import Chain, Entry, advanced, first_head
+from tacit.privacy.ledger_chain import Chain, LedgerRow, first_head, next_head
 
 steady = settings(derandomize=True, deadline=None, max_examples=200)
 LINEAGE = bytes(range(16))
 FLOATS = st.sampled_from([(0.1).hex(), (1.5).hex(), (1.0).hex()])
 ROWS = st.builds(
-    Entry, st.sampled_from([b"a" * 16, b"b" * 16]), FLOATS, FLOATS, st.sampled_from(["gaussian", "knorm"]),
+    LedgerRow, st.sampled_from([b"a" * 16, b"b" * 16]), FLOATS, FLOATS, st.sampled_from(["gaussian", "knorm"]),
     st.booleans(), st.integers(1, 5), st.just(b""),
 )  # fmt: skip
 
 
-def chained(rows: list[Entry]) -> Chain:
+def chained(rows: list[LedgerRow]) -> Chain:
     head, count, entries = first_head(LINEAGE, "data"), 0, []
     for row in rows:
-        head = advanced(head, count, row)
+        head = next_head(head, count, row)
         count += row.count
         entries.append(replace(row, head=head))
     return Chain("data", LINEAGE, count, head, tuple(entries))
 
 
-def naive(rows: list[Entry]) -> bytes:
+def naive(rows: list[LedgerRow]) -> bytes:
     """The same by the formula, a charge at a time."""
 
     def field(value: bytes) -> bytes:
@@ -48,13 +48,13 @@ def naive(rows: list[Entry]) -> bytes:
 
 @steady
 @given(st.lists(ROWS, max_size=6))
-def test_the_head_is_the_formulas_and_the_chain_is_accepted(rows: list[Entry]) -> None:
+def test_the_head_is_the_formulas_and_the_chain_is_accepted(rows: list[LedgerRow]) -> None:
     chain = chained(rows)
     assert chain.head == naive(rows)
     chain.verify()
 
 
-def edited(rows: tuple[Entry, ...], draw: st.DataObject) -> tuple[Entry, ...]:
+def edited(rows: tuple[LedgerRow, ...], draw: st.DataObject) -> tuple[LedgerRow, ...]:
     """One edit of one row, or of the order."""
     place = draw.draw(st.integers(0, len(rows) - 1))
     row, before, after = rows[place], rows[:place], rows[place + 1 :]
@@ -79,9 +79,9 @@ def edited(rows: tuple[Entry, ...], draw: st.DataObject) -> tuple[Entry, ...]:
 
 @steady
 @given(st.lists(ROWS, min_size=1, max_size=6), st.data())
-def test_any_edit_of_any_row_is_noticed(rows: list[Entry], draw: st.DataObject) -> None:
+def test_any_edit_of_any_row_is_noticed(rows: list[LedgerRow], draw: st.DataObject) -> None:
     chain = chained(rows)
-    changed = replace(chain, entries=edited(chain.entries, draw))
+    changed = replace(chain, rows=edited(chain.rows, draw))
     if changed == chain:
         chain.verify()
         return
@@ -91,7 +91,7 @@ def test_any_edit_of_any_row_is_noticed(rows: list[Entry], draw: st.DataObject) 
 
 @steady
 @given(st.lists(ROWS, min_size=1, max_size=4), st.integers(-3, 3), st.binary(min_size=32, max_size=32))
-def test_where_it_ends_belongs_to_it(rows: list[Entry], more: int, head: bytes) -> None:
+def test_where_it_ends_belongs_to_it(rows: list[LedgerRow], more: int, head: bytes) -> None:
     chain = chained(rows)
     for changed in (
         replace(chain, head=head), replace(chain, dataset="other"), replace(chain, lineage=bytes(16)),
@@ -103,22 +103,22 @@ def test_where_it_ends_belongs_to_it(rows: list[Entry], more: int, head: bytes) 
 
 @steady
 @given(st.lists(ROWS, min_size=1, max_size=4), st.lists(ROWS, min_size=1, max_size=4))
-def test_equal_heads_mean_equal_charges(one: list[Entry], two: list[Entry]) -> None:
-    def charges(rows: list[Entry]) -> list[Entry]:
+def test_equal_heads_mean_equal_charges(one: list[LedgerRow], two: list[LedgerRow]) -> None:
+    def charges(rows: list[LedgerRow]) -> list[LedgerRow]:
         return [replace(row, count=1) for row in rows for _ in range(row.count)]
 
     assert (chained(one).head == chained(two).head) == (charges(one) == charges(two))
 
 
 def test_a_count_that_cannot_be_is_refused_before_the_work() -> None:
-    chain = chained([Entry(b"a" * 16, "0x1p-3", "0x1p+0", "gaussian", True, 3, b"")])
-    huge = replace(chain, entries=(replace(chain.entries[0], count=1 << 60),))
+    chain = chained([LedgerRow(b"a" * 16, "0x1p-3", "0x1p+0", "gaussian", True, 3, b"")])
+    huge = replace(chain, rows=(replace(chain.rows[0], count=1 << 60),))
     with pytest.raises(ValueError, match="more charges than the ledger's 3"):
         huge.verify()
 
 
 def test_a_million_charges_are_read_in_seconds() -> None:
-    chain = chained([Entry(b"a" * 16, (0.1).hex(), (1.5).hex(), "gaussian", True, 10**6, b"")])
+    chain = chained([LedgerRow(b"a" * 16, (0.1).hex(), (1.5).hex(), "gaussian", True, 10**6, b"")])
     began = time.process_time()
     chain.verify()
     assert time.process_time() - began < 10  # about 1 s where this was written

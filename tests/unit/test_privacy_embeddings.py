@@ -22,7 +22,7 @@ from tacit.privacy.embeddings import (
     ReleasedEmbedding,
     clip_rows,
 )
-from tacit.privacy.ledger import Ledger, read
+from tacit.privacy.ledger import Ledger, read_chains
 from tacit.privacy.sampling import Random
 
 RECORDS = 20
@@ -128,7 +128,7 @@ def test_the_charge_is_on_disk_before_anything_is_computed(tmp_path: Path) -> No
     door = releaser("fresh", Ledger(path, "people"))
 
     def crash() -> Tensor:
-        (chain,) = read(path)
+        (chain,) = read_chains(path)
         assert chain.count == 1
         raise ZeroDivisionError
 

@@ -41,10 +41,10 @@ def test_releases_compose_as_the_square_root_and_pld_agrees(z: float, count: int
 
 
 def test_parties_compose_as_the_square_root() -> None:
-    assert gdp.shared([3.0, 4.0]) == 5.0
-    assert gdp.shared([]) == 0.0
+    assert gdp.compose([3.0, 4.0]) == 5.0
+    assert gdp.compose([]) == 0.0
     both = (Spend(1.0, 2.0, 1), Spend(1.0, 3.0, 4))
-    assert gdp.shared([gdp.mu(both[:1]), gdp.mu(both[1:])]) == pytest.approx(gdp.mu(both))
+    assert gdp.compose([gdp.mu(both[:1]), gdp.mu(both[1:])]) == pytest.approx(gdp.mu(both))
 
 
 def test_what_is_not_gaussian_has_no_mu() -> None:

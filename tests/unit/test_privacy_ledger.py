@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import Spend, epsilon_pld
-from tacit.privacy.ledger import UNCHARGED, Charged, Ledger, read
+from tacit.privacy.ledger import UNCHARGED, Charged, Ledger, read_chains
 from tests.integration.servers import PATIENCE
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
@@ -251,9 +251,9 @@ def test_rows_are_run_length_coded_within_one_opening(tmp_path: Path) -> None:
         ledger.charge(0.1, z, "gaussian", secret=True)
     ledger.close()
     filled(path, 2)
-    (chain,) = read(path)
-    assert [entry.count for entry in chain.entries] == [2, 1, 2, 2]
-    assert len({entry.session for entry in chain.entries}) == 2
+    (chain,) = read_chains(path)
+    assert [entry.count for entry in chain.rows] == [2, 1, 2, 2]
+    assert len({entry.session for entry in chain.rows}) == 2
     chain.verify()
 
 
@@ -295,7 +295,7 @@ def old_ledger(path: Path) -> None:
 def test_a_ledger_from_before_the_chain_is_taken_over_with_all_it_has_spent(tmp_path: Path) -> None:
     old_ledger(tmp_path / "ledger.db")
     with pytest.raises(PrivacyError, match="is not a ledger with a chain"):
-        read(tmp_path / "ledger.db")
+        read_chains(tmp_path / "ledger.db")
     ledger = Ledger(tmp_path / "ledger.db", "data")
     assert ledger.history() == (Spend(0.1, 0.0, 1), Spend(0.1, 1.5, 41))
     assert ledger.charged().count == 42
@@ -303,7 +303,7 @@ def test_a_ledger_from_before_the_chain_is_taken_over_with_all_it_has_spent(tmp_
     ledger.verify()
     ledger.close()
     assert Ledger(tmp_path / "ledger.db", "other").history() == (Spend(0.1, 1.5, 7, "knorm"),)
-    assert [chain.count for chain in read(tmp_path / "ledger.db")] == [43, 7]
+    assert [chain.count for chain in read_chains(tmp_path / "ledger.db")] == [43, 7]
 
 
 def test_an_old_ledger_with_an_impossible_count_is_refused(tmp_path: Path) -> None:
@@ -314,19 +314,19 @@ def test_an_old_ledger_with_an_impossible_count_is_refused(tmp_path: Path) -> No
 
 def test_reading_makes_no_files_and_sees_what_an_open_one_has_charged(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db", 3)
-    assert read(tmp_path / "ledger.db")[0].count == 3
+    assert read_chains(tmp_path / "ledger.db")[0].count == 3
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
     with closing(Ledger(tmp_path / "ledger.db", "data")) as ledger:
         ledger.charge(0.1, 1.5, "gaussian", secret=True)
-        assert read(tmp_path / "ledger.db")[0].count == 4
+        assert read_chains(tmp_path / "ledger.db")[0].count == 4
 
 
 def test_reading_changes_nothing_and_needs_a_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no such file"):
-        read(tmp_path / "ledger.db")
+        read_chains(tmp_path / "ledger.db")
     (tmp_path / "ledger.db").write_bytes(b"")
     with pytest.raises(PrivacyError):
-        read(tmp_path / "ledger.db")
+        read_chains(tmp_path / "ledger.db")
     assert (tmp_path / "ledger.db").read_bytes() == b""
 
 

@@ -63,12 +63,12 @@ def test_a_released_vector_cannot_be_exchanged_for_another() -> None:
 
 def test_a_query_that_raises_still_costs_one_push() -> None:
     sender = releaser(plan(z=4.0), seed=None)
-    left, bomb = sender.left, Bomb()
+    left, bomb = sender.releases_left, Bomb()
     with pytest.raises(MemoryError):
         sender.release(1.0, bomb)
     assert (bomb.called, pushes(sender)) == (1, 1)
     assert left is not None
-    assert sender.left == left - 1
+    assert sender.releases_left == left - 1
 
 
 def test_the_charge_is_on_record_before_the_query_runs() -> None:
@@ -109,7 +109,7 @@ def test_the_budget_ends_after_exactly_the_certified_pushes() -> None:
     budget = plan(q=0.25, z=4.0, epsilon=1.0)
     most = certified_pushes(1.0, 1e-5, 0.25, 4.0)
     sender, bomb = releaser(budget, seed=None), Bomb()
-    assert sender.left == most > 1
+    assert sender.releases_left == most > 1
     for _ in range(most):
         sender.release(1.0, query)
     with pytest.raises(BudgetSpent, match=r"^epsilon=1\.0"):
@@ -121,8 +121,8 @@ def test_a_new_process_goes_on_where_the_old_one_stopped() -> None:
     ledger, budget = Ledger(":memory:", "data"), plan(q=0.25, z=4.0, epsilon=1.0)
     first = releaser(budget, seed=None, ledger=ledger)
     first.release(1.0, query)
-    assert first.left is not None
-    assert releaser(budget, seed=None, ledger=ledger).left == first.left
+    assert first.releases_left is not None
+    assert releaser(budget, seed=None, ledger=ledger).releases_left == first.releases_left
 
 
 def test_a_dataset_that_was_released_without_noise_has_no_budget_left() -> None:
@@ -143,14 +143,14 @@ def test_a_release_carries_the_history_with_itself_in_it() -> None:
 
 def test_seeded_noise_is_on_record_as_none_and_has_no_limit() -> None:
     sender = releaser(plan(z=1.5), seed=3)
-    assert sender.left is None
+    assert sender.releases_left is None
     assert sender.release(1.0, query).spent == (Spend(0.25, 0.0, 1),)
 
 
 @pytest.mark.parametrize("mechanism", ["none", "paper"])
 def test_mechanisms_without_a_guarantee_are_on_record_as_no_noise(mechanism: Any) -> None:
     sender = releaser(plan(mechanism, z=9.0), seed=None)
-    assert sender.left is None
+    assert sender.releases_left is None
     assert sender.release(1.0, query).spent == (Spend(0.25, 0.0, 1),)
 
 

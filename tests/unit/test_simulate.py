@@ -174,14 +174,14 @@ def test_computing_edges_together_gives_the_bits_of_one_by_one(
     more = f'algorithm = {{{section}}}\nnetwork.compute.model = "exponential"'
     run = parsed(more, edges=7, updates=40, mechanism="gaussian", epsilon=4.0)
     run = run.model_copy(update={"model": run.model.model_copy(update={"name": model})})
-    most, work = 0, batched_edges.work
+    most, work = 0, batched_edges.answer_together
 
     def counting(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
         nonlocal most
         most = max(most, len(tasks))
         return work(tasks)
 
-    monkeypatch.setattr(batched_edges, "work", counting)
+    monkeypatch.setattr(batched_edges, "answer_together", counting)
     in_one_go = simulated(run)
     assert most > 1
 
@@ -200,7 +200,7 @@ def test_tasks_that_the_budget_does_not_pay_for_are_not_computed_together() -> N
         assert epsilon_pld(record.spent, 1e-5) <= 1.0
         role = simulator.edges[name]
         assert isinstance(role, LocalSteps)
-        left = role.releaser.left
+        left = role.releaser.releases_left
         assert left is not None
         assert 0 <= left < 7
 

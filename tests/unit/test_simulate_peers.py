@@ -14,7 +14,7 @@ from tacit.algorithms.gossip.adp2sgd import Peer, Worker
 from tacit.algorithms.gossip.report_fold import Observer
 from tacit.privacy.clipping import Clipped
 from tacit.simulation import gossip
-from tacit.simulation.batched_edges import gradients
+from tacit.simulation.batched_edges import clipped_sums
 from tacit.simulation.gossip import NOBODY, PeerSimulator
 
 FILE = """
@@ -70,13 +70,13 @@ def test_computing_peers_together_gives_the_bits_of_one_by_one(name: str, monkey
     def counting(peers: Sequence[Worker], models: Sequence[torch.Tensor]) -> list[Clipped]:
         nonlocal most
         most = max(most, len(peers))
-        return gradients(peers, models)
+        return clipped_sums(peers, models)
 
-    monkeypatch.setattr(gossip, "gradients", counting)
+    monkeypatch.setattr(gossip, "clipped_sums", counting)
     together = simulated(**changes)
     assert most > 1
 
-    monkeypatch.setattr(gossip, "possible", lambda peer, clip: False)
+    monkeypatch.setattr(gossip, "can_batch", lambda peer, clip: False)
     alone = simulated(**changes)
     assert together.now == alone.now
     for peer, role in workers(together).items():
@@ -146,5 +146,5 @@ def test_a_peer_that_never_returns_leaves_one_exchange_open_and_the_others_their
 def test_when_all_budgets_are_spent_the_run_ends_early() -> None:
     made = simulated(epsilon=1.0, updates=10_000)
     assert made.server.halted == NOBODY
-    assert all(role.releaser.left == 0 for role in workers(made).values())
+    assert all(role.releaser.releases_left == 0 for role in workers(made).values())
     assert all(record.retired for record in made.server.edges.values())

@@ -33,7 +33,7 @@ def uploaded(transfer: Transfer, partials: Partials, lose: float, rng: random.Ra
             under_way, asked = [payload for _, payload in transfer.inquiry()], asked + 1
         payload = under_way.pop(0)
         sent += len(payload) > wire.PART_HEADER
-        if wire.asked(payload) is None and rng.random() < lose:
+        if wire.read_question(payload) is None and rng.random() < lose:
             continue
         whole = partials.add("e", 1, payload)
         if whole is not None:

@@ -30,7 +30,9 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 
 
 def back(message: Gossip, size: int = 3) -> Gossip:
-    return wire_gossip.read(wire.decode(bytearray(wire_gossip.encoded("run", message, SCHEMA))), SCHEMA, size)
+    return wire_gossip.read_peer_message(
+        wire.decode(bytearray(wire_gossip.encode_peer_message("run", message, SCHEMA))), SCHEMA, size
+    )
 
 
 def vector(message: Gossip) -> torch.Tensor | None:
@@ -56,7 +58,7 @@ def test_a_message_comes_back_as_it_was_sent(message: Gossip) -> None:
 )
 def test_a_bare_tensor_cannot_leave(message: Gossip) -> None:
     with pytest.raises(TypeError, match="only a Shared vector may leave"):
-        wire_gossip.encoded("run", message, SCHEMA)
+        wire_gossip.encode_peer_message("run", message, SCHEMA)
 
 
 def test_a_report_arrives_as_an_update_with_its_steps() -> None:
@@ -73,15 +75,17 @@ def test_a_report_arrives_as_an_update_with_its_steps() -> None:
     ("reason", "schema", "size"), [("schema", bytes(32), 3), ("shape", SCHEMA, 4)], ids=["schema", "shape"]
 )
 def test_another_models_message_is_refused(reason: str, schema: bytes, size: int) -> None:
-    received = wire.decode(bytearray(wire_gossip.encoded("run", MESSAGES[0], SCHEMA)))
+    received = wire.decode(bytearray(wire_gossip.encode_peer_message("run", MESSAGES[0], SCHEMA)))
     with pytest.raises(WireError) as refusal:
-        wire_gossip.read(received, schema, size)
+        wire_gossip.read_peer_message(received, schema, size)
     assert refusal.value.reason == reason
 
 
 def test_what_no_peer_says_is_refused() -> None:
     with pytest.raises(WireError) as refusal:
-        wire_gossip.read(wire.Received(pb.Meta(schema_hash=SCHEMA, halt=pb.Halt(version=1)), None), SCHEMA, 3)
+        wire_gossip.read_peer_message(
+            wire.Received(pb.Meta(schema_hash=SCHEMA, halt=pb.Halt(version=1)), None), SCHEMA, 3
+        )
     assert refusal.value.reason == "kind"
 
 

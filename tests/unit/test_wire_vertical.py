@@ -14,7 +14,7 @@ from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.sampling import Random
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Down, Update
+from tacit.protocol.messages import ServerOutput, Update
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 SCHEMA = bytes(range(32))
@@ -33,7 +33,7 @@ def sent(embed: Embed) -> Update:
     return read
 
 
-def told(message: Down) -> Down:
+def told(message: ServerOutput) -> ServerOutput:
     return wire.read_down(wire.decode(bytearray(wire.down("r", "edge-1", message, SCHEMA))), SCHEMA, 7)
 
 

@@ -6,7 +6,7 @@ import time
 
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Down, GlobalModel, Halt
+from tacit.protocol.messages import GlobalModel, Halt, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
 from tacit_services.aggregator.gate import Gate
 from tacit_services.transport.mqtt import Connection
@@ -24,7 +24,7 @@ class Downlink:
         self.gate = Gate()  # in front of tasks; an open one, unless the run has another
         self._transfers: dict[str, tuple[Transfer, float]] = {}  # models under way; when parts were last called lost
 
-    def send(self, edge: str, message: Down, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
+    def send(self, edge: str, message: ServerOutput, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """A role's message to one edge; the receipt of its message `seq`, if given, goes with it, or before many parts:
         it must not wait for them, and the same model is then always the same bytes, whichever message it answers.
         A task that the gate holds back stays here: its edge has the receipt alone.
@@ -60,7 +60,7 @@ class Downlink:
         for part, payload in transfer.more(want.missing, lost=lost):
             self._publish(topics.down(self.run_id, edge, "model", part), payload)
 
-    def _inline(self, message: Down) -> bool:
+    def _inline(self, message: ServerOutput) -> bool:
         """Whether the message fits one payload beside its Meta."""
         match message:
             case GlobalModel():

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from tacit.algorithms.base.server import ServerRole
 from tacit.errors import Fenced, ServiceError, WireError
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import EVERYONE, Deadline, Down, Halt, Outgoing, Timer, Update
-from tacit.protocol.messages import Entry as Message
+from tacit.protocol.messages import EVERYONE, Deadline, Halt, Outgoing, ServerOutput, Timer, Update
+from tacit.protocol.messages import ServerInput as Message
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.downlink import Downlink
@@ -245,7 +245,7 @@ class ServerDriver:
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """Hop 8: a role's message to its edge, or to all; the receipt of its message `seq` goes with it."""
         message = outgoing.message
-        assert isinstance(message, Down)
+        assert isinstance(message, ServerOutput)
         for edge in list(self.role.edges) if outgoing.to == EVERYONE else [outgoing.to]:
             self.down.send(edge, message, seq, receipt)
         if outgoing.to == EVERYONE:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tacit.protocol import wire, wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Deadline, Halt, Hello, Retired, Update
-from tacit.protocol.messages import Entry as Message
+from tacit.protocol.messages import ServerInput as Message
 from tacit.protocol.vertical import Request
 from tacit_services.journal.store import Anchor
 from tacit_services.transport.mqtt import Inbound
@@ -40,7 +40,7 @@ def deadline(run: str, number: int) -> bytes:
 def request(run: str, message: Request) -> bytes:
     """The entry that asks a vertical run, which is over, for embeddings of `message.rows`."""
     meta = pb.Meta(run=run, edge=OPERATOR)
-    wire_vertical.fill(meta, message)
+    wire_vertical.fill_meta(meta, message)
     return wire.encode(meta)
 
 
@@ -56,7 +56,7 @@ def understood(received: wire.Received, schema: bytes, size: int) -> Message:
         if kind == "deadline":
             return Deadline(received.meta.deadline.number)
         if kind == "request":
-            asked = wire_vertical.read(received.meta, None)
+            asked = wire_vertical.read_server_message(received.meta, None)
             assert isinstance(asked, Request)
             return asked
         return Halt(received.meta.halt.version, received.meta.halt.reason)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.audit.statistics import Values
-from tacit.audit.subject import EDGE, RUN, SCHEMA, Box
+from tacit.audit.subject import EDGE, RUN, SCHEMA, MessageSource
 from tacit.audit.times import WARM, Pair, turns
 from tacit.errors import ServiceError
 from tacit.protocol import topics, wire
@@ -45,7 +45,7 @@ def _broker() -> Iterator[str]:
 
 
 @contextmanager
-def _over(broker: str, name: str, box: Box) -> Iterator[Callable[[], float]]:
+def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], float]]:
     """An edge behind the broker, and a call that asks it once and returns the seconds."""
     down, up = topics.down(RUN, name, "model"), topics.up(RUN, name, 1, 0)
     models: queue.SimpleQueue[Inbound] = queue.SimpleQueue()

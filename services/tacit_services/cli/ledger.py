@@ -124,7 +124,7 @@ def _verified(path: Path) -> list[Chain]:
     """Every dataset's chain. Raises DataError (no file), PrivacyError (not a ledger, or a broken chain)."""
     from tacit.privacy import ledger
 
-    chains = ledger.read(path)
+    chains = ledger.read_chains(path)
     for chain in chains:
         try:
             chain.verify()
@@ -158,7 +158,7 @@ def _entries(chain: Chain) -> list[dict[str, Any]]:
             "noise_multiplier": float.fromhex(entry.noise_multiplier), "mechanism": entry.mechanism,
             "secret": entry.secret, "count": entry.count, "head": entry.head.hex(),
         }
-        for entry in chain.entries
+        for entry in chain.rows
     ]  # fmt: skip
 
 

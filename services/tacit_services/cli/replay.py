@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.algorithms.vafl.server import People
     from tacit.config import RunFile
     from tacit.models import Model
-    from tacit.protocol.messages import Entry as Message
+    from tacit.protocol.messages import ServerInput as Message
     from tacit_services.journal.journal_file import Reader
 
 LABELS = Path("state/labels.safetensors")

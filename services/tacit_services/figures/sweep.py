@@ -111,7 +111,7 @@ def _spent(run: RunFile, histories: list[History]) -> float:
     """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together, in μ."""
     delta = run.privacy.delta
     if isinstance(run.algorithm, Vafl):
-        return gdp.epsilon(gdp.shared(map(gdp.mu, histories)), delta)
+        return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
     return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)
 
 

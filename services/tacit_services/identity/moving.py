@@ -34,7 +34,7 @@ def move(source: Path, target: Path) -> list[Chain]:
             if source.exists() or not gone.exists():
                 _check_free(target)
                 _check_free(gone)
-                with ledger.held(source) as (chains, content):
+                with ledger.locked_chains(source) as (chains, content):
                     _copy(content, chains, source, lineage.moving(target))
                     _rename(source, gone)
             else:
@@ -62,18 +62,18 @@ def _check_free(target: Path) -> None:
 
 def _copy(content: bytes, chains: list[Chain], source: Path, copy: Path) -> None:
     files.write(copy, content, stat.S_IMODE(source.stat().st_mode))
-    if ledger.read(copy) != chains:
+    if ledger.read_chains(copy) != chains:
         raise PrivacyError(f"ledger {copy}: is not what was written; nothing was moved")
 
 
 def _again(gone: Path, target: Path) -> list[Chain]:
     """After a move that was killed in its step 2 or later: unless `target` is its outcome, or goes on from it, copy."""
-    with ledger.held(gone) as (chains, content):
+    with ledger.locked_chains(gone) as (chains, content):
         if not target.exists():
             _check_free(target)
             _copy(content, chains, gone, lineage.moving(target))
             return chains
-    counts = {(chain.dataset, chain.lineage): chain.count for chain in ledger.read(target)}
+    counts = {(chain.dataset, chain.lineage): chain.count for chain in ledger.read_chains(target)}
     if any(counts.get((chain.dataset, chain.lineage), -1) < chain.count for chain in chains):
         raise PrivacyError(f"ledger {target}: is there already, and is not what {gone.name} was moved to")
     return chains

@@ -140,7 +140,7 @@ class Exchange:
         received = wire.decode(envelope)
         if (received.meta.run, received.meta.edge) != (self._run, sender):
             raise WireError("identity", "says " + wire.printable(f"{received.meta.run}/{received.meta.edge}", 100))
-        return wire_gossip.read(received, self._schema, self.role.model.size)
+        return wire_gossip.read_peer_message(received, self._schema, self.role.model.size)
 
     def _ask_again(self) -> None:
         now = time.monotonic()
@@ -159,7 +159,7 @@ class Exchange:
             self._asked[out.to] = time.monotonic()
         self._number += 1
         self.counts["sent"] += 1
-        envelope = wire_gossip.encoded(self._run, out.message, self._schema)
+        envelope = wire_gossip.encode_peer_message(self._run, out.message, self._schema)
         for part, payload in enumerate(wire.split(envelope, self._chunk)):
             topic = topics.peer(self._run, out.to, self.role.edge, self._number, part)
             self._connection.publish(topic, payload)

@@ -63,7 +63,7 @@ def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
     plan = run.plan(number, len(rows))
     # Another stream for every seed and edge; a run has at most 10,000 edges.
     releaser = Releaser(plan, SimulatedLedger(), Random(run.run.seed * 10_000 + number))
-    releaser.left = plan.pushes_left(())
+    releaser.releases_left = plan.pushes_left(())
     return registry.edge(run, f"edge-{number}", rows, model, releaser)
 
 

@@ -16,7 +16,7 @@ from tacit.errors import PrivacyError, WireError
 from tacit.privacy.ledger import Ledger
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Down, Halt, Hello, Outgoing, Push, Report, Retired
+from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.transfer import Download, Transfer
@@ -89,7 +89,7 @@ class EdgeLoop:
         self.retired = self.refusing = False
         self._present: Callable[[str], None] = lambda state: None
         self._complained_at = -COMPLAINT_SECONDS
-        self._model: Down | None = None  # the server's newest word
+        self._model: ServerOutput | None = None  # the server's newest word
         self._download = Download(4 * terms.size + wire.MAX_META, self._want)
         self._upload: Transfer | None = None  # the oldest message, once it has been sent
         self._connected = False

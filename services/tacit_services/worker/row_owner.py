@@ -40,7 +40,7 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
         if place is None:
             return
         role = build_role(settings, run, model, place.identity, place.ledger)
-        left = role.releaser.left
+        left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
         needs = loop_settings(settings, run, model, model.size, place.identity.number)
         with loops(run, role, place, needs) as loop:

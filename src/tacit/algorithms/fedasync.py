@@ -207,7 +207,7 @@ class Edge(LocalSteps):
 
         Near the end of the budget, what is left of it, but not below H_min.
         """
-        a, left = self.algorithm, self.releaser.left
+        a, left = self.algorithm, self.releaser.releases_left
         most = a.steps
         if left is not None and a.steps_min <= left < most:
             most = left

@@ -26,7 +26,7 @@ from tacit.datasets import Dataset
 from tacit.datasets.alignment import names
 from tacit.errors import ConfigError
 from tacit.models import Model
-from tacit.privacy.embeddings import EmbeddingReleaser, Kept
+from tacit.privacy.embeddings import EmbeddingReleaser, EmbeddingStore
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -70,7 +70,7 @@ def people(run: RunFile, splits: Sequence[Dataset], salt: bytes, answers: Tensor
 
 def party(
     run: RunFile, name: str, number: int, splits: Sequence[Dataset], salt: bytes, ledger: Ledger, random: Random,
-    kept: Kept | None = None,
+    kept: EmbeddingStore | None = None,
 ) -> Party:  # fmt: skip
     """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for `people`)."""
     x = torch.cat([vertical_settings.view(run, data.x, number) for data in splits])

@@ -16,15 +16,15 @@ from tacit.audit.subject import (
     ROWS,
     WIDE,
     Ask,
-    Box,
+    MessageSource,
+    Randomness,
     Resend,
-    Source,
     Subject,
     World,
-    box,
-    contrary,
     make,
-    quiet,
+    opposed_world,
+    quiet_source,
+    quiet_world,
     received,
 )
 from tacit.errors import TacitError
@@ -42,25 +42,30 @@ Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 # -- A: one record, in or out ---------------------------------------------------------------------------------------
 
 
-def canary(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """A: bounds on what one message says about one record, in either direction; above the claim is an alarm."""
-    return _in_or_out("canary", subject, source, quiet(subject.model), pushes)
+    return _in_or_out("canary", subject, source, quiet_world(subject.model), pushes)
 
 
-def against(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+def against(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """A: the same of a record that all others pull against, through all layers at once."""
     subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
-    return _in_or_out("canary against all", subject, source, contrary(), pushes)
+    return _in_or_out("canary against all", subject, source, opposed_world(), pushes)
 
 
-def _in_or_out(test: str, subject: Subject, source: Source, world: World, pushes: int) -> list[Finding]:
+def _in_or_out(
+    test: str, subject: Subject, source: Randomness, world: World, pushes: int
+) -> list[Finding]:
     scores = [
-        _score(subject, world, Box(subject, source, world, canary=there).vectors(pushes)) for there in (True, False)
+        _score(subject, world, MessageSource(subject, source, world, canary=there).vectors(pushes))
+        for there in (True, False)
     ]
     return compared(test, subject, scores[0], scores[1])
 
 
-def compared(test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0) -> list[Finding]:
+def compared(
+    test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0
+) -> list[Finding]:
     """Findings of two samples of scores, both ways round; `factor`: how many records differ (group privacy, μ only)."""
     findings = []
     for name, left, right in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
@@ -68,7 +73,9 @@ def compared(test: str, subject: Subject, inside: Values, outside: Values, *, fa
         measured = [] if subject.mu is None else [("μ", factor * subject.mu, mu)]
         measured += [("ε", subject.epsilon, epsilon)] if factor == 1.0 else []
         findings += [
-            Finding(f"{test} {name}", subject.name, unit, claim, value, value > claim, subject.honest)
+            Finding(
+                f"{test} {name}", subject.name, unit, claim, value, value > claim, subject.honest
+            )
             for unit, claim, value in measured
         ]
     return findings
@@ -78,7 +85,10 @@ def _score(subject: Subject, world: World, pushes: Tensor) -> Values:
     """How much a push looks as if the canary were in: along its gradient, or by distance where noise is radial."""
     values: Values
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
-        whole = subject.mechanism in ("paper", "paper:mean_clip")  # a mean that is clipped is all canary
+        whole = subject.mechanism in (
+            "paper",
+            "paper:mean_clip",
+        )  # a mean that is clipped is all canary
         shift = world.direction * CLIP / (1 if whole else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
@@ -89,67 +99,113 @@ def _score(subject: Subject, world: World, pushes: Tensor) -> Values:
 # -- B: structure ---------------------------------------------------------------------------------------------------
 
 
-def noise(subject: Subject, source: Source, pushes: int = NOISE_PUSHES) -> list[Finding]:
+def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> list[Finding]:
     """B: every coordinate of a message has the claimed noise, to its tails, and no two messages have the same."""
     subject = subject.but(model=WIDE, rate=min(subject.rate, 0.5))
-    drawn = box(subject, source, canary=False).vectors(pushes)
+    drawn = quiet_source(subject, source, canary=False).vectors(pushes)
     worst, wrong = uneven(drawn, subject.std, subject.kurtosis)
-    found = [Finding("noise, each coordinate", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)]
+    found = [
+        Finding(
+            "noise, each coordinate",
+            subject.name,
+            "std/claim",
+            1.0,
+            worst,
+            bool(wrong),
+            subject.honest,
+        )
+    ]
     same = pushes - len(torch.unique(drawn, dim=0))
-    found.append(Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest))
+    found.append(
+        Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest)
+    )
     if subject.mechanism != "knorm":
         p, limit = tails(drawn / subject.std)
-        found.append(Finding("noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest))
+        found.append(
+            Finding(
+                "noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest
+            )
+        )
     return found
 
 
-def anew(subject: Subject, source: Source) -> list[Finding]:
+def anew(subject: Subject, source: Randomness) -> list[Finding]:
     """B: two pushes for the same model do not share noise."""
     subject = subject.but(model=WIDE, rate=0.5)
-    drawn = box(subject, source, canary=False).vectors(START_PUSHES)
+    drawn = quiet_source(subject, source, canary=False).vectors(START_PUSHES)
     return [_unrelated("noise, each push anew", subject, drawn[:-1], drawn[1:])]
 
 
-def empty_batch(subject: Subject, source: Source) -> list[Finding]:
+def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
     """B: a batch without any record is a message of the same size, with the same noise."""
     drawn = subject.but(model=WIDE, rate=1e-9)
-    ask = box(drawn, source, canary=True)
+    ask = quiet_source(drawn, source, canary=True)
     payloads = [ask() for _ in range(2)]
-    full = box(subject.but(model=WIDE), source, canary=True)()
+    full = quiet_source(subject.but(model=WIDE), source, canary=True)()
     worst, wrong = uneven(ask.vectors(EMPTY_PUSHES), drawn.std, drawn.kurtosis)
-    shorter = any(abs(len(payload) - len(full)) > 16 for payload in payloads)  # numbers of another rate, not 600 bytes
-    return [Finding("empty batch", subject.name, "std/claim", 1.0, worst, bool(wrong) or shorter, subject.honest)]
+    shorter = any(
+        abs(len(payload) - len(full)) > 16 for payload in payloads
+    )  # numbers of another rate, not 600 bytes
+    return [
+        Finding(
+            "empty batch",
+            subject.name,
+            "std/claim",
+            1.0,
+            worst,
+            bool(wrong) or shorter,
+            subject.honest,
+        )
+    ]
 
 
-def starts(subject: Subject, source: Source) -> list[Finding]:
+def starts(subject: Subject, source: Randomness) -> list[Finding]:
     """B: the same edge started twice does not draw the same noise."""
     subject = subject.but(model=WIDE)
-    first, second = (box(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2))
+    first, second = (
+        quiet_source(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2)
+    )
     return [_unrelated("noise of two starts", subject, first, second)]
 
 
-def forks(subjects: list[Subject], source: Source, fork: Fork) -> list[Finding]:
+def forks(subjects: list[Subject], source: Randomness, fork: Fork) -> list[Finding]:
     """B: nor does a forked child. All children are made before this process computes its first gradient."""
-    asks = [box(subject.but(model=WIDE), source, canary=False) for subject in subjects]
+    asks = [quiet_source(subject.but(model=WIDE), source, canary=False) for subject in subjects]
     children = [torch.stack([ask.read(sent) for sent in fork(ask, START_PUSHES)]) for ask in asks]
     return [
-        _unrelated("noise of a forked child", subject.but(model=WIDE), ask.vectors(START_PUSHES), child)
+        _unrelated(
+            "noise of a forked child", subject.but(model=WIDE), ask.vectors(START_PUSHES), child
+        )
         for subject, ask, child in zip(subjects, asks, children, strict=True)
     ]
 
 
 def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Finding:
     largest, limit = related(first, second)
-    return Finding(test, subject.name, "|correlation|", limit, largest, largest > limit, subject.honest)
+    return Finding(
+        test, subject.name, "|correlation|", limit, largest, largest > limit, subject.honest
+    )
 
 
-def fields(subject: Subject, source: Source) -> list[Finding]:
+def fields(subject: Subject, source: Randomness) -> list[Finding]:
     """B: all of a message but the tensor, its digest and the chain's head is the same with the canary and without."""
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
-        asks = [box(subject.but(rate=rate), source, canary=there) for there in (True, False)]
+        asks = [
+            quiet_source(subject.but(rate=rate), source, canary=there) for there in (True, False)
+        ]
         differing += sum(_public(asks[0]()) != _public(asks[1]()) for _ in range(15))
-    return [Finding("fields with and without", subject.name, "differing", 0, differing, differing > 0, subject.honest)]
+    return [
+        Finding(
+            "fields with and without",
+            subject.name,
+            "differing",
+            0,
+            differing,
+            differing > 0,
+            subject.honest,
+        )
+    ]
 
 
 def _public(payload: bytes) -> tuple[int, bytes]:
@@ -159,19 +215,19 @@ def _public(payload: bytes) -> tuple[int, bytes]:
     return len(payload), meta.SerializeToString(deterministic=True)
 
 
-def strange(subject: Subject, source: Source) -> list[Finding]:
+def strange(subject: Subject, source: Randomness) -> list[Finding]:
     """B: a record whose features are no numbers, huge or tiny changes neither whether a message comes nor its size."""
     wrong = 0
     subject = subject.but(rate=1.0, steps=1)
-    plain = len(box(subject, source, canary=True)())
+    plain = len(quiet_source(subject, source, canary=True)())
     reach = 12 * subject.std * math.sqrt(subject.model.size) + 1.01 * CLIP / subject.batch
     for feature in STRANGE:
-        ask = Box(subject, source, quiet(subject.model, feature), canary=True)
+        ask = MessageSource(subject, source, quiet_world(subject.model, feature), canary=True)
         wrong += sum(not _ordinary(ask, plain, reach) for _ in range(STRANGE_PUSHES))
     return [Finding("strange rows", subject.name, "messages", 0, wrong, wrong > 0, subject.honest)]
 
 
-def _ordinary(ask: Box, size: int, reach: float) -> bool:
+def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
     """Whether the next message comes, is as long as others, and no longer than noise and one row make it."""
     try:
         payload = ask()
@@ -180,54 +236,77 @@ def _ordinary(ask: Box, size: int, reach: float) -> bool:
         return False
 
 
-def charges(subject: Subject, source: Source, path: Path) -> list[Finding]:
+def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
     """B: the ledger's one file, copied while the edge runs, holds all releases that have been sent, at their price."""
-    ask = Box(subject, source, quiet(subject.model), canary=True, ledger=path)
+    ask = MessageSource(subject, source, quiet_world(subject.model), canary=True, ledger=path)
     missing = 0
     for number in range(1, CHARGED_PUSHES + 1):
         ask()
         copy = path.with_suffix(".copy")
         copy.write_bytes(path.read_bytes())  # what a kill -9 and one copied file leave
         missing = max(missing, subject.steps * number - _counted(copy, subject))
-    return [Finding("ledger's file", subject.name, "missing", 0, missing, missing > 0, subject.honest)]
+    return [
+        Finding("ledger's file", subject.name, "missing", 0, missing, missing > 0, subject.honest)
+    ]
 
 
 def _counted(path: Path, subject: Subject) -> int:
     """Charges in the file at the subject's rate and noise; 0 for a file that is no ledger."""
     try:
-        spent = [spend for chain in ledger.read(path) for spend in chain.history()]
+        spent = [spend for chain in ledger.read_chains(path) for spend in chain.history()]
     except TacitError:
         return 0
-    right = {(subject.rate, subject.z, subject.mechanism), (subject.rate, 0.0, subject.mechanism)}  # 0: a known seed
-    return sum(s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right)
+    right = {
+        (subject.rate, subject.z, subject.mechanism),
+        (subject.rate, 0.0, subject.mechanism),
+    }  # 0: a known seed
+    return sum(
+        s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right
+    )
 
 
-def retry(subject: Subject, source: Source, resend: Resend) -> list[Finding]:
+def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]:
     """B: what is sent again after a restart is what was sent, byte for byte."""
-    first, second = (subject.resend or resend)(box(subject, source, canary=True))
-    differing = abs(len(first) - len(second)) + sum(a != b for a, b in zip(first, second, strict=False))
-    return [Finding("retry", subject.name, "bytes differing", 0, differing, differing > 0, subject.honest)]
+    first, second = (subject.resend or resend)(quiet_source(subject, source, canary=True))
+    differing = abs(len(first) - len(second)) + sum(
+        a != b for a, b in zip(first, second, strict=False)
+    )
+    return [
+        Finding(
+            "retry", subject.name, "bytes differing", 0, differing, differing > 0, subject.honest
+        )
+    ]
 
 
-def orders(subject: Subject, source: Source) -> list[Finding]:
+def orders(subject: Subject, source: Randomness) -> list[Finding]:
     """B: whatever terms or clip a server sends, no push leaves with less than the claimed noise, or another clip."""
     subject = subject.but(model=WIDE)
-    params = quiet(WIDE).params
+    params = quiet_world(WIDE).params
     hostile = [GlobalModel(3, params, clip) for clip in (0.0, math.nan, CLIPS[0] / 2, 2 * CLIPS[1])]
-    for terms in (Terms("none", 1.0, 0.0), Terms(subject.mechanism, 1.0, 1e-6), Terms(subject.mechanism, 1e-9)):
+    for terms in (
+        Terms("none", 1.0, 0.0),
+        Terms(subject.mechanism, 1.0, 1e-6),
+        Terms(subject.mechanism, 1e-9),
+    ):
         hostile.append(GlobalModel(3, params, CLIP, terms))
     obeyed = sum(_obeyed(subject, source, message) for message in hostile)
-    return [Finding("orders from a server", subject.name, "obeyed", 0, obeyed, obeyed > 0, subject.honest)]
+    return [
+        Finding(
+            "orders from a server", subject.name, "obeyed", 0, obeyed, obeyed > 0, subject.honest
+        )
+    ]
 
 
-def _obeyed(subject: Subject, source: Source, message: GlobalModel) -> bool:
-    speaker = make(subject, quiet(WIDE).records(canary=False), source)
+def _obeyed(subject: Subject, source: Randomness, message: GlobalModel) -> bool:
+    adapter = make(subject, quiet_world(WIDE).records(canary=False), source)
     try:
         order = received(message, WIDE)
-        sent = [payload for _ in range(ORDER_PUSHES) if (payload := speaker.ask(order)) is not None]
+        sent = [payload for _ in range(ORDER_PUSHES) if (payload := adapter.ask(order)) is not None]
     except TacitError:
         return False
     if not sent:
         return False
-    drawn = torch.stack([speaker.read(payload, message.params) for payload in sent])
-    return message.clip != CLIP or float(drawn.square().mean()) < (0.9 * subject.std) ** 2  # 9,000 numbers: 12σ or more
+    drawn = torch.stack([adapter.read(payload, message.params) for payload in sent])
+    return (
+        message.clip != CLIP or float(drawn.square().mean()) < (0.9 * subject.std) ** 2
+    )  # 9,000 numbers: 12σ or more

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_PLAUSIBLE = (0.5, 2.0)  # the brightest pixel of a reconstruction whose scale is believed; images lie in [0, 1]
+_PLAUSIBLE = (
+    0.5,
+    2.0,
+)  # the brightest pixel of a reconstruction whose scale is believed; images lie in [0, 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,15 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
     """
     features = math.prod(shape)
     if gradient.numel() != classes * (features + 1) or not bool(torch.isfinite(gradient).all()):
-        raise ValueError(f"{gradient.numel()} values: expected {classes * (features + 1)} finite ones")
+        raise ValueError(
+            f"{gradient.numel()} values: expected {classes * (features + 1)} finite ones"
+        )
     weight, bias = torch.split(gradient.to(torch.float64), [classes * features, classes])
     left, values, right = torch.linalg.svd(weight.view(classes, features), full_matrices=False)
-    residual, image = left[:, 0], right[0]  # r/||r|| (classes,) and x/||x|| (features,), up to one common sign
+    residual, image = (
+        left[:, 0],
+        right[0],
+    )  # r/||r|| (classes,) and x/||x|| (features,), up to one common sign
     sign = 1.0 if float(image.sum()) >= 0 else -1.0  # pixels are not negative
     scale = float(values[0] / (residual @ bias))  # σ = ||r||·||x||, u·db = ||r||
     return Reconstruction(_shown(sign * image, abs(scale)).view(shape), int(bias.argmin()))
@@ -45,7 +53,10 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
 
 def cosine(found: Tensor, original: Tensor) -> float:
     """Cosine of the angle between two images, each less its own mean; 0 where one of them is flat."""
-    a, b = (image.to(torch.float64).flatten() - image.to(torch.float64).mean() for image in (found, original))
+    a, b = (
+        image.to(torch.float64).flatten() - image.to(torch.float64).mean()
+        for image in (found, original)
+    )
     norms = float(a.norm() * b.norm())
     return float(a @ b) / norms if norms else 0.0
 
@@ -60,5 +71,9 @@ def _shown(image: Tensor, scale: float) -> Tensor:
     """`image` brought to [0, 1]: at the gradient's own scale where that is plausible, else its brightest pixel is 1."""
     brightest = float(image.max())
     low, high = _PLAUSIBLE
-    factor = scale if math.isfinite(scale) and low <= scale * brightest <= high else 1 / max(brightest, 1e-300)
+    factor = (
+        scale
+        if math.isfinite(scale) and low <= scale * brightest <= high
+        else 1 / max(brightest, 1e-300)
+    )
     return (image * factor).clamp(0.0, 1.0)

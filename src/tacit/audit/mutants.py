@@ -68,7 +68,11 @@ class Obedient(Edge):
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         """Obey, then work."""
-        if isinstance(message, GlobalModel) and message.terms and message.terms.noise_multiplier is not None:
+        if (
+            isinstance(message, GlobalModel)
+            and message.terms
+            and message.terms.noise_multiplier is not None
+        ):
             z = max(message.terms.noise_multiplier, 1e-6)
             self.releaser.plan = replace(self.releaser.plan, noise_multiplier=z)
             message = replace(message, terms=None)
@@ -80,7 +84,9 @@ class LessNoise(Releaser):
 
     factor: ClassVar[float] = 0.5
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         with self._weaker():
             return super()._noisy(clipped, clip, paper_dims)
 
@@ -107,7 +113,9 @@ class MeanNoise(LessNoise):
 class FirstLayerNoise(Releaser):
     """Noise on the first layer only; the others are "post-processing"."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         noisy, scale = super()._noisy(clipped, clip, paper_dims)
         assert paper_dims is not None  # the first layer
         noisy[paper_dims.stop :] = (clipped.total / self.plan.batch)[paper_dims.stop :]
@@ -117,7 +125,9 @@ class FirstLayerNoise(Releaser):
 class LineDensity(Releaser):
     """Noise whose norm is exponential: Laplace's density on the line, used in d dimensions."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         noise = paper_noise(clipped.total.numel(), self.plan.noise_multiplier * clip, self.random)
         return ((clipped.total + noise) / self.plan.batch).to(torch.float32), 1.0
 
@@ -149,7 +159,9 @@ class ReusedNoise(Random):
 
     def bytes(self, count: int) -> bytes:
         """The first `count` bytes of the stream, each time."""
-        self._stream = Cipher(algorithms.ChaCha20(id(self).to_bytes(32, "big"), _NONCE), mode=None).encryptor()
+        self._stream = Cipher(
+            algorithms.ChaCha20(id(self).to_bytes(32, "big"), _NONCE), mode=None
+        ).encryptor()
         return self._stream.update(_zeros(count))
 
 
@@ -189,7 +201,9 @@ def _mutant(name: str, **changes: object) -> Subject:
     return Subject(f"MUTANT {name}").but(honest=False, **changes)
 
 
-HALF = _mutant("half noise", z=0.5, releaser=LessNoise)  # near μ = 2 a factor is found with the fewest pushes
+HALF = _mutant(
+    "half noise", z=0.5, releaser=LessNoise
+)  # near μ = 2 a factor is found with the fewest pushes
 FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
 MEAN_CLIP = _mutant("mean clipping", edge=MeanClipping)
 DENOMINATOR = _mutant("wrong denominator |B|", edge=TrueDenominator)
@@ -199,21 +213,43 @@ LOCAL: dict[str, object] = {"algorithm": "fedasync", "steps": 4, "rate": 0.5}  #
 SAMPLED: tuple[tuple[str, Subject, int], ...] = (
     ("canary", MEAN_CLIP, 600),
     ("canary", FIRST_LAYER, 600),
-    ("canary", _mutant("1-D density in d dimensions", mechanism="knorm", z=2.0, model=WIDE, releaser=LineDensity), 800),
+    (
+        "canary",
+        _mutant(
+            "1-D density in d dimensions",
+            mechanism="knorm",
+            z=2.0,
+            model=WIDE,
+            releaser=LineDensity,
+        ),
+        800,
+    ),
     ("canary", HALF, 1000),
     ("canary", _mutant("noise/√2", z=0.5, releaser=RootHalfNoise), 2800),
     ("canary", _mutant("A(DP)²SGD: a mean's noise on the sum", releaser=MeanNoise), 600),
     ("canary", Amplified("MUTANT A(DP)²SGD: amplified by 1/K", honest=False), 3200),
     ("canary", _mutant("the paper as printed", mechanism="paper", z=2.0), 800),
-    ("canary", _mutant("paper:mean_clip", mechanism="paper:mean_clip", z=2.0, batch=4.0 * ROWS), 800),
+    (
+        "canary",
+        _mutant("paper:mean_clip", mechanism="paper:mean_clip", z=2.0, batch=4.0 * ROWS),
+        800,
+    ),
     ("canary", _mutant("paper:density", mechanism="paper:density", z=2.0, model=WIDE), 800),
     ("canary", _mutant("paper:first_layer", mechanism="paper:first_layer", z=2.0), 800),
-    ("canary", _mutant("a peer that clips at 2C", algorithm="adp2sgd", edge=rows.TwiceTheClip, z=0.5), 1200),
+    (
+        "canary",
+        _mutant("a peer that clips at 2C", algorithm="adp2sgd", edge=rows.TwiceTheClip, z=0.5),
+        1200,
+    ),
     ("against", _mutant("two rows added before the clip", edge=rows.PairsTogether, z=0.5), 1600),
     ("against", _mutant("layers clipped apart", edge=rows.LayersApart, z=0.5), 1200),
     ("places", _mutant("rows one behind the other", edge=rows.Packed), 600),
     ("places", _mutant("rows in their order from a random slot", edge=rows.Turned), 800),
-    ("crowd", _mutant("rounded to nearest", mechanism="discrete_gaussian", edge=rows.RoundedToNearest), 60),
+    (
+        "crowd",
+        _mutant("rounded to nearest", mechanism="discrete_gaussian", edge=rows.RoundedToNearest),
+        60,
+    ),
     ("times", _mutant("strange rows are copied", edge=rows.CopiesStrangeRows), 240),
 )
 OTHERS: tuple[tuple[str, Subject], ...] = (

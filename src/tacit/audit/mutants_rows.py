@@ -40,7 +40,9 @@ class OppositeCoins(Edge):
     def draw(self) -> Batch:
         """Every row at rate q, as promised; but not independently."""
         rate = self.releaser.plan.sampling_rate
-        coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(
+            np.float64
+        ) * 2.0**-53
         coins[1::2] = (coins[0::2][: len(coins[1::2])] - rate) % 1.0
         drawn = np.flatnonzero(coins < rate)
         index = np.full(self.size, self.records, dtype=np.int64)
@@ -53,7 +55,9 @@ class Packed(Edge):
 
     def draw(self) -> Batch:
         """Poisson, but for the places."""
-        index = super().draw().index.sort().values.roll(self.first())  # empty slots have the largest number
+        index = (
+            super().draw().index.sort().values.roll(self.first())
+        )  # empty slots have the largest number
         return Batch(index, index < self.records)
 
     def first(self) -> int:
@@ -75,17 +79,26 @@ class Turned(Packed):
 class LayersApart(Edge):
     """Clips each layer's part of a row by itself: together they are longer than C."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         parts = torch.split(gradients, list(self.model.sizes), dim=1)
-        return Clipped(torch.cat([clipped_sum(part.contiguous(), clip, mask, rows).total for part in parts]), clip)
+        return Clipped(
+            torch.cat([clipped_sum(part.contiguous(), clip, mask, rows).total for part in parts]),
+            clip,
+        )
 
 
 class PairsTogether(Edge):
     """Adds two rows before it clips, as a kernel that works on pairs would."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
-        gradients = example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
+        gradients = (
+            example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
+        )
         pairs = gradients[0::2] + gradients[1::2]
         return clipped_sum(pairs, clip, torch.ones(len(pairs), dtype=torch.bool), rows)
 
@@ -93,17 +106,23 @@ class PairsTogether(Edge):
 class RoundedToNearest(Edge):
     """Rounds to the nearest step of the grid and does not look at the norm again: many halves become ones."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index]).double()
         step = grid_step(clip, self.releaser.plan.noise_multiplier)
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
-        return Clipped((gradients * (factors[:, None] / step)).round().sum(0).to(torch.int64), clip, step)
+        return Clipped(
+            (gradients * (factors[:, None] / step)).round().sum(0).to(torch.int64), clip, step
+        )
 
 
 class StrangeRowsToo(Edge):
     """Believes that every gradient is a number."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
         return Clipped((factors @ gradients).double(), clip)
@@ -112,7 +131,9 @@ class StrangeRowsToo(Edge):
 class CopiesStrangeRows(Edge):
     """Replaces what is not finite in a copy, where there is any: the time of a push then tells."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if not bool(torch.isfinite(gradients.norm(dim=1)).all()):
             gradients.masked_fill(~torch.isfinite(gradients), 0.0)
@@ -151,27 +172,36 @@ class NoiseAtTheEnd(Releaser):
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
         """All but one without noise."""
-        params = self._first(steps)
+        params = self._begin_steps(steps)
         for number in range(1, steps.count + 1):
             clipped = query(params)
             plain = (clipped.total / self.plan.batch).to(torch.float32)
-            params = self._next(params, clipped, steps) if number == steps.count else steps.advance(params, plain)
-        return self._last(params, steps)
+            params = (
+                self._take_step(params, clipped, steps)
+                if number == steps.count
+                else steps.advance(params, plain)
+            )
+        return self._end_steps(params, steps)
 
 
 class ChargedOnce(Releaser):
     """One charge for all local steps of a task."""
 
-    def _pay(self, clip: float, count: int) -> None:
-        super()._pay(clip, 1)
+    def _charge(self, clip: float, count: int) -> None:
+        super()._charge(clip, 1)
 
 
 class CutNoise(Releaser):
     """Noise that is cut off at three standard deviations."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         noisy, scale = super()._noisy(clipped, clip, paper_dims)
-        exact, most = clipped.total / self.plan.batch, 3 * self.plan.noise_multiplier * clip / self.plan.batch
+        exact, most = (
+            clipped.total / self.plan.batch,
+            3 * self.plan.noise_multiplier * clip / self.plan.batch,
+        )
         return (exact + (noisy - exact).clamp(-most, most)).to(torch.float32), scale
 
 

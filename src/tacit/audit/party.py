@@ -16,11 +16,17 @@ from torch import Tensor
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.step_rules import Protocol
 from tacit.audit.statistics import Finding, Values, proven, uneven
-from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Source
+from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Randomness
 from tacit.datasets.alignment import names
 from tacit.models.zoo.embeddings import embedding
 from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, Kept, Mode, clip_rows
+from tacit.privacy.embeddings import (
+    EmbeddingPlan,
+    EmbeddingReleaser,
+    EmbeddingStore,
+    Mode,
+    clip_rows,
+)
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import gaussian
 from tacit.privacy.simulated import SimulatedLedger
@@ -46,7 +52,9 @@ class Vertical:
 
     def plan(self) -> EmbeddingPlan:
         """Without a budget that binds."""
-        return EmbeddingPlan(self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z)
+        return EmbeddingPlan(
+            self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z
+        )
 
 
 class InMemory:
@@ -67,11 +75,15 @@ class InMemory:
 # -- the party ------------------------------------------------------------------------------------------------------
 
 
-def party(subject: Vertical, source: Source, x: Tensor, kept: Kept | None = None) -> Party:
+def party(
+    subject: Vertical, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None
+) -> Party:
     """A party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
     random = source.random()
-    ledger = Ledger(":memory:", "audit") if random.secret else SimulatedLedger()  # which counts a known seed as secret
+    ledger = (
+        Ledger(":memory:", "audit") if random.secret else SimulatedLedger()
+    )  # which counts a known seed as secret
     door = subject.releaser(subject.plan(), ledger, random, len(x), kept)
     network = embedding("linear", (FEATURES,), WIDTH)
     return Party(EDGE, 0, Protocol(2, len(x)), x, names(ids, SALT, EDGE), network, door)
@@ -108,7 +120,7 @@ def way(made: Party) -> Tensor:
 Answers = tuple[Values, float]  # a score for each answer, and the μ that the ledger says of one
 
 
-def asked(subject: Vertical, source: Source, length: float, count: int) -> Answers:
+def asked(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
     """Record 0's embedding, asked for `count` times."""
     made, rows = party(subject, source, features(length)), torch.tensor([0])
     made.on_message(roster(RECORDS))
@@ -118,7 +130,7 @@ def asked(subject: Vertical, source: Source, length: float, count: int) -> Answe
     return scores.numpy(), _one(answers[-1], before, count)
 
 
-def tabled(subject: Vertical, source: Source, length: float, count: int) -> Answers:
+def tabled(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
     """The table's one release of `count` records, which all have the features of record 0."""
     made = party(subject, source, features(length, count, everybody=True), InMemory())
     answer = heard(made.on_message(roster(count)))
@@ -126,7 +138,7 @@ def tabled(subject: Vertical, source: Source, length: float, count: int) -> Answ
     return scores.numpy(), gdp.mu(answer.spent)
 
 
-def stepped(subject: Vertical, source: Source, length: float, count: int) -> Answers:
+def stepped(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
     """Steps of θ_m for gradients that are of record 0 alone and without measure; θ_m is seen, and put back."""
     made = party(subject, source, features(length))
     made.on_message(roster(RECORDS))
@@ -141,10 +153,12 @@ def stepped(subject: Vertical, source: Source, length: float, count: int) -> Ans
         seen.append((start - made.theta) * RECORDS / made.protocol.steps.party(k))
         made.theta = start  # what it was is public
     assert answer is not None
-    return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(answer, 0.0, count)
+    return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(
+        answer, 0.0, count
+    )
 
 
-def learned(subject: Vertical, source: Source, length: float, count: int) -> Answers:
+def learned(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
     """Answers for all records after θ_m has learned, without protection, from record 0: each is full of it."""
     made = party(subject, source, features(length))
     made.on_message(roster(RECORDS))
@@ -157,7 +171,12 @@ def learned(subject: Vertical, source: Source, length: float, count: int) -> Ans
         gradient[_place(made)] = pull
         answers.append(heard(made.on_message(Feedback(made.step, k, gradient))))
         made.theta = start
-    others = torch.stack([answer.vector for answer in answers]).view(count, RECORDS, WIDTH).double().sum(1)
+    others = (
+        torch.stack([answer.vector for answer in answers])
+        .view(count, RECORDS, WIDTH)
+        .double()
+        .sum(1)
+    )
     scores = others @ (pull / pull.norm()).double()
     return -scores.numpy(), _one(answers[-1], before, count)
 
@@ -185,32 +204,50 @@ def _one(answer: Update, before: float, count: int) -> float:
 
 # -- tests ----------------------------------------------------------------------------------------------------------
 
-Attack = Callable[[Vertical, Source, float, int], Answers]
+Attack = Callable[[Vertical, Randomness, float, int], Answers]
 
 
-def attacked(name: str, attack: Attack, subject: Vertical, source: Source, count: int) -> list[Finding]:
+def attacked(
+    name: str, attack: Attack, subject: Vertical, source: Randomness, count: int
+) -> list[Finding]:
     """G: μ that the server proves of record 0's features, above what the ledger says: an alarm."""
     inside, claim = attack(subject, source, FAR, count)
     outside, _ = attack(subject, source, -FAR, count)
     found = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
-    return [Finding(f"party, {name}", subject.name, "μ", claim, found, found > claim, subject.honest)]
+    return [
+        Finding(f"party, {name}", subject.name, "μ", claim, found, found > claim, subject.honest)
+    ]
 
 
-def unlike(subject: Vertical, source: Source) -> list[Finding]:
+def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
     """G: the noise of one record's embedding in a release is not that of another's."""
     made = party(subject, source, features(1.0, TABLE, everybody=True), InMemory())
     vectors = heard(made.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
     apart = (vectors[0::2] - vectors[1::2]) / math.sqrt(2)  # all have the same features
     worst, wrong = uneven(apart, subject.plan().std)
-    return [Finding("party, noise", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)]
+    return [
+        Finding("party, noise", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)
+    ]
 
 
-def again(subject: Vertical, source: Source) -> list[Finding]:
+def again(subject: Vertical, source: Randomness) -> list[Finding]:
     """G: a table that is asked for again, by a party that has begun anew, is the same, byte for byte."""
     kept, x = InMemory(), features(1.0)
-    first, second = (heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2))
+    first, second = (
+        heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)
+    )
     differing = int((first != second).sum()) + abs(len(first) - len(second))
-    return [Finding("party, table again", subject.name, "numbers", 0, differing, differing > 0, subject.honest)]
+    return [
+        Finding(
+            "party, table again",
+            subject.name,
+            "numbers",
+            0,
+            differing,
+            differing > 0,
+            subject.honest,
+        )
+    ]
 
 
 # -- mutants --------------------------------------------------------------------------------------------------------
@@ -220,14 +257,21 @@ class Unclipped(EmbeddingReleaser):
     """Noise for an embedding of norm B on one that nothing bounds."""
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        return gaussian(embeddings.detach().flatten(), self.plan.std, self.random).float().view_as(embeddings)
+        return (
+            gaussian(embeddings.detach().flatten(), self.plan.std, self.random)
+            .float()
+            .view_as(embeddings)
+        )
 
 
 class Halved(EmbeddingReleaser):
     """Noise for a record that is removed (B), where it is replaced (2B)."""
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        own, self.plan = self.plan, replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2)
+        own, self.plan = (
+            self.plan,
+            replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2),
+        )
         noisy = super()._noisy(embeddings, count)
         self.plan = own
         return noisy
@@ -236,7 +280,9 @@ class Halved(EmbeddingReleaser):
         """As much too little on a step."""
         self._charge_above(self._stepped, rows, self.plan.step_multiplier)
         clipped = clip_rows(gradients(), self.plan.step_clip).sum(0)
-        return gaussian(clipped, self.plan.step_clip * self.plan.step_multiplier, self.random).float()
+        return gaussian(
+            clipped, self.plan.step_clip * self.plan.step_multiplier, self.random
+        ).float()
 
 
 class OneNoise(EmbeddingReleaser):
@@ -244,7 +290,9 @@ class OneNoise(EmbeddingReleaser):
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
         clipped = clip_rows(embeddings.detach(), self.plan.bound)
-        return (clipped + gaussian(torch.zeros(clipped.shape[1]), self.plan.std, self.random)).float()
+        return (
+            clipped + gaussian(torch.zeros(clipped.shape[1]), self.plan.std, self.random)
+        ).float()
 
 
 class OnceForAll(EmbeddingReleaser):
@@ -266,7 +314,7 @@ class AsIfFresh(EmbeddingReleaser):
 class MadeAgain(EmbeddingReleaser):
     """Makes the table anew whenever it is asked for."""
 
-    def once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> object:  # type: ignore[override]
+    def release_once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> object:  # type: ignore[override]
         """Anew."""
         return self.release(rows, embed)
 
@@ -275,7 +323,12 @@ CACHED, FRESH = Vertical("party, cached", "cached"), Vertical("party, fresh", "f
 STEPS = Vertical("party, dp_sgd", "dp_sgd", z=50.0, step_z=1.0, bound=1e9)
 TRAINED = Vertical("party, trained", "trained")
 ATTACKS: dict[str, Attack] = {"asked": asked, "table": tabled, "steps": stepped, "learned": learned}
-HONEST = (("asked", FRESH, 1200), ("table", CACHED, 4000), ("steps", STEPS, 800), ("learned", TRAINED, 800))
+HONEST = (
+    ("asked", FRESH, 1200),
+    ("table", CACHED, 4000),
+    ("steps", STEPS, 800),
+    ("learned", TRAINED, 800),
+)
 
 
 def _mutant(name: str, subject: Vertical, releaser: type[EmbeddingReleaser]) -> Vertical:
@@ -295,11 +348,16 @@ STRUCTURE = (
 )
 
 
-def party_tests(source: Source, *, mutants: bool) -> list[Finding]:
+def party_tests(source: Randomness, *, mutants: bool) -> list[Finding]:
     """G, all of it: every mode, and the mutants if they are wanted."""
     found = []
     for name, subject, count in HONEST + (MUTANTS if mutants else ()):
         found += attacked(name, ATTACKS[name], subject, source, count)
-    for test, subject in ((unlike, FRESH), (unlike, CACHED), (again, CACHED), *(STRUCTURE if mutants else ())):
+    for test, subject in (
+        (unlike, FRESH),
+        (unlike, CACHED),
+        (again, CACHED),
+        *(STRUCTURE if mutants else ()),
+    ):
         found += test(subject, source)
     return found

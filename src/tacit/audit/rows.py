@@ -11,25 +11,31 @@ from torch import Tensor
 
 from tacit.audit.checks import compared
 from tacit.audit.statistics import SHARE, Finding, Table, Values, sampler_p_value
-from tacit.audit.subject import CLIP, Box, Source, Subject, World
+from tacit.audit.subject import CLIP, MessageSource, Randomness, Subject, World
 from tacit.datasets import Dataset
 from tacit.models import Layered, Model, build
 
 SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.25, 600
 PLACE_ROWS, PLACE_SLOTS = 21, 32
 CROWD, CROWD_INPUTS, CROWD_Z = 4000, 131, 2000.0
-_VISIBLE = {"knorm": 0.005}  # noise far below one record's share, so that the wire shows who was in the batch
+_VISIBLE = {
+    "knorm": 0.005
+}  # noise far below one record's share, so that the wire shows who was in the batch
 
 
 # -- who was drawn --------------------------------------------------------------------------------------------------
 
 
-def sampler(subject: Subject, source: Source, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
+def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
     """C: how often each row was in each message, read off the wire with hardly any noise, is as Poisson says."""
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
-    ask = Box(subject, source, world, canary=False)
-    shares = np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)]) * subject.batch / CLIP
+    ask = MessageSource(subject, source, world, canary=False)
+    shares = (
+        np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
+        * subject.batch
+        / CLIP
+    )
     table = np.rint(shares).astype(np.int64)
     outside = int(((table < 0) | (table > subject.steps)).sum())  # a row twice in one batch
     p = 0.0 if outside else _p_value(table, subject.steps)
@@ -49,7 +55,9 @@ def _p_value(table: Table, steps: int) -> float:
         return sampler_p_value(table, SAMPLER_RATE)
     law = stats.binom(steps, SAMPLER_RATE)
     counts = np.arange(steps + 1)
-    factorial = counts * (counts - 1.0)  # its mean tells one batch for all steps from a batch for each
+    factorial = counts * (
+        counts - 1.0
+    )  # its mean tells one batch for all steps from a batch for each
     found = []
     for values in (counts.astype(float), factorial):
         mean = float(values @ law.pmf(counts))
@@ -60,7 +68,9 @@ def _p_value(table: Table, steps: int) -> float:
 
 def pixels(rows: int) -> Dataset:
     """One row per pixel: each has a gradient of its own, nearly orthogonal to every other's."""
-    return Dataset(50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit")
+    return Dataset(
+        50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit"
+    )
 
 
 def alone(push: Tensor, rows: int) -> Values:
@@ -90,12 +100,12 @@ class Uneven(Layered):
 UNEVEN = Uneven("audit", (1, 1, 2), 2)
 
 
-def places(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """C: a record without any gradient, in the midst of others, does not move them to other places."""
     subject = subject.but(model=UNEVEN, most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
     scores = []
     for there in (True, False):
-        ask = Box(subject, source, _rows(there), canary=False)
+        ask = MessageSource(subject, source, _rows(there), canary=False)
         scores.append((ask.vectors(pushes) @ _rows(there).direction).numpy())
     return compared("places", subject, scores[0], scores[1])
 
@@ -110,14 +120,16 @@ def _rows(record: bool) -> World:
     first[PLACE_ROWS // 2 : PLACE_ROWS // 2] = [1.0] if record else []
     x = torch.stack((torch.tensor(first), torch.zeros(len(first))), dim=1)
     data = Dataset(x.view(-1, 1, 1, 2), torch.zeros(len(first), dtype=torch.int64), 2, "audit")
-    shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)  # a loud row's gradient
+    shift = torch.tensor(
+        [1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64
+    )  # a loud row's gradient
     return World(params, data, Dataset(data.x[:0], data.y[:0], 2, "audit"), shift / shift.norm())
 
 
 # -- what they are rounded to ---------------------------------------------------------------------------------------
 
 
-def crowd(subject: Subject, source: Source, pushes: int) -> list[Finding]:
+def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """C: many equal records that come together move the mean push by no more than as many times C.
 
     With as much noise, C is a few steps of the grid, and what rounding adds to a row is a good part of it. Nothing is
@@ -127,11 +139,18 @@ def crowd(subject: Subject, source: Source, pushes: int) -> list[Finding]:
     subject = subject.but(model=model, z=CROWD_Z, batch=1.0, most=CROWD + 1, rate=1.0, steps=1)
     world = _many(model)
     means = [
-        (Box(subject, source, world, canary=there).vectors(pushes) @ world.direction).mean() for there in (True, False)
+        (
+            MessageSource(subject, source, world, canary=there).vectors(pushes) @ world.direction
+        ).mean()
+        for there in (True, False)
     ]
     error = stats.norm.isf(SHARE) * subject.std * (2 / pushes) ** 0.5
     shift = float(means[0] - means[1] - error) / (CROWD * CLIP)
-    return [Finding("crowd", subject.name, "C a record", 1.0, max(0.0, shift), shift > 1.0, subject.honest)]
+    return [
+        Finding(
+            "crowd", subject.name, "C a record", 1.0, max(0.0, shift), shift > 1.0, subject.honest
+        )
+    ]
 
 
 def _many(model: Model) -> World:
@@ -140,4 +159,9 @@ def _many(model: Model) -> World:
     everybody = Dataset(torch.ones(CROWD, 1, 1, CROWD_INPUTS), y, 2, "audit")
     half = torch.ones(CROWD_INPUTS, dtype=torch.float64)
     way = torch.cat((-half, half, torch.tensor([-1.0, 1.0], dtype=torch.float64)))
-    return World(torch.zeros(model.size), Dataset(everybody.x[:0], y[:0], 2, "audit"), everybody, way / way.norm())
+    return World(
+        torch.zeros(model.size),
+        Dataset(everybody.x[:0], y[:0], 2, "audit"),
+        everybody,
+        way / way.norm(),
+    )

@@ -1,6 +1,6 @@
 """What is audited: a real edge behind the wire. Everything else in the audit sees the bytes that come out of here.
 
-An attacker chooses the model that the edge works on, and reads what it sends. `Speaker` is one edge of one algorithm;
+An attacker chooses the model that the edge works on, and reads what it sends. `EdgeAdapter` is one edge of one algorithm;
 what it says is read as a noisy sum of clipped gradients, divided by L, whatever the algorithm made of it.
 """
 
@@ -33,17 +33,22 @@ from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 
 DELTA, SCHEMA, RUN, EDGE = 1e-5, bytes(32), "audit", "edge-0"
 CLIP, CLIPS = 1e-3, (1e-4, 1.0)  # CLIPS: the edge's own bounds
-ROWS, MOST = 12, 16  # records with the canary; slots of a batch of all of them: public, the same without it
+ROWS, MOST = (
+    12,
+    16,
+)  # records with the canary; slots of a batch of all of them: public, the same without it
 NARROW = Layered("audit", (1, 1, 2), 2, hidden=(1,))  # 7 parameters
 WIDE = Layered("audit", (1, 1, 16), 2, hidden=(8,))  # 154
 LOUD = 1000.0  # η of what is learnt: so large that float32 models hold each step exactly enough
 
 Ask = Callable[[], bytes]
 Maker = Callable[..., EdgeRole]
-Resend = Callable[[Ask], tuple[bytes, bytes]]  # a message made by Ask: as sent, and as sent again after a restart
+Resend = Callable[
+    [Ask], tuple[bytes, bytes]
+]  # a message made by Ask: as sent, and as sent again after a restart
 
 
-class Source:
+class Randomness:
     """Where the audited edges get their randomness: the system's, or (in tests) one seed after the other."""
 
     def __init__(self, seed: int | None = None) -> None:
@@ -61,7 +66,7 @@ class Source:
 class Subject:
     """An edge and what it claims: honest as it stands, a mutant with one class replaced (audit/mutants*.py).
 
-    algorithm: whose message is audited (`SPEAKERS`). z: as in `Plan`; 1/ε of one push for the pure mechanisms, and for
+    algorithm: whose message is audited (`ADAPTERS`). z: as in `Plan`; 1/ε of one push for the pure mechanisms, and for
     the paper's, in its own accounting. steps: H, the releases that one message is made of. learning_rate: η of them.
     """
 
@@ -118,20 +123,29 @@ class Subject:
     def kurtosis(self) -> float:
         """Of that noise."""
         d = self.model.size
-        return 3 * (d + 3) / (d + 1) if self.mechanism == "knorm" else 3.0  # E R⁴·E u⁴ / (E R²·E u²)²
+        return (
+            3 * (d + 3) / (d + 1) if self.mechanism == "knorm" else 3.0
+        )  # E R⁴·E u⁴ / (E R²·E u²)²
 
     def plan(self) -> Plan:
         """Without a budget: the audit asks as often as it needs."""
         return Plan(
-            self.mechanism, self.rate, self.batch, self.z, *CLIPS, math.inf, DELTA,
-            paper_epsilon=1 / self.z, rows_max=self.most,
-        )  # fmt: skip
+            self.mechanism,
+            self.rate,
+            self.batch,
+            self.z,
+            *CLIPS,
+            math.inf,
+            DELTA,
+            paper_epsilon=1 / self.z,
+            rows_max=self.most,
+        )
 
 
 # -- who speaks -----------------------------------------------------------------------------------------------------
 
 
-class Speaker:
+class EdgeAdapter:
     """MAPA's edge: a push is the noisy sum itself."""
 
     def __init__(self, subject: Subject, data: Dataset, releaser: Releaser) -> None:
@@ -154,16 +168,18 @@ class Speaker:
         return vector(payload)
 
 
-class LocalSpeaker(Speaker):
+class LocalStepsAdapter(EdgeAdapter):
     """FedAsync's and FedAvg's worker: a message is the model after H local steps, start - η·Σ g̃."""
 
     def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
         """A worker of H steps."""
         s = self.subject
         section = FedAsync(
-            name="fedbuff" if s.algorithm == "fedbuff" else "fedasync", steps_min=s.steps,
-            learning_rate=s.learning_rate, proximal=0.0,
-        )  # fmt: skip
+            name="fedbuff" if s.algorithm == "fedbuff" else "fedasync",
+            steps_min=s.steps,
+            learning_rate=s.learning_rate,
+            proximal=0.0,
+        )
         return (s.edge or fedasync.Edge)(section, EDGE, data, s.model, releaser)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
@@ -171,7 +187,7 @@ class LocalSpeaker(Speaker):
         return (start.double() - vector(payload)) / self.subject.learning_rate
 
 
-class DistanceSpeaker(LocalSpeaker):
+class DistanceAdapter(LocalStepsAdapter):
     """FedBuff's worker: a message is how far H local steps led."""
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
@@ -179,7 +195,7 @@ class DistanceSpeaker(LocalSpeaker):
         return -vector(payload) / self.subject.learning_rate
 
 
-class PeriodicSpeaker(LocalSpeaker):
+class PeriodicAdapter(LocalStepsAdapter):
     """DP-PASGD's device: a message is its model after τ local steps."""
 
     def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
@@ -189,15 +205,20 @@ class PeriodicSpeaker(LocalSpeaker):
         return (s.edge or averaging.Edge)(section, EDGE, data, s.model, releaser)
 
 
-class PeerSpeaker(Speaker):
+class PeerAdapter(EdgeAdapter):
     """A(DP)²SGD's peer, before its only neighbour: a message is the peer's model after a step, in a proposal."""
 
     def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
         """A peer of two."""
-        terms, pair = Terms(self.subject.learning_rate, CLIP, 10**9, 10), build("complete", (EDGE, "edge-1"))
+        terms, pair = (
+            Terms(self.subject.learning_rate, CLIP, 10**9, 10),
+            build("complete", (EDGE, "edge-1")),
+        )
         self.asked = 0
         kind = self.subject.edge or Peer
-        return kind(EDGE, data, self.subject.model, releaser, terms, pair, seed=1, random=Chooser(1))
+        return kind(
+            EDGE, data, self.subject.model, releaser, terms, pair, seed=1, random=Chooser(1)
+        )
 
     def ask(self, message: GlobalModel) -> bytes | None:
         """The proposal after one step from the model in `message`, as if an exchange had led there."""
@@ -212,27 +233,34 @@ class PeerSpeaker(Speaker):
         peer.here, self.asked = set(), self.asked + 1
         assert isinstance(out.message, Proposal)
         peer.hear(Answer("edge-1", 1, self.asked, torch.zeros(self.subject.model.size), {}))
-        return wire_gossip.encoded(RUN, out.message, SCHEMA)
+        return wire_gossip.encode_peer_message(RUN, out.message, SCHEMA)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """g̃."""
-        sent = wire_gossip.read(wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size)
+        sent = wire_gossip.read_peer_message(
+            wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size
+        )
         assert isinstance(sent, Proposal)
         assert isinstance(sent.model, Tensor)
         return (start.double() - sent.model.double()) / self.subject.learning_rate
 
 
-SPEAKERS: dict[str, type[Speaker]] = {
-    "mapa": Speaker, "fedasync": LocalSpeaker, "fedbuff": DistanceSpeaker, "dp-pasgd": PeriodicSpeaker,
-    "adp2sgd": PeerSpeaker,
-}  # fmt: skip
+ADAPTERS: dict[str, type[EdgeAdapter]] = {
+    "mapa": EdgeAdapter,
+    "fedasync": LocalStepsAdapter,
+    "fedbuff": DistanceAdapter,
+    "dp-pasgd": PeriodicAdapter,
+    "adp2sgd": PeerAdapter,
+}
 
 
-def make(subject: Subject, data: Dataset, source: Source, ledger: Path | str = ":memory:") -> Speaker:
+def make(
+    subject: Subject, data: Dataset, source: Randomness, ledger: Path | str = ":memory:"
+) -> EdgeAdapter:
     """The audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)
     releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)
-    return SPEAKERS[subject.algorithm](subject, data, releaser)
+    return ADAPTERS[subject.algorithm](subject, data, releaser)
 
 
 # -- what it is shown -----------------------------------------------------------------------------------------------
@@ -257,7 +285,7 @@ class World:
         return Dataset(x, y, self.rows.classes, "audit")
 
 
-def quiet(model: Model, feature: float = 0.0) -> World:
+def quiet_world(model: Model, feature: float = 0.0) -> World:
     """The model is sure of every row (its gradient is zero) except the canary, whose features are all `feature`.
 
     The canary's gradient is long and moves the last layer's biases only: with noise that forgets the last layer, or
@@ -269,22 +297,28 @@ def quiet(model: Model, feature: float = 0.0) -> World:
     direction[-2], direction[-1] = math.sqrt(0.5), -math.sqrt(0.5)
     zeros = torch.zeros(ROWS - 1, dtype=torch.int64)
     rows = Dataset(torch.zeros(len(zeros), *model.shape), zeros, 2, "audit")
-    canary = Dataset(torch.full((1, *model.shape), feature), torch.ones(1, dtype=torch.int64), 2, "audit")
+    canary = Dataset(
+        torch.full((1, *model.shape), feature), torch.ones(1, dtype=torch.int64), 2, "audit"
+    )
     return World(params, rows, canary, direction)
 
 
-def contrary() -> World:
+def opposed_world() -> World:
     """NARROW: all rows pull one way, and the canary the other, about six times as long and through all layers.
 
     Rows that are added before they are clipped lose by the canary what they had, and get the opposite; layers that are
     clipped each by itself are longer than C together.
     """
-    params = torch.tensor([1.0, 0.0, 0.0, 0.5, -0.5, 0.0, 3.0])  # W1 (1, 2), b1, W2 (2, 1), b2: h = x, scores ±h/2
+    params = torch.tensor(
+        [1.0, 0.0, 0.0, 0.5, -0.5, 0.0, 3.0]
+    )  # W1 (1, 2), b1, W2 (2, 1), b2: h = x, scores ±h/2
     zeros = torch.zeros(ROWS - 1, dtype=torch.int64)
     x = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
     rows = Dataset(x.repeat(ROWS - 1, 1, 1, 1), zeros, 2, "audit")
     gradient = torch.tensor([6.0, 0.0, 1.0, 6.0, -6.0, 1.0, -1.0], dtype=torch.float64)
-    return World(params, rows, Dataset(6 * x, zeros[:1] + 1, 2, "audit"), gradient / gradient.norm())
+    return World(
+        params, rows, Dataset(6 * x, zeros[:1] + 1, 2, "audit"), gradient / gradient.norm()
+    )
 
 
 def received(message: GlobalModel, model: Model) -> GlobalModel:
@@ -294,33 +328,39 @@ def received(message: GlobalModel, model: Model) -> GlobalModel:
     return read
 
 
-class Box:
+class MessageSource:
     """bytes() -> what the edge sends for the world's model, again and again."""
 
     def __init__(
-        self, subject: Subject, source: Source, world: World, *, canary: bool, ledger: Path | str = ":memory:"
+        self,
+        subject: Subject,
+        source: Randomness,
+        world: World,
+        *,
+        canary: bool,
+        ledger: Path | str = ":memory:",
     ) -> None:
-        self.speaker = make(subject, world.records(canary=canary), source, ledger)
+        self.adapter = make(subject, world.records(canary=canary), source, ledger)
         self.message = received(GlobalModel(3, world.params, CLIP), subject.model)
 
     def __call__(self) -> bytes:
         """One message. Raises what the edge raises."""
-        sent = self.speaker.ask(self.message)
+        sent = self.adapter.ask(self.message)
         assert sent is not None
         return sent
 
     def read(self, payload: bytes) -> Tensor:
         """(d,) float64: what anybody who reads the wire can compute."""
-        return self.speaker.read(payload, self.message.params)
+        return self.adapter.read(payload, self.message.params)
 
     def vectors(self, count: int) -> Tensor:
         """(count, d): as many messages, read."""
         return torch.stack([self.read(self()) for _ in range(count)])
 
 
-def box(subject: Subject, source: Source, *, canary: bool) -> Box:
-    """A Box for the quiet world."""
-    return Box(subject, source, quiet(subject.model), canary=canary)
+def quiet_source(subject: Subject, source: Randomness, *, canary: bool) -> MessageSource:
+    """A MessageSource for the quiet world."""
+    return MessageSource(subject, source, quiet_world(subject.model), canary=canary)
 
 
 def vector(payload: bytes) -> Tensor:

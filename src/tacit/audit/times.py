@@ -11,33 +11,48 @@ import torch
 from torch import Tensor
 
 from tacit.audit.statistics import Finding, Values, proven
-from tacit.audit.subject import Box, Source, Subject, World
+from tacit.audit.subject import MessageSource, Randomness, Subject, World
 from tacit.datasets import Dataset
 from tacit.models import build
 
 DEEP = build("mlp", (1, 28, 28), 10, hidden=(8,) * 7)
 IMAGES, QUIET_Z, WARM = 128, 50.0, 20
 TINY = 1e-40  # every product with it is denormal
-Seconds = Callable[["Pair", int], tuple[Values, Values]]  # of so many pushes of each, in random order
+Seconds = Callable[
+    ["Pair", int], tuple[Values, Values]
+]  # of so many pushes of each, in random order
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
     """Two edges that differ in one row: `strange` has a row that overflows, or of denormals, `plain` has none."""
 
-    strange: Box
-    plain: Box
+    strange: MessageSource
+    plain: MessageSource
 
 
-def times(subject: Subject, source: Source, pushes: int, seconds: Seconds | None = None) -> list[Finding]:
+def times(
+    subject: Subject, source: Randomness, pushes: int, seconds: Seconds | None = None
+) -> list[Finding]:
     """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are taken."""
     subject = timed(subject)
     found = []
-    for name, feature, params in (("overflow", 1.0, overflowing()), ("denormals", TINY, DEEP.init(1))):
-        strange, plain = (seconds or processor_seconds)(pair(subject, source, feature, params), pushes)
-        epsilon = max(proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1])
+    for name, feature, params in (
+        ("overflow", 1.0, overflowing()),
+        ("denormals", TINY, DEEP.init(1)),
+    ):
+        strange, plain = (seconds or processor_seconds)(
+            pair(subject, source, feature, params), pushes
+        )
+        epsilon = max(
+            proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1]
+        )
         alarm = epsilon > subject.epsilon
-        found.append(Finding(f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest))
+        found.append(
+            Finding(
+                f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest
+            )
+        )
     return found
 
 
@@ -46,10 +61,15 @@ def timed(subject: Subject) -> Subject:
     return subject.but(model=DEEP, z=QUIET_Z, most=IMAGES, batch=float(IMAGES), rate=1.0, steps=1)
 
 
-def pair(subject: Subject, source: Source, feature: float, params: Tensor) -> Pair:
+def pair(subject: Subject, source: Randomness, feature: float, params: Tensor) -> Pair:
     """Two edges for `timed` subjects, whose first image has `feature` for its first pixel, or 0."""
     boxes = (
-        Box(subject, source, World(params, images(value), images(value), torch.empty(0)), canary=False)
+        MessageSource(
+            subject,
+            source,
+            World(params, images(value), images(value), torch.empty(0)),
+            canary=False,
+        )
         for value in (feature, 0.0)
     )
     return Pair(*boxes)
@@ -79,9 +99,9 @@ def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
     """Processor time of each push, in random order, so that whatever the machine does falls on both."""
     taken: tuple[list[float], list[float]] = ([], [])
     for which in turns(pushes):
-        box = (edges.strange, edges.plain)[which]
+        edge = (edges.strange, edges.plain)[which]
         began = time.thread_time()
-        box()
+        edge()
         taken[which].append(time.thread_time() - began)
     return np.array(taken[0][WARM:]), np.array(taken[1][WARM:])
 

@@ -12,7 +12,16 @@ import torch
 from tacit.algorithms.mapa import Server
 from tacit.audit.rows import alone, pixels
 from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
-from tacit.audit.subject import CLIP, DELTA, SCHEMA, Source, Speaker, Subject, make, received
+from tacit.audit.subject import (
+    CLIP,
+    DELTA,
+    SCHEMA,
+    EdgeAdapter,
+    Randomness,
+    Subject,
+    make,
+    received,
+)
 from tacit.config import parse
 from tacit.datasets import Dataset
 from tacit.models import build
@@ -40,7 +49,7 @@ clip_max = {CLIP}
 Epsilon = Callable[[float, float, int, float], float]  # (q, z, pushes, δ)
 
 
-def training(subject: Subject, source: Source) -> list[Finding]:
+def training(subject: Subject, source: Randomness) -> list[Finding]:
     """D: the ε of a whole training that guesses of 1,000 records' membership refute (Steinke et al. 2023).
 
     Every record is in the data by a coin of its own. The attacker reads the wire, adds up what points along a record's
@@ -53,25 +62,27 @@ def training(subject: Subject, source: Source) -> list[Finding]:
     coins = source.random().words(CANARIES) >> np.uint64(63) == 1
     rows = pixels(CANARIES)
     drawn = torch.from_numpy(coins)
-    speaker = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
-    scores = _scores(speaker, Server(run, model))
+    adapter = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
+    scores = _scores(adapter, Server(run, model))
     order = np.argsort(scores)
     half = GUESSES // 2
     right = int(coins[order[-half:]].sum() + (~coins[order[:half]]).sum())
     claim = epsilon_pld([Spend(rate, z, ROUNDS, subject.mechanism)], _DELTA)
     measured = one_run_epsilon(right, GUESSES, CANARIES, _DELTA)
     alarm = one_run_p_value(right, GUESSES, CANARIES, claim, _DELTA) < SHARE
-    return [Finding("one whole training", subject.name, "ε", claim, measured, alarm, subject.honest)]
+    return [
+        Finding("one whole training", subject.name, "ε", claim, measured, alarm, subject.honest)
+    ]
 
 
-def _scores(speaker: Speaker, server: Server) -> Values:
+def _scores(adapter: EdgeAdapter, server: Server) -> Values:
     """What the attacker adds up for each record, over a whole run of the two."""
-    hello, size = speaker.edge.start()[0].message, speaker.edge.model.size
+    hello, size = adapter.edge.start()[0].message, adapter.edge.model.size
     assert isinstance(hello, Hello)
     (out,) = server.on_message(hello)
     scores = np.zeros(CANARIES)
     while isinstance(out.message, GlobalModel):
-        payload = speaker.ask(received(out.message, speaker.edge.model))
+        payload = adapter.ask(received(out.message, adapter.edge.model))
         assert payload is not None
         update = wire.read_up(wire.decode(payload), SCHEMA, size)
         assert isinstance(update, Update)
@@ -93,7 +104,9 @@ def accountants(second: Epsilon | None, first: Epsilon | None = None) -> list[Fi
     first = first or _pld
     pld = [first(q, z, count, DELTA) for q, z, count in HISTORIES]
     if second is None:
-        agreement = Finding("PLD v PRV", "accounting", "|Δε|", 0.02, math.nan, False, skipped="opacus not installed")
+        agreement = Finding(
+            "PLD v PRV", "accounting", "|Δε|", 0.02, math.nan, False, skipped="opacus not installed"
+        )
     else:
         apart = max(abs(second(*row, DELTA) - e) for row, e in zip(HISTORIES, pld, strict=True))
         agreement = Finding("PLD v PRV", "accounting", "|Δε|", 0.02, apart, apart > 0.02)

@@ -16,25 +16,39 @@ from tacit.audit import checks, rows
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party import party_tests
 from tacit.audit.statistics import Finding
-from tacit.audit.subject import Resend, Source, Subject
+from tacit.audit.subject import Randomness, Resend, Subject
 from tacit.audit.times import Seconds, times
 from tacit.audit.training import Epsilon, accountants, training
 from tacit.privacy.release import PRIVATE, Paper
 
 AUDITED: Final = (*PRIVATE, *get_args(Paper))
-HONEST: Final = tuple(Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE)
+HONEST: Final = tuple(
+    Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE
+)
 ALGORITHMS: Final = (
     Subject("fedasync, gaussian").but(**LOCAL),
-    Subject("fedbuff, discrete_gaussian", mechanism="discrete_gaussian").but(**LOCAL | {"algorithm": "fedbuff"}),
+    Subject("fedbuff, discrete_gaussian", mechanism="discrete_gaussian").but(
+        **LOCAL | {"algorithm": "fedbuff"}
+    ),
     Subject("dp-pasgd, gaussian").but(**LOCAL | {"algorithm": "dp-pasgd"}),
     Subject("adp2sgd, gaussian", algorithm="adp2sgd"),
 )
-PUSHES: Final = {"canary": 2000, "against": 1200, "places": 600, "crowd": 60, "times": 240}  # each way
-Test = Callable[[Subject, Source], list[Finding]]
-Sampled = Callable[[Subject, Source, int], list[Finding]]
+PUSHES: Final = {
+    "canary": 2000,
+    "against": 1200,
+    "places": 600,
+    "crowd": 60,
+    "times": 240,
+}  # each way
+Test = Callable[[Subject, Randomness], list[Finding]]
+Sampled = Callable[[Subject, Randomness, int], list[Finding]]
 SAMPLED_TESTS: Final[dict[str, Sampled]] = {
-    "canary": checks.canary, "against": checks.against, "places": rows.places, "crowd": rows.crowd, "times": times,
-}  # fmt: skip
+    "canary": checks.canary,
+    "against": checks.against,
+    "places": rows.places,
+    "crowd": rows.crowd,
+    "times": times,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +68,28 @@ class Host:
 
 
 def audit(
-    host: Host, mechanisms: Iterable[str] = AUDITED, *, seed: int | None = None, mutants: bool = True
+    host: Host,
+    mechanisms: Iterable[str] = AUDITED,
+    *,
+    seed: int | None = None,
+    mutants: bool = True,
 ) -> Iterator[Finding]:
     """Every finding about `mechanisms`, as it is made. `seed` makes the edges' noise predictable: for tests only.
 
     A subject's mechanism decides whether it is in; most mutants, and parties, are Gaussian. The accountants are always
     in.
     """
-    wanted, source = set(mechanisms), Source(seed)
-    honest, algorithms = ([s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS))
-    others = [(test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted]
+    wanted, source = set(mechanisms), Randomness(seed)
+    honest, algorithms = (
+        [s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS)
+    )
+    others = [
+        (test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted
+    ]
     forked = [*honest, *(subject for test, subject in others if test == "forks")]
-    yield from checks.forks(forked, Source(), host.fork)  # first; a seeded stream is copied, so never from `source`
+    yield from checks.forks(
+        forked, Randomness(), host.fork
+    )  # first; a seeded stream is copied, so never from `source`
     tests = _tests(host)
     for subject in honest:
         for name, sampled in _sampled(subject).items():
@@ -88,25 +112,36 @@ def audit(
 
 
 def _tests(host: Host) -> dict[str, Test]:
-    def charges(subject: Subject, source: Source) -> list[Finding]:
+    def charges(subject: Subject, source: Randomness) -> list[Finding]:
         with host.scratch() as folder:
             return checks.charges(subject, source, Path(folder) / "ledger.db")
 
     return {
-        "noise": checks.noise, "anew": checks.anew, "empty": checks.empty_batch, "starts": checks.starts,
-        "fields": checks.fields, "strange": checks.strange, "charges": charges,
+        "noise": checks.noise,
+        "anew": checks.anew,
+        "empty": checks.empty_batch,
+        "starts": checks.starts,
+        "fields": checks.fields,
+        "strange": checks.strange,
+        "charges": charges,
         "retry": lambda subject, source: checks.retry(subject, source, host.resend),
-        "orders": checks.orders, "sampler": rows.sampler, "training": training,
-    }  # fmt: skip
+        "orders": checks.orders,
+        "sampler": rows.sampler,
+        "training": training,
+    }
 
 
 def _sampled(subject: Subject) -> dict[str, Sampled]:
     """The tests with many messages that are for a mechanism; `knorm` has no grid, and no claim in μ."""
-    names = ("canary", "against") if subject.mechanism == "knorm" else ("canary", "against", "places", "crowd")
+    names = (
+        ("canary", "against")
+        if subject.mechanism == "knorm"
+        else ("canary", "against", "places", "crowd")
+    )
     return {name: SAMPLED_TESTS[name] for name in names}
 
 
-def _algorithm(subject: Subject, source: Source, tests: dict[str, Test]) -> Iterator[Finding]:
+def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
     """What is tested of an algorithm whose messages are not pushes; its edge shares the rest with MAPA's."""
     yield from checks.canary(subject, source, PUSHES["canary"] // 3)
     yield from rows.places(subject, source, PUSHES["places"])
@@ -116,4 +151,6 @@ def _algorithm(subject: Subject, source: Source, tests: dict[str, Test]) -> Iter
 
 def _worst(findings: list[Finding]) -> Finding:
     """Of what one test says of a mutant, the clearest alarm."""
-    return max(findings, key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0)))
+    return max(
+        findings, key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0))
+    )

@@ -30,7 +30,7 @@ from tacit.config.sections import (
 )
 from tacit.datasets import group_count, is_text, nominal_size, shape_of, train_size
 from tacit.errors import ConfigError
-from tacit.models import Model, bounded, build
+from tacit.models import Model, build, checked_size
 from tacit.models.zoo.embeddings import head
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
@@ -158,23 +158,13 @@ class RunFile(Section):
         model, a = self.model, self.algorithm
         if isinstance(a, Vafl):
             hidden = model.hidden if model.name == "mlp" else ()
-            return bounded(head(a.combine, self.edges.count, a.width, classes, hidden))
+            return checked_size(head(a.combine, self.edges.count, a.width, classes, hidden))
         made = build(
-            model.name,
-            shape,
-            classes,
-            channels=model.channels,
-            kernel=model.kernel,
-            hidden=model.hidden,
-            regularization=model.regularization,
-            activation=model.activation,
-            normalization=model.normalization,
-            pool_every=model.pool_every,
-            embedding=model.embedding,
-            width=model.width,
-            blocks=model.blocks,
-        )
-        return bounded(made)
+            model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
+            regularization=model.regularization, activation=model.activation, normalization=model.normalization,
+            pool_every=model.pool_every, embedding=model.embedding, width=model.width, blocks=model.blocks,
+        )  # fmt: skip
+        return checked_size(made)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it.

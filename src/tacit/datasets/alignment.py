@@ -40,7 +40,11 @@ def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
     """
     order = np.argsort(mine, kind="stable")
     place = np.searchsorted(mine, roster, sorter=order)
-    found = order[np.minimum(place, len(mine) - 1)] if len(mine) else np.zeros(len(roster), dtype=np.int64)
+    found = (
+        order[np.minimum(place, len(mine) - 1)]
+        if len(mine)
+        else np.zeros(len(roster), dtype=np.int64)
+    )
     missing = roster if not len(mine) else roster[mine[found] != roster]
     if len(missing):
         first = ", ".join(f"{name:016x}" for name in missing[:_SHOWN])
@@ -48,6 +52,8 @@ def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
             f"{whose}: {len(missing)} of the run's {len(roster)} records are not among its {len(mine)} (by salted "
             f"hash: {first}); every party needs the features of every record, under the same id and salt"
         )
-    if len(np.unique(found)) != len(found):  # else one record is released again and again, at the price of one
+    if len(np.unique(found)) != len(
+        found
+    ):  # else one record is released again and again, at the price of one
         raise DataError(f"{whose}: the run's roster of {len(roster)} names a record more than once")
     return found.astype(np.int64)

@@ -27,7 +27,12 @@ def feature_blocks(columns: int, parties: int, sizes: tuple[int, ...] = ()) -> l
 
 
 def party_view(
-    x: torch.Tensor, party: int, parties: int, *, quadrants: bool = False, sizes: tuple[int, ...] = ()
+    x: torch.Tensor,
+    party: int,
+    parties: int,
+    *,
+    quadrants: bool = False,
+    sizes: tuple[int, ...] = (),
 ) -> torch.Tensor:
     """What party `party` of `parties` holds of the examples x (n, *shape), without a copy.
 

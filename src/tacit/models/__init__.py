@@ -1,7 +1,7 @@
 """Models as functions of one flat parameter vector: `build` one, ask it for `trace` or `loss`, `evaluate` it."""
 
 from tacit.models.base import Layer, Model, Normalization
-from tacit.models.building import NAMES, Name, bounded, build, evaluate
+from tacit.models.building import NAMES, Name, build, checked_size, evaluate
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered
 from tacit.models.zoo.lstm import Lstm
@@ -16,7 +16,7 @@ __all__ = [
     "Model",
     "Name",
     "Normalization",
-    "bounded",
     "build",
+    "checked_size",
     "evaluate",
 ]

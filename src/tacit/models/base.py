@@ -68,7 +68,7 @@ class Model(ABC):
 
     @property
     @abstractmethod
-    def how(self) -> str:
+    def variant(self) -> str:
         """What two models must also have in common for their vectors to be interchangeable."""
 
     @cached_property
@@ -91,14 +91,21 @@ class Model(ABC):
         """Where the first layer's parameters lie: the MAPA paper adds its noise to these alone."""
         first = self.layout[0][0].split(".")[0]
         return slice(
-            0, sum(size for (name, _), size in zip(self.layout, self.sizes, strict=True) if name.split(".")[0] == first)
+            0,
+            sum(
+                size
+                for (name, _), size in zip(self.layout, self.sizes, strict=True)
+                if name.split(".")[0] == first
+            ),
         )
 
     def init(self, seed: int) -> torch.Tensor:
         """Initial parameters (d,), from the seed alone: PyTorch's default, U(−b, b) with b = 1/√fan_in per layer."""
         generator = torch.Generator().manual_seed(seed)
         params = torch.rand(self.size, generator=generator).mul_(2).sub_(1)
-        for (name, shape), part in zip(self.layout, torch.split(params, list(self.sizes)), strict=True):
+        for (name, shape), part in zip(
+            self.layout, torch.split(params, list(self.sizes)), strict=True
+        ):
             if not name.endswith("bias"):
                 bound = 1 / math.sqrt(math.prod(shape[1:]))
             part.mul_(bound)  # a bias follows its weight and shares its bound
@@ -129,7 +136,9 @@ class Model(ABC):
         """Loss of scores (..., classes) against labels y (...), without the penalty, shape (...): cross-entropy."""
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
-    def random_batch(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def random_batch(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """`count` examples of no data: x (count, *shape) uniform in [0, 1), y uniform. For probes and tests."""
         x = torch.rand(count, *self.shape, generator=generator)
         return x, torch.randint(self.classes, (count,), generator=generator)
@@ -137,7 +146,7 @@ class Model(ABC):
     def schema(self) -> str:
         """A stable line that two models share exactly when their vectors are interchangeable (hash input)."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
-        return f"{self.name} input{list(self.shape)} {self.how} {layers}".replace(", ", ",")
+        return f"{self.name} input{list(self.shape)} {self.variant} {layers}".replace(", ", ",")
 
     def schema_hash(self) -> bytes:
         """SHA-256 of `schema()`, 32 bytes: what a message must carry to be for this model."""
@@ -150,11 +159,15 @@ def normalized(x: torch.Tensor) -> torch.Tensor:
     Nothing is learned.
     """
     channels = x.shape[-3]
-    groups = next(count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0)
+    groups = next(
+        count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0
+    )
     return functional.group_norm(x.reshape(-1, *x.shape[-3:]), groups).view(x.shape)
 
 
 def channels_last(kernel: torch.Tensor) -> torch.Tensor:
     """The same kernel (out, in, k, k) laid out so that torch pools its output 3.5 times faster."""
     # Not .to(memory_format=...): that leaves a kernel of one input channel as it is.
-    return kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
+    return (
+        kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
+    )

@@ -27,7 +27,12 @@ def learnable(vector: torch.Tensor) -> bool:
 
 
 def example_gradients(
-    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *, chunk_size: int | None = None
+    model: Model,
+    params: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    chunk_size: int | None = None,
 ) -> torch.Tensor:
     """Gradient (B, d) of each example's own loss, penalty included; B may be 0.
 
@@ -49,23 +54,34 @@ def linear_factors(
 
 
 def linear_factors_together(
-    model: Model, params: Sequence[torch.Tensor], x: torch.Tensor, y: torch.Tensor, sizes: Sequence[int]
+    model: Model,
+    params: Sequence[torch.Tensor],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    sizes: Sequence[int],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`linear_factors` of consecutive parts of the batch, of `sizes` rows each, at other parameters each."""
     parts = torch.split(x, list(sizes))
     with torch.enable_grad():
-        traced = [model.trace(own.detach().requires_grad_(), part)[0] for own, part in zip(params, parts, strict=True)]
+        traced = [
+            model.trace(own.detach().requires_grad_(), part)[0]
+            for own, part in zip(params, parts, strict=True)
+        ]
         scores = torch.cat([layer.output for layer in traced])
         (delta,) = torch.autograd.grad(model.data_loss(scores, y).sum(), [scores])
     return delta, torch.cat([layer.input.detach() for layer in traced])
 
 
-def vmap_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def vmap_gradients(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
     """`example_gradients` by its definition, for tests; B at least 1."""
     return _transformed(model)(params.detach(), x, y)
 
 
-def mean_gradient(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def mean_gradient(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
     """Gradient (d,) of the mean loss, penalty included, for the modes without privacy; zeros if B is 0."""
     if len(y) == 0:
         return torch.zeros_like(params)
@@ -85,7 +101,9 @@ def _transformed(model: Model) -> _Gradients:
     return per_example
 
 
-def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+def _write_gradients(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
+) -> None:
     """Every row of `out` (B, d) becomes its example's gradient; each layer writes its own columns."""
     layers, deltas = _deltas(model, params, x, y)
     columns = iter(torch.split(out, list(model.sizes), dim=1))
@@ -115,12 +133,16 @@ def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> No
     """weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a sequence."""
     x = layer.input.detach()
     if not x.is_floating_point():  # an embedding: the row of each word gets the δ of its places
-        words = x.unsqueeze(2).expand_as(delta)  # index_put_ would add a word's places in the order of its threads
+        words = x.unsqueeze(2).expand_as(
+            delta
+        )  # index_put_ would add a word's places in the order of its threads
         weight.zero_().view(len(x), -1, delta.shape[2]).scatter_add_(1, words, delta)
     elif layer.window is not None:
         patches, places = _patches(x, layer.window), delta[0, 0].numel()
         batch = len(x) * layer.window.groups  # a group of channels sees its own patches
-        found = torch.bmm(delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2))
+        found = torch.bmm(
+            delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
+        )
         weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
     elif delta.dim() == 3:
         torch.bmm(delta.transpose(1, 2), x, out=weight.view(len(x), delta.shape[2], -1))

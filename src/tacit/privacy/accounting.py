@@ -28,17 +28,32 @@ from tacit.errors import PrivacyError
 from tacit.privacy.mechanisms import noise_units
 from tacit.privacy.sampling import TAIL
 
-_INTERVAL = 1e-3  # PLD discretisation; pessimistic rounding, so ε is never understated
-ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512]  # integer orders: valid for the discrete Gaussian too
-MULTIPLIER_STEP = 1e-3  # calibrated noise multipliers lie on this grid, so that runs share ledger rows
-_LEAST, _MOST = 1e-3, 1e6  # below this z nothing is claimed (ε > 10^5); above it, no better ε is claimed
-_WORTH = 64.0  # where RDP's ε is above this, or there are more releases than _COUNTED, PLD costs gigabytes or
-_COUNTED = 2**18  # minutes, and RDP's ε, just as valid, is the answer
-_LEAST_RATE = 1e-6  # a smaller q is accounted as this one: more ε, and dp-accounting stays within its numbers
-_MANY = 16  # rows above which RDP's ε is the answer; a ledger has one for every (mechanism, q, z) of its life
-_TOO_MANY = 64  # rows above which each is accounted as the worst of its mechanism
-_LATTICE = 1.5e-6  # KL(N_Z(0, S²), rounded N(0, S² - 1/12)) <= _LATTICE/S⁸ for S >= 1
-_DIMS = 2**30  # no model on the wire is larger (wire.MAX_MESSAGE)
+_PLD_INTERVAL = 1e-3  # PLD discretisation; pessimistic rounding, so ε is never understated
+ORDERS = [
+    *range(2, 65),
+    80,
+    96,
+    128,
+    192,
+    256,
+    512,
+]  # integer orders: valid for the discrete Gaussian too
+MULTIPLIER_STEP = (
+    1e-3  # calibrated noise multipliers lie on this grid, so that runs share ledger rows
+)
+_MIN_MULTIPLIER, _MAX_MULTIPLIER = (
+    1e-3,
+    1e6,
+)  # below this z nothing is claimed (ε > 10^5); above it, no better ε is claimed
+_PLD_MAX_EPSILON = 64.0  # where RDP's ε is above this, or there are more releases than _PLD_MAX_RELEASES, PLD costs gigabytes or
+_PLD_MAX_RELEASES = 2**18  # minutes, and RDP's ε, just as valid, is the answer
+_MIN_RATE = (
+    1e-6  # a smaller q is accounted as this one: more ε, and dp-accounting stays within its numbers
+)
+_PLD_MAX_ROWS = 16  # rows above which RDP's ε is the answer; a ledger has one for every (mechanism, q, z) of its life
+_MAX_ROWS = 64  # rows above which each is accounted as the worst of its mechanism
+_LATTICE_KL = 1.5e-6  # KL(N_Z(0, S²), rounded N(0, S² - 1/12)) <= _LATTICE_KL/S⁸ for S >= 1
+_MAX_DIMS = 2**30  # no model on the wire is larger (wire.MAX_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +89,39 @@ def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
     when and with which model a release happens. Where RDP's bound is the smaller (beyond 10^5 releases the
     discretisation adds up) or PLD costs too much, it is RDP's: any history has an answer, at once.
     """
-    rows = _few(merged(history))
+    rows = _at_most_max_rows(merged(history))
     bound = epsilon_rdp(rows, delta)
-    if not rows or len(rows) > _MANY or bound > _WORTH or sum(row.count for row in rows) > _COUNTED:
+    if (
+        not rows
+        or len(rows) > _PLD_MAX_ROWS
+        or bound > _PLD_MAX_EPSILON
+        or sum(row.count for row in rows) > _PLD_MAX_RELEASES
+    ):
         return bound
-    cut = _cut(rows) + _off_lattice(rows)
+    cut = _cut_probability(rows) + _off_lattice(rows)
     return min(bound, _with_tail(lambda usable: _pld_epsilon(rows, usable), cut, delta))
 
 
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
     """ε at `delta` by Rényi DP at integer orders: looser than PLD, and an independent check of it."""
-    return RunningRdp(_few(merged(history))).epsilon(delta)
+    return RunningRdp(_at_most_max_rows(merged(history))).epsilon(delta)
 
 
-def _few(rows: History) -> History:
+def _at_most_max_rows(rows: History) -> History:
     """`rows`, or an upper bound on what they cost: nobody may keep an accountant busy with a thousand rows."""
-    if len(rows) <= _TOO_MANY:
+    if len(rows) <= _MAX_ROWS:
         return rows
     worst: dict[str, tuple[float, float, int]] = {}
     for row in rows:
         q, z, count = worst.get(row.mechanism, (0.0, math.inf, 0))
-        worst[row.mechanism] = (max(q, row.sampling_rate), min(z, row.noise_multiplier), count + row.count)
-    return tuple(Spend(q, z, count, mechanism) for mechanism, (q, z, count) in sorted(worst.items()))
+        worst[row.mechanism] = (
+            max(q, row.sampling_rate),
+            min(z, row.noise_multiplier),
+            count + row.count,
+        )
+    return tuple(
+        Spend(q, z, count, mechanism) for mechanism, (q, z, count) in sorted(worst.items())
+    )
 
 
 class RunningRdp:
@@ -111,7 +137,7 @@ class RunningRdp:
         """Count `spend`; a new (mechanism, q, z) costs 20 ms once, a known one a microsecond."""
         if spend.count:
             self._total = self._total + float(spend.count) * rdp_vector(spend)
-            self._cut += _cut((spend,))
+            self._cut += _cut_probability((spend,))
             self._pushes += spend.count
 
     def epsilon(self, delta: float) -> float:
@@ -120,12 +146,16 @@ class RunningRdp:
             return 0.0
         if math.isinf(self._total[0]):
             return math.inf
-        return _with_tail(lambda usable: float(rdp.compute_epsilon(ORDERS, self._total, usable)[0]), self._cut, delta)
+        return _with_tail(
+            lambda usable: float(rdp.compute_epsilon(ORDERS, self._total, usable)[0]),
+            self._cut,
+            delta,
+        )
 
 
 def rdp_vector(spend: Spend) -> NDArray[np.float64]:
     """Rényi divergence of *one* release of `spend` at each of ORDERS (inf without a valid mechanism)."""
-    if spend.noise_multiplier < _LEAST:
+    if spend.noise_multiplier < _MIN_MULTIPLIER:
         return np.full(len(ORDERS), math.inf)
     return _one_rdp(spend.sampling_rate, spend.noise_multiplier, spend.mechanism)
 
@@ -152,11 +182,13 @@ def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
 def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
     """What of δ pays, at `epsilon`, for draws that padding cuts and for the integers' distance from a Gaussian."""
     rows = merged(history)
-    return (1 + math.exp(min(epsilon, 700.0))) * (_cut(rows) + _off_lattice(rows))
+    return (1 + math.exp(min(epsilon, 700.0))) * (_cut_probability(rows) + _off_lattice(rows))
 
 
 @lru_cache(maxsize=256)
-def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian") -> float:
+def calibrate(
+    epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian"
+) -> float:
     """The smallest noise multiplier (on a grid of 0.001) whose `pushes` releases stay within (ε, δ) by PLD.
 
     Raises PrivacyError when no multiplier up to 2^14 suffices.
@@ -170,7 +202,9 @@ def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, m
     while not enough(high):
         high *= 2
         if high > 2**24:
-            raise PrivacyError(f"epsilon={epsilon}: no noise reaches it for {pushes} pushes at q={sampling_rate}")
+            raise PrivacyError(
+                f"epsilon={epsilon}: no noise reaches it for {pushes} pushes at q={sampling_rate}"
+            )
     low = high // 2 if high > 256 else 99  # below z = 0.1 nothing is worth calling private
     while high - low > 1:
         middle = (low + high) // 2
@@ -180,9 +214,13 @@ def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, m
 
 @lru_cache(maxsize=256)
 def certified_pushes(
-    epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float, history: History = (),
+    epsilon: float,
+    delta: float,
+    sampling_rate: float,
+    noise_multiplier: float,
+    history: History = (),
     mechanism: str = "gaussian",
-) -> int:  # fmt: skip
+) -> int:
     """T_max: how many further releases at (q, z) keep `history` plus them within (ε, δ) by PLD; 0 if none.
 
     The edge enforces this by counting: the cap is fixed before the run, so stopping early costs nothing.
@@ -212,7 +250,7 @@ def _with_tail(epsilon_at: Callable[[float], float], distance: float, delta: flo
     return epsilon_at(delta - aside) if aside <= delta / 2 else math.inf
 
 
-def _cut(rows: History) -> float:
+def _cut_probability(rows: History) -> float:
     """Probability that the padded batch ever cuts a draw: at most TAIL a push."""
     return TAIL * sum(row.count for row in rows)
 
@@ -223,7 +261,10 @@ def _off_lattice(rows: History) -> float:
     By Pinsker and the chain rule, adaptive releases included: sqrt(KL/2) with KL summed over coordinates and pushes.
     """
     discrete = (row for row in rows if row.mechanism == "discrete_gaussian")
-    divergence = sum(row.count * _DIMS * _LATTICE / noise_units(row.noise_multiplier) ** 8 for row in discrete)
+    divergence = sum(
+        row.count * _MAX_DIMS * _LATTICE_KL / noise_units(row.noise_multiplier) ** 8
+        for row in discrete
+    )
     return math.sqrt(divergence / 2)
 
 
@@ -244,9 +285,13 @@ def _composed(rows: History) -> pld.PrivacyLossDistribution:
 
 def _interval(rows: History) -> float:
     """The grid of the losses. Pure mechanisms lose ±ε exactly: alone on a grid of ε, nothing is rounded at all."""
-    pure = [_pure_epsilon(row.sampling_rate, row.noise_multiplier) for row in rows if row.mechanism == "knorm"]
+    pure = [
+        _pure_epsilon(row.sampling_rate, row.noise_multiplier)
+        for row in rows
+        if row.mechanism == "knorm"
+    ]
     if len(pure) < len(rows):
-        return _INTERVAL
+        return _PLD_INTERVAL
     return pure[0] if len(pure) == 1 else max(min(pure) / 16, max(pure) / 256)
 
 
@@ -254,14 +299,20 @@ def _interval(rows: History) -> float:
 def _one_pld(
     sampling_rate: float, noise_multiplier: float, mechanism: str, interval: float
 ) -> pld.PrivacyLossDistribution:
-    z, sampling_rate = min(noise_multiplier, _MOST), max(sampling_rate, _LEAST_RATE)
-    if mechanism == "knorm":  # rounded up to the grid *before* it is split into ±: rounding both would shift the mean
+    z, sampling_rate = min(noise_multiplier, _MAX_MULTIPLIER), max(sampling_rate, _MIN_RATE)
+    if (
+        mechanism == "knorm"
+    ):  # rounded up to the grid *before* it is split into ±: rounding both would shift the mean
         steps = math.ceil(_pure_epsilon(sampling_rate, z) / interval)
         up = 1 / (1 + math.exp(-steps * interval))
-        return pld.PrivacyLossDistribution.create_from_rounded_probability({steps: up, -steps: 1 - up}, 0.0, interval)
+        return pld.PrivacyLossDistribution.create_from_rounded_probability(
+            {steps: up, -steps: 1 - up}, 0.0, interval
+        )
     if mechanism == "discrete_gaussian":
         z *= math.sqrt(1 - 1 / (12 * noise_units(z) ** 2))
-    return pld.from_gaussian_mechanism(z, sampling_prob=sampling_rate, value_discretization_interval=interval)
+    return pld.from_gaussian_mechanism(
+        z, sampling_prob=sampling_rate, value_discretization_interval=interval
+    )
 
 
 def amplified(epsilon: float, sampling_rate: float) -> float:
@@ -275,13 +326,15 @@ def amplified(epsilon: float, sampling_rate: float) -> float:
 
 
 def _pure_epsilon(sampling_rate: float, noise_multiplier: float) -> float:
-    return amplified(1 / min(noise_multiplier, _MOST), max(sampling_rate, _LEAST_RATE))
+    return amplified(1 / min(noise_multiplier, _MAX_MULTIPLIER), max(sampling_rate, _MIN_RATE))
 
 
 @lru_cache(maxsize=1024)
 def _one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> NDArray[np.float64]:
-    z, sampling_rate = min(noise_multiplier, _MOST), max(sampling_rate, _LEAST_RATE)
-    if mechanism == "knorm":  # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke 2016, Prop. 3.3)
+    z, sampling_rate = min(noise_multiplier, _MAX_MULTIPLIER), max(sampling_rate, _MIN_RATE)
+    if (
+        mechanism == "knorm"
+    ):  # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke 2016, Prop. 3.3)
         pure = _pure_epsilon(sampling_rate, z)
         return np.minimum(pure, np.asarray(ORDERS) * pure**2 / 2)
     accountant = rdp.RdpAccountant(ORDERS, dpa.NeighboringRelation.ADD_OR_REMOVE_ONE)

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SLACK = 2.0**-16  # of C: what the rounding of a norm, a factor and a product may add to a clipped row's length
-_LEAST = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
-_HUGE = 2.0**60  # a longer row is an overflow under way: it counts as non-finite
-_MOST_ROWS = 2**24  # beyond, rounding of the sum would take more than an eighth of C
-_CACHED = 2**18  # elements worked on at a time: what stays in a core's cache between the passes
-_BLOCK = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
+_SLACK = (
+    2.0**-16
+)  # of C: what the rounding of a norm, a factor and a product may add to a clipped row's length
+_MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
+_MAX_NORM = 2.0**60  # a longer row is an overflow under way: it counts as non-finite
+_MAX_ROWS = 2**24  # beyond, rounding of the sum would take more than an eighth of C
+_CACHE_ELEMENTS = (
+    2**18
+)  # elements worked on at a time: what stays in a core's cache between the passes
+_NORM_COLUMNS = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +56,18 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None =
     | more than 2^24 rows         | ValueError: rounding would take an eighth of C               |
     """
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
-    reach = _reach(clip, rows or len(gradients))
-    block = max(1, _CACHED // max(1, gradients.shape[1]))
+    reduced = _reduced_clip(clip, rows or len(gradients))
+    block = max(1, _CACHE_ELEMENTS // max(1, gradients.shape[1]))
     for part, used in zip(torch.split(gradients, block), torch.split(mask, block), strict=True):
         wide = part.to(torch.float64)
         norms = torch.linalg.vector_norm(wide, dim=1)
-        total += _factors(norms, reach, used) @ _only(wide, norms <= _HUGE)
+        total += _factors(norms, reduced, used) @ _zero_unused(wide, norms <= _MAX_NORM)
     return Clipped(total, clip)
 
 
-def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
+def outer_sum(
+    deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None
+) -> Clipped:
     """`clipped_sum` of a linear layer's gradients without ever writing them: row i is (δ_i ⊗ x_i, δ_i).
 
     deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. Returns o·i + o numbers:
@@ -74,27 +80,37 @@ def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: i
 
 
 def outer_sums(
-    deltas: Tensor, inputs: Tensor, clips: Sequence[float], mask: Tensor, sizes: Sequence[int],
+    deltas: Tensor,
+    inputs: Tensor,
+    clips: Sequence[float],
+    mask: Tensor,
+    sizes: Sequence[int],
     rows: Sequence[int] | None = None,
-) -> list[Clipped]:  # fmt: skip
+) -> list[Clipped]:
     """`outer_sum` of consecutive parts, of `sizes` rows each, at its own clip each. To the bit what it gives alone."""
-    reaches = [_reach(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
+    reduced = [_reduced_clip(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
     lengths, wide = _norms64(inputs), deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
-    used = (norms <= _HUGE) & (lengths <= _HUGE)
-    parts = zip(torch.split(norms, list(sizes)), reaches, torch.split(mask & used, list(sizes)), strict=True)
+    used = (norms <= _MAX_NORM) & (lengths <= _MAX_NORM)
+    parts = zip(
+        torch.split(norms, list(sizes)), reduced, torch.split(mask & used, list(sizes)), strict=True
+    )
     factors = torch.cat([_factors(*part) for part in parts])
-    scaled = _only(wide, used).mul_(factors[:, None])
+    scaled = _zero_unused(wide, used).mul_(factors[:, None])
     split = [torch.split(rows, list(sizes)) for rows in (scaled, inputs, used)]
     return [Clipped(_outer(*part), clip) for *part, clip in zip(*split, clips, strict=True)]
 
 
 def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
     """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, and Σ scaled_i."""
-    weight = torch.zeros(scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device)
-    rows = max(1, _CACHED // max(1, inputs.shape[1]))
-    for part, x, kept in zip(*(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True):
-        weight += part.T @ _only(x.to(torch.float64), kept)
+    weight = torch.zeros(
+        scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device
+    )
+    rows = max(1, _CACHE_ELEMENTS // max(1, inputs.shape[1]))
+    for part, x, kept in zip(
+        *(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True
+    ):
+        weight += part.T @ _zero_unused(x.to(torch.float64), kept)
     return torch.cat((weight.flatten(), scaled.sum(0)))
 
 
@@ -109,39 +125,48 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     were too long (it cannot be: the factor leaves 2^-16 of room) would contribute zero.
     """
     norms = _norms(gradients)
-    factors = (_factors(norms, _reach(clip, 1), mask) / step).to(gradients.dtype)
-    finite = norms <= _HUGE
-    limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))  # (clip/step)² is whole up to its own rounding
+    factors = (_factors(norms, _reduced_clip(clip, 1), mask) / step).to(gradients.dtype)
+    finite = norms <= _MAX_NORM
+    limit = math.floor(
+        (clip / step) ** 2 * (1 + 2.0**-40)
+    )  # (clip/step)² is whole up to its own rounding
     if limit > 2**24:
         raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
-    exact = int(2**24 * step / clip)  # rows whose sum float32 holds exactly, however they are aligned
-    rows = max(1, min(exact, _CACHED // max(1, gradients.shape[1])))
-    parts = zip(torch.split(gradients, rows), torch.split(factors, rows), torch.split(finite, rows), strict=True)
+    exact = int(
+        2**24 * step / clip
+    )  # rows whose sum float32 holds exactly, however they are aligned
+    rows = max(1, min(exact, _CACHE_ELEMENTS // max(1, gradients.shape[1])))
+    parts = zip(
+        torch.split(gradients, rows),
+        torch.split(factors, rows),
+        torch.split(finite, rows),
+        strict=True,
+    )
     for part, factor, used in parts:
-        units = _only(torch.mul(part, factor[:, None]), used)
+        units = _zero_unused(torch.mul(part, factor[:, None]), used)
         units.copy_(units.to(torch.int32))  # cuts toward zero, eight times faster than torch.trunc
-        # Float32 adds these squares exactly below 2^24, and whatever reaches 2^24 never reads as less.
+        # Float32 adds these squares exactly below 2^24, and whatever reduced 2^24 never reads as less.
         fits = torch.linalg.vecdot(units, units) < min(limit + 1, 2**24)
         total += fits.to(units.dtype) @ units
     return Clipped(total.to(torch.int64), clip, step)
 
 
-def _reach(clip: float, rows: int) -> float:
+def _reduced_clip(clip: float, rows: int) -> float:
     """C' of `clipped_sum`: what a row of a batch of `rows` is cut to, so that it moves the sum by C, all told."""
-    if not _LEAST <= clip < math.inf:
-        raise ValueError(f"clip={clip}: expected a finite number, at least {_LEAST:.1e}")
-    if rows > _MOST_ROWS:
-        raise ValueError(f"{rows} rows: float64 sums of at most {_MOST_ROWS} keep their sensitivity")
+    if not _MIN_CLIP <= clip < math.inf:
+        raise ValueError(f"clip={clip}: expected a finite number, at least {_MIN_CLIP:.1e}")
+    if rows > _MAX_ROWS:
+        raise ValueError(f"{rows} rows: float64 sums of at most {_MAX_ROWS} keep their sensitivity")
     return clip * (1.0 - _SLACK - 2 * rows * (rows + 2) * 2.0**-52)
 
 
-def _factors(norms: Tensor, reach: float, mask: Tensor) -> Tensor:
+def _factors(norms: Tensor, reduced: float, mask: Tensor) -> Tensor:
     """(B,) float64 min(1, C'/norm), 0 where masked out or non-finite."""
-    return torch.where((norms <= _HUGE) & mask, (reach / norms).clamp(max=1.0), 0.0)
+    return torch.where((norms <= _MAX_NORM) & mask, (reduced / norms).clamp(max=1.0), 0.0)
 
 
-def _only(rows: Tensor, used: Tensor) -> Tensor:
+def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
     """`rows` (B, d), in place, with zeros where `used` (B,) is False, whatever stands there (0·inf would be nan).
 
     By the bits of the numbers: the same work for every row.
@@ -153,12 +178,17 @@ def _only(rows: Tensor, used: Tensor) -> Tensor:
 
 def _norms64(rows: Tensor) -> Tensor:
     """(B,) float64 l2 norms, in float64 throughout."""
-    parts = torch.split(rows, max(1, _CACHED // max(1, rows.shape[1])))  # dtype=float64 for the whole is 10x slower
+    parts = torch.split(
+        rows, max(1, _CACHE_ELEMENTS // max(1, rows.shape[1]))
+    )  # dtype=float64 for the whole is 10x slower
     return torch.cat([torch.linalg.vector_norm(part.to(torch.float64), dim=1) for part in parts])
 
 
 def _norms(gradients: Tensor) -> Tensor:
     """(B,) float64 l2 norms: float32 inside a block of columns, float64 across blocks."""
-    blocks = [torch.linalg.vector_norm(block, dim=1) for block in torch.split(gradients, _BLOCK, dim=1)]
+    blocks = [
+        torch.linalg.vector_norm(block, dim=1)
+        for block in torch.split(gradients, _NORM_COLUMNS, dim=1)
+    ]
     norms: Tensor = torch.linalg.vector_norm(torch.stack(blocks).to(torch.float64), dim=0)
     return norms

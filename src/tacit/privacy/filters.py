@@ -34,29 +34,41 @@ class RenyiFilter:
         # The cut draws are paid for in δ, so their number is bounded beforehand as well.
         self._left = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL)) if epsilon < 700 else 0
         if self.budget <= 0 or self._left < 1:
-            raise PrivacyError(f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release")
+            raise PrivacyError(
+                f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
+            )
         for row in history:
             self._add(row)
 
     @classmethod
     def planned(
-        cls, epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float,
-        mechanism: str = "gaussian", history: History = (),
-    ) -> RenyiFilter:  # fmt: skip
+        cls,
+        epsilon: float,
+        delta: float,
+        sampling_rate: float,
+        noise_multiplier: float,
+        mechanism: str = "gaussian",
+        history: History = (),
+    ) -> RenyiFilter:
         """The filter whose order lets the most releases at the *planned* (q, z) through, after `history`.
 
         The plan need not be kept: only the order, chosen from public numbers, depends on it. Raises PrivacyError
         when no order pays for a single release.
         """
         one = rdp_vector(Spend(sampling_rate, noise_multiplier, 1, mechanism))
-        before = [sum(row.count * float(rdp_vector(row)[i]) for row in history if row.count) for i in range(len(one))]
+        before = [
+            sum(row.count * float(rdp_vector(row)[i]) for row in history if row.count)
+            for i in range(len(one))
+        ]
 
         def fits(index: int) -> float:
             return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(one[index])
 
         best = max(range(len(ORDERS)), key=fits)
         if not fits(best) >= 1:  # so that nan, of releases without noise, fails too
-            raise PrivacyError(f"epsilon={epsilon}: at delta={delta} it pays for no release at {noise_multiplier=}")
+            raise PrivacyError(
+                f"epsilon={epsilon}: at delta={delta} it pays for no release at {noise_multiplier=}"
+            )
         return cls(epsilon, delta, ORDERS[best], history)
 
     def accepts(self, spend: Spend) -> bool:

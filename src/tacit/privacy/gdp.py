@@ -31,7 +31,7 @@ def mu(history: Iterable[Spend]) -> float:
     return math.sqrt(math.fsum(row.count / row.noise_multiplier**2 for row in rows))
 
 
-def shared(parties: Iterable[float]) -> float:
+def compose(parties: Iterable[float]) -> float:
     """μ of a person whose features lie at every party, from each party's own: μ² = Σ_m μ_m²."""
     return math.sqrt(math.fsum(m * m for m in parties))
 
@@ -42,7 +42,10 @@ def delta(mu: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(mu):
         return 1.0
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(min(700.0, epsilon + log_ndtr(-mu / 2 - epsilon / mu))))
+    return float(
+        ndtr(mu / 2 - epsilon / mu)
+        - math.exp(min(700.0, epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
+    )
 
 
 def epsilon(mu: float, at_delta: float) -> float:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import History, merged
-from tacit.privacy.ledger_chain import NONCE, Chain, Entry, advanced, first_head
+from tacit.privacy.ledger_chain import NONCE, Chain, LedgerRow, first_head, next_head
 
 _FORMAT = 2  # PRAGMA user_version; 1 (which said 0) had no chain, and becomes 2 when it is opened
 _SCHEMA = """
@@ -32,13 +32,19 @@ CREATE TABLE IF NOT EXISTS entry (
     noise_multiplier TEXT NOT NULL, mechanism TEXT NOT NULL, secret INTEGER NOT NULL, count INTEGER NOT NULL,
     head BLOB NOT NULL, PRIMARY KEY (dataset, number)) WITHOUT ROWID;
 """
-_ENTRIES = """
+_SELECT_ROWS = """
 SELECT number, session, sampling_rate, noise_multiplier, mechanism, secret, count, head FROM entry
 WHERE dataset = ? ORDER BY number
 """
-_OLD = "SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend WHERE dataset = ? AND count <> 0"
+_SELECT_OLD_ROWS = "SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend WHERE dataset = ? AND count <> 0"
 _NO_LEDGER = "has no charges in it: was it copied or moved without the ledger.db-wal of an older tacit beside it?"
-_DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)  # what reading altered bytes can raise
+_DAMAGE = (
+    sqlite3.Error,
+    ValueError,
+    OverflowError,
+    TypeError,
+    AttributeError,
+)  # what reading altered bytes can raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +81,49 @@ class Ledger:
                 self._history = chain.history()
                 undo.pop_all()
         except (*_DAMAGE, OSError) as error:
-            raise PrivacyError(f"ledger {path}: {error}; refusing to train without its history") from error
+            raise PrivacyError(
+                f"ledger {path}: {error}; refusing to train without its history"
+            ) from error
         self.lineage = chain.lineage
-        self._head, self._count, self._rows = chain.head, chain.count, len(chain.entries)
-        self._last: Entry | None = None  # the row of this session that is still growing
+        self._head, self._count, self._rows = chain.head, chain.count, len(chain.rows)
+        self._last: LedgerRow | None = None  # the row of this session that is still growing
 
     def charge(
-        self, sampling_rate: float, noise_multiplier: float, mechanism: str, *, secret: bool, count: int = 1
+        self,
+        sampling_rate: float,
+        noise_multiplier: float,
+        mechanism: str,
+        *,
+        secret: bool,
+        count: int = 1,
     ) -> None:
         """Record `count` equal releases, durably, before any is computed. A crash afterwards refunds nothing.
 
         Raises PrivacyError when the charge cannot be made durable (disk full, damaged file), or when another process
         has charged this file since it was opened.
         """
-        entry = Entry(self._session, sampling_rate.hex(), noise_multiplier.hex(), mechanism, secret, count, b"")
-        head = advanced(self._head, self._count, entry)
-        more = self._last is not None and self._last.same(entry)
-        entry = replace(entry, count=self._last.count + count if self._last and more else count, head=head)
+        entry = LedgerRow(
+            self._session,
+            sampling_rate.hex(),
+            noise_multiplier.hex(),
+            mechanism,
+            secret,
+            count,
+            b"",
+        )
+        head = next_head(self._head, self._count, entry)
+        more = self._last is not None and self._last.equal_charges(entry)
+        entry = replace(
+            entry, count=self._last.count + count if self._last and more else count, head=head
+        )
         row = self._rows + (not more)
         try:
             self._write(entry, row, count)
         except sqlite3.Error as error:
             self._roll_back()
-            raise PrivacyError(f"ledger {self._path}: {error}; the release was not computed") from error
+            raise PrivacyError(
+                f"ledger {self._path}: {error}; the release was not computed"
+            ) from error
         self._head, self._count, self._rows, self._last = head, self._count + count, row, entry
         self._history = merged([*self._history, replace(entry, count=count).spend()])
 
@@ -112,10 +138,12 @@ class Ledger:
     def verify(self) -> None:
         """Read the rows back from the file and recompute the chain. Raises PrivacyError when they differ from it."""
         try:
-            chain = _chain(self._db, self._dataset)
+            chain = _read_chain(self._db, self._dataset)
             chain.verify()
             if (chain.count, chain.head) != (self._count, self._head):
-                raise ValueError(f"has {chain.count} charges, this process has made it {self._count}")
+                raise ValueError(
+                    f"has {chain.count} charges, this process has made it {self._count}"
+                )
         except _DAMAGE as error:
             raise PrivacyError(f"ledger {self._path}: {error}") from error
 
@@ -124,22 +152,25 @@ class Ledger:
         self._db.close()
 
     def _prepared(self, lineage: bytes | None) -> Chain:
-        _gather(self._db)
+        _gather_into_one_file(self._db)
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         self._db.execute("BEGIN IMMEDIATE")
         _create_or_convert(self._db, self._session, new=not pages)
         if lineage is None:
             new = secrets.token_bytes(NONCE)
             self._db.execute(
-                "INSERT OR IGNORE INTO chain VALUES (?, ?, 0, ?)", (self._dataset, new, first_head(new, self._dataset))
+                "INSERT OR IGNORE INTO chain VALUES (?, ?, 0, ?)",
+                (self._dataset, new, first_head(new, self._dataset)),
             )
         self._db.execute("COMMIT")
-        chain = _chain(self._db, self._dataset)
+        chain = _read_chain(self._db, self._dataset)
         if lineage not in (None, chain.lineage):
-            raise ValueError(f"is not the ledger that {self._dataset} was trained with here, but another one")
+            raise ValueError(
+                f"is not the ledger that {self._dataset} was trained with here, but another one"
+            )
         return chain
 
-    def _write(self, entry: Entry, row: int, count: int) -> None:
+    def _write(self, entry: LedgerRow, row: int, count: int) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         moved = self._db.execute(
             "UPDATE chain SET count = count + ?, head = ? WHERE dataset = ? AND count = ? AND head = ?",
@@ -147,7 +178,7 @@ class Ledger:
         )
         if moved.rowcount != 1:
             raise sqlite3.IntegrityError("another process has charged it")
-        _store(self._db, self._dataset, row, entry)
+        _write_row(self._db, self._dataset, row, entry)
         self._db.execute("COMMIT")
 
     def _roll_back(self) -> None:
@@ -158,7 +189,7 @@ class Ledger:
             pass  # closed, or gone: the error that is being raised says so
 
 
-def read(path: Path) -> list[Chain]:
+def read_chains(path: Path) -> list[Chain]:
     """Every dataset's chain in the ledger file at `path`, as it stands; the file is not changed, nor verified.
 
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
@@ -167,16 +198,24 @@ def read(path: Path) -> list[Chain]:
         raise DataError(f"ledger {path}: there is no such file")
     try:
         # An older tacit's file without its log is read as it is: SQLite would want to write a new log, on any disk.
-        how = "mode=ro&immutable=1" if _logged(path) and not Path(f"{path}-wal").exists() else "mode=ro"
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)) as db:
-            db.execute("BEGIN")  # one state of the file for all that is read, though an edge goes on charging
-            return _chains(db)
+        how = (
+            "mode=ro&immutable=1"
+            if _has_write_ahead_log(path) and not Path(f"{path}-wal").exists()
+            else "mode=ro"
+        )
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)
+        ) as db:
+            db.execute(
+                "BEGIN"
+            )  # one state of the file for all that is read, though an edge goes on charging
+            return _read_all_chains(db)
     except (*_DAMAGE, OSError) as error:
-        raise PrivacyError(f"ledger {path}: {_said(error)}") from error
+        raise PrivacyError(f"ledger {path}: {_reason(error)}") from error
 
 
 @contextmanager
-def held(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
+def locked_chains(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
     """Every chain, verified, and the bytes of the whole file; nobody can charge it until the end.
 
     What SQLite keeps beside the file is brought into it first. Raises DataError when there is no such file,
@@ -186,9 +225,9 @@ def held(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
         raise DataError(f"ledger {path}: there is no such file")
     with closing(sqlite3.connect(path, isolation_level=None, timeout=10.0)) as db:
         try:
-            _gather(db)
+            _gather_into_one_file(db)
             db.execute("BEGIN IMMEDIATE")
-            chains = _chains(db)
+            chains = _read_all_chains(db)
             for chain in chains:
                 chain.verify()
                 chain.history()
@@ -198,9 +237,11 @@ def held(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
         yield chains, content
 
 
-def _gather(db: sqlite3.Connection) -> None:
+def _gather_into_one_file(db: sqlite3.Connection) -> None:
     """Everything into the one file, and every commit from now on: an older tacit kept charges in a log beside it."""
-    db.execute("PRAGMA synchronous = EXTRA")  # a charge is on disk before anything is computed, and stays committed
+    db.execute(
+        "PRAGMA synchronous = EXTRA"
+    )  # a charge is on disk before anything is computed, and stays committed
     (mode,) = db.execute("PRAGMA journal_mode = DELETE").fetchone()
     if mode == "wal":
         raise sqlite3.OperationalError("somebody reads it, and it is still to be converted")
@@ -209,29 +250,34 @@ def _gather(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
 
 
-def _logged(path: Path) -> bool:
+def _has_write_ahead_log(path: Path) -> bool:
     """Whether the file is one that goes with a write-ahead log (version 2 in the format's header)."""
     with path.open("rb") as file:
         return file.read(20)[18:19] == b"\x02"
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK":
+def _reason(error: Exception) -> str:
+    if (
+        isinstance(error, sqlite3.Error)
+        and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK"
+    ):
         return "a charge was under way when its edge was killed; the edge settles that when it next starts"
     return str(error)
 
 
-def _chains(db: sqlite3.Connection) -> list[Chain]:
+def _read_all_chains(db: sqlite3.Connection) -> list[Chain]:
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found != _FORMAT:
-        if not _tables(db):
+        if not _table_names(db):
             raise ValueError(_NO_LEDGER)
-        raise ValueError("is not a ledger with a chain (an edge converts an older one when it next starts)")
+        raise ValueError(
+            "is not a ledger with a chain (an edge converts an older one when it next starts)"
+        )
     names = [name for (name,) in db.execute("SELECT dataset FROM chain ORDER BY dataset")]
-    return [_chain(db, name) for name in names]
+    return [_read_chain(db, name) for name in names]
 
 
-def _tables(db: sqlite3.Connection) -> set[str]:
+def _table_names(db: sqlite3.Connection) -> set[str]:
     return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
@@ -239,7 +285,7 @@ def _create_or_convert(db: sqlite3.Connection, session: bytes, *, new: bool) -> 
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found == _FORMAT:
         return
-    tables = _tables(db)
+    tables = _table_names(db)
     if not tables and not new:
         raise ValueError(_NO_LEDGER)
     if found != 0 or not tables <= {"spend"}:
@@ -256,20 +302,26 @@ def _convert(db: sqlite3.Connection, session: bytes) -> None:
     for (dataset,) in db.execute("SELECT DISTINCT dataset FROM spend").fetchall():
         lineage, count = secrets.token_bytes(NONCE), 0
         head = first_head(lineage, dataset)
-        rows = db.execute(_OLD, (dataset,)).fetchall()
+        rows = db.execute(_SELECT_OLD_ROWS, (dataset,)).fetchall()
         for row, (q, z, mechanism, secret, n) in enumerate(rows, 1):
             if not 0 < n < 2**32 or secret not in (0, 1):
                 raise ValueError("a row that no charge can have written")
-            entry = Entry(session, q, z, mechanism, bool(secret), n, b"")
-            head = advanced(head, count, entry)
+            entry = LedgerRow(session, q, z, mechanism, bool(secret), n, b"")
+            head = next_head(head, count, entry)
             count += n
-            _store(db, dataset, row, replace(entry, head=head))
+            _write_row(db, dataset, row, replace(entry, head=head))
         db.execute("INSERT INTO chain VALUES (?, ?, ?, ?)", (dataset, lineage, count, head))
     db.execute("DROP TABLE spend")
 
 
-def _store(db: sqlite3.Connection, dataset: str, row: int, entry: Entry) -> None:
-    fields = (entry.session, entry.sampling_rate, entry.noise_multiplier, entry.mechanism, int(entry.secret))
+def _write_row(db: sqlite3.Connection, dataset: str, row: int, entry: LedgerRow) -> None:
+    fields = (
+        entry.session,
+        entry.sampling_rate,
+        entry.noise_multiplier,
+        entry.mechanism,
+        int(entry.secret),
+    )
     db.execute(
         "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (dataset, number) DO UPDATE SET count = excluded.count, head = excluded.head",
@@ -277,13 +329,17 @@ def _store(db: sqlite3.Connection, dataset: str, row: int, entry: Entry) -> None
     )
 
 
-def _chain(db: sqlite3.Connection, dataset: str) -> Chain:
-    found = db.execute("SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)).fetchone()
+def _read_chain(db: sqlite3.Connection, dataset: str) -> Chain:
+    found = db.execute(
+        "SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)
+    ).fetchone()
     if found is None:
         raise ValueError(f"has no charges of {dataset}, but this data has been trained on")
-    rows = db.execute(_ENTRIES, (dataset,)).fetchall()
+    rows = db.execute(_SELECT_ROWS, (dataset,)).fetchall()
     if any(row[0] != place or row[5] not in (0, 1) for place, row in enumerate(rows, 1)):
         raise ValueError(f"{dataset}: a row is missing, or is one that no charge can have written")
-    entries = tuple(Entry(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows)
+    entries = tuple(
+        LedgerRow(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows
+    )
     lineage, count, head = found
     return Chain(dataset, lineage, count, head, entries)

@@ -23,7 +23,7 @@ HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerRow:
     """`count` equal charges of one session; `head` is the chain's after the last. Floats are hex, to the last bit."""
 
     session: bytes
@@ -34,14 +34,16 @@ class Entry:
     count: int
     head: bytes
 
-    def same(self, other: Entry) -> bool:
+    def equal_charges(self, other: LedgerRow) -> bool:
         """Whether the charges are equal, however many."""
         return replace(self, count=0, head=b"") == replace(other, count=0, head=b"")
 
     def spend(self) -> Spend:
         """As the accountant counts it: noise from a known seed is no noise, and what is not private has z = 0."""
         z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
-        mechanism = self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
+        mechanism = (
+            self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
+        )
         return Spend(float.fromhex(self.sampling_rate), z, self.count, mechanism)
 
 
@@ -53,27 +55,36 @@ class Chain:
     lineage: bytes
     count: int
     head: bytes
-    entries: tuple[Entry, ...]
+    rows: tuple[LedgerRow, ...]
 
     def verify(self) -> None:
         """Recompute every head from the rows (a second per million charges). Raises ValueError, naming the row."""
         head, count = first_head(self.lineage, self.dataset), 0
-        for number, entry in enumerate(self.entries, 1):
+        for number, entry in enumerate(self.rows, 1):
             if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
                 raise ValueError(f"row {number} of {self.dataset}: no charge can have written it")
             if count + entry.count > self.count:  # before the work: a changed count may say 2^60
-                raise ValueError(f"row {number} of {self.dataset}: more charges than the ledger's {self.count}")
-            head = advanced(head, count, entry)
+                raise ValueError(
+                    f"row {number} of {self.dataset}: more charges than the ledger's {self.count}"
+                )
+            head = next_head(head, count, entry)
             count += entry.count
             if head != entry.head:
-                raise ValueError(f"row {number} of {self.dataset}: the chain is broken, it or one before was changed")
+                raise ValueError(
+                    f"row {number} of {self.dataset}: the chain is broken, it or one before was changed"
+                )
         if (count, head) != (self.count, self.head):
-            raise ValueError(f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}")
+            raise ValueError(
+                f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}"
+            )
 
     def history(self) -> History:
         """All rows for the accountant. Raises ValueError, OverflowError for numbers that no charge can have."""
-        history = merged(entry.spend() for entry in self.entries)
-        if any(not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf) for row in history):
+        history = merged(entry.spend() for entry in self.rows)
+        if any(
+            not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf)
+            for row in history
+        ):
             raise ValueError("a row that no charge can have written")
         return history
 
@@ -83,12 +94,15 @@ def first_head(lineage: bytes, dataset: str) -> bytes:
     return hashlib.sha256(b"tacit ledger" + _fields(lineage, dataset.encode())).digest()
 
 
-def advanced(head: bytes, number: int, entry: Entry, count: int | None = None) -> bytes:
+def next_head(head: bytes, number: int, entry: LedgerRow, count: int | None = None) -> bytes:
     """The head after `count` (None: all) charges of `entry`, of which the first is charge `number` (from 0)."""
     fields = _fields(
-        entry.session, entry.sampling_rate.encode(), entry.noise_multiplier.encode(), entry.mechanism.encode(),
+        entry.session,
+        entry.sampling_rate.encode(),
+        entry.noise_multiplier.encode(),
+        entry.mechanism.encode(),
         b"\1" if entry.secret else b"\0",
-    )  # fmt: skip
+    )
     for n in range(number, number + (entry.count if count is None else count)):
         head = hashlib.sha256(head + n.to_bytes(8) + fields).digest()
     return head

@@ -28,8 +28,13 @@ def standard_normal(count: int, random: Random) -> Tensor:
     """
     pairs = 2 * max(2, count)
     uniforms = torch.from_numpy(_uniforms(2 * pairs, random))
-    radius, angle = torch.sqrt(-2.0 * torch.log(uniforms[:pairs])), (2.0 * math.pi) * uniforms[pairs:]
-    sines = torch.roll(radius * torch.sin(angle), 1)  # of the normal before, so that all four pairs are different
+    radius, angle = (
+        torch.sqrt(-2.0 * torch.log(uniforms[:pairs])),
+        (2.0 * math.pi) * uniforms[pairs:],
+    )
+    sines = torch.roll(
+        radius * torch.sin(angle), 1
+    )  # of the normal before, so that all four pairs are different
     draws = torch.cat((radius * torch.cos(angle), sines))  # independent
     return draws.view(4, -1).sum(dim=0).mul_(0.5)[:count]
 
@@ -127,8 +132,12 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
         raise ValueError("a non-finite sum must never reach the mechanism")
     dims = total.numel()
     direction = standard_normal(dims, random)
-    radius = -scale * math.fsum(np.log(_uniforms(dims, random)))  # Gamma(d) for whole d: d exponentials
-    noisy = total.to(torch.float64) + direction * (radius / float(torch.linalg.vector_norm(direction)))
+    radius = -scale * math.fsum(
+        np.log(_uniforms(dims, random))
+    )  # Gamma(d) for whole d: d exponentials
+    noisy = total.to(torch.float64) + direction * (
+        radius / float(torch.linalg.vector_norm(direction))
+    )
     grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
     return torch.round(noisy / grid) * grid
 
@@ -146,4 +155,6 @@ def paper_noise(count: int, scale: float, random: Random) -> Tensor:
     the mutant that the audit must catch.
     """
     direction = standard_normal(count, random)
-    return direction * (-math.log(_uniforms(1, random)[0]) * scale / float(torch.linalg.vector_norm(direction)))
+    return direction * (
+        -math.log(_uniforms(1, random)[0]) * scale / float(torch.linalg.vector_norm(direction))
+    )

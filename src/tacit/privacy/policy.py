@@ -18,7 +18,9 @@ from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.release import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-MIN_CLIP = 2.0**-40  # of every mechanism that clips: far below any C of a real run, far above float32's smallest
+MIN_CLIP = (
+    2.0**-40
+)  # of every mechanism that clips: far below any C of a real run, far above float32's smallest
 
 
 class Policy(BaseModel):
@@ -34,11 +36,17 @@ class Policy(BaseModel):
     mechanisms: tuple[Mechanism, ...] | None = Field(None, strict=False)  # TOML has no tuples
     algorithms: tuple[str, ...] | None = Field(None, strict=False)
     models: tuple[str, ...] | None = Field(None, strict=False)
-    noise_at: tuple[NoiseAt, ...] = Field(("edge",), strict=False, description="server must be named to be allowed")
+    noise_at: tuple[NoiseAt, ...] = Field(
+        ("edge",), strict=False, description="server must be named to be allowed"
+    )
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
-        if self.clip_min is not None and self.clip_max is not None and self.clip_min > self.clip_max:
+        if (
+            self.clip_min is not None
+            and self.clip_max is not None
+            and self.clip_min > self.clip_max
+        ):
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
         return self
 
@@ -59,11 +67,23 @@ class Policy(BaseModel):
 
     def _limits(self, plan: Plan) -> tuple[tuple[str, float | None, str, float, int], ...]:
         # What has no guarantee has an infinite ε and no noise, whatever its own numbers say.
-        private = plan.bounded
+        private = plan.clip_is_bounded
         return (
-            ("max_epsilon", self.max_epsilon, "privacy.epsilon", plan.epsilon if private else math.inf, 1),
+            (
+                "max_epsilon",
+                self.max_epsilon,
+                "privacy.epsilon",
+                plan.epsilon if private else math.inf,
+                1,
+            ),
             ("max_delta", self.max_delta, "privacy.delta", plan.delta, 1),
-            ("min_noise_multiplier", self.min_noise_multiplier, "noise_multiplier", _noise(plan), -1),
+            (
+                "min_noise_multiplier",
+                self.min_noise_multiplier,
+                "noise_multiplier",
+                _noise(plan),
+                -1,
+            ),
             ("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min, -1),
             ("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max, 1),
         )
@@ -82,8 +102,13 @@ def parse(text: str, origin: str) -> Policy:
     """The policy in the TOML `text`. Raises ConfigError, one line that names `origin`, the field and the value."""
     try:
         content = tomllib.loads(text)
-        repr(content)  # what cannot be shown (0x and 5,000 digits) could not be complained about below
-    except (ValueError, RecursionError) as error:  # also an integer of 5,000 digits, or as many brackets
+        repr(
+            content
+        )  # what cannot be shown (0x and 5,000 digits) could not be complained about below
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also an integer of 5,000 digits, or as many brackets
         raise ConfigError(f"{origin}: not TOML: {error}") from error
     try:
         return Policy.model_validate(content)
@@ -104,15 +129,19 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
     is to add the noise must state them. Parameters beyond ±10^6 were not learnt: they are there to make rows overflow.
     """
     low, high = plan.clip_min, plan.clip_max
-    if plan.bounded and not learnable(params):
+    if plan.clip_is_bounded and not learnable(params):
         return f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing with such a model"
-    if plan.bounded and not low <= clip <= high:
+    if plan.clip_is_bounded and not low <= clip <= high:
         return f"clip={clip}: this edge allows [{low}, {high}] only"
     if plan.mechanism != "none" and not MIN_CLIP <= clip < math.inf:
         return f"clip={clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
     if terms is None:
         trusting = plan.noise_at == "server"
-        return "terms=None: only a server that states them gets updates without noise" if trusting else None
+        return (
+            "terms=None: only a server that states them gets updates without noise"
+            if trusting
+            else None
+        )
     said = (
         ("mechanism", terms.mechanism, plan.declared),
         ("sampling_rate", terms.sampling_rate, plan.sampling_rate),
@@ -125,8 +154,10 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
 
 
 def _noise(plan: Plan) -> float:
-    return plan.noise_multiplier if plan.bounded else 0.0
+    return plan.noise_multiplier if plan.clip_is_bounded else 0.0
 
 
 def _refused(field: str, limit: object, name: str, value: object) -> PrivacyError:
-    return PrivacyError(f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part")
+    return PrivacyError(
+        f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part"
+    )

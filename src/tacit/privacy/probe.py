@@ -14,14 +14,27 @@ from tacit.models.vectors import example_gradients, linear_factors
 from tacit.privacy.denormals import flushed
 
 _SEED = 20240229
-_SCALES = (0.1, 1e4)  # of the parameters: ordinary ones, and such as cancel, which make a last bit a large number
-_LENGTHS = (0.0, 100.0, 1e30, float("nan"))  # of the companions: the public row, strange rows, rows that overflow
-_FEW, _WORDS = 3, (2**31, 1)  # different words of a text; of the companions: any, or one and the same
-Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]  # (params (d,), x (B, …), y (B,)) -> one row of numbers each
+_SCALES = (
+    0.1,
+    1e4,
+)  # of the parameters: ordinary ones, and such as cancel, which make a last bit a large number
+_LENGTHS = (
+    0.0,
+    100.0,
+    1e30,
+    float("nan"),
+)  # of the companions: the public row, strange rows, rows that overflow
+_DISTINCT_WORDS, _WORD_LIMITS = (
+    3,
+    (2**31, 1),
+)  # different words of a text; of the companions: any, or one and the same
+Gradients = Callable[
+    [Tensor, Tensor, Tensor], Tensor
+]  # (params (d,), x (B, …), y (B,)) -> one row of numbers each
 
 
 @lru_cache(maxsize=64)
-def _separate(model: Model, device: str, rows: int) -> str:
+def _dependence(model: Model, device: str, rows: int) -> str:
     """Why not, or nothing."""
     kernel = _kernel(model)
     generator = torch.Generator().manual_seed(_SEED)
@@ -29,20 +42,26 @@ def _separate(model: Model, device: str, rows: int) -> str:
     for scale in _SCALES:
         params = (torch.randn(model.size, generator=generator) * scale).to(device)
         x, y = model.random_batch(rows, generator)
-        x = x if x.is_floating_point() else x % _FEW  # words that come again and again: their places are added up
+        x = (
+            x if x.is_floating_point() else x % _DISTINCT_WORDS
+        )  # words that come again and again: their places are added up
         first = kernel(params, x.to(device), y.to(device)).cpu()[kept].nan_to_num()
         others, labels = model.random_batch(rows, generator)
-        for length in _LENGTHS if x.is_floating_point() else _WORDS:
+        for length in _LENGTHS if x.is_floating_point() else _WORD_LIMITS:
             other = others * length if x.is_floating_point() else others % length
             shown = torch.where(kept.view(-1, *[1] * (x.dim() - 1)), x, other)
             told = torch.where(kept.view(-1, *[1] * (y.dim() - 1)), y, labels)
             again = kernel(params, shown.to(device), told.to(device)).cpu()[kept].nan_to_num()
             if not torch.equal(first, again):
-                return f"by {float((first - again).abs().max()):.2g} of {float(first.abs().max()):.2g}"
+                return (
+                    f"by {float((first - again).abs().max()):.2g} of {float(first.abs().max()):.2g}"
+                )
     return ""
 
 
-def require_separate_examples(model: Model, device: str = "cpu", shapes: Iterable[int] = (4,)) -> None:
+def require_separate_examples(
+    model: Model, device: str = "cpu", shapes: Iterable[int] = (4,)
+) -> None:
     """Raise PrivacyError, naming the model, unless an example's gradient is the same in any company, to the bit.
 
     shapes: how many rows are computed at a time. Clipping bounds what one record does to a sum only if it does nothing
@@ -52,7 +71,7 @@ def require_separate_examples(model: Model, device: str = "cpu", shapes: Iterabl
     overflow, and nan.
     """
     for rows in sorted(set(shapes)):
-        if why := _separate(model, device, rows):
+        if why := _dependence(model, device, rows):
             raise PrivacyError(
                 f"model.name={model.name}: an example's gradient depends on its companions in a batch of {rows} "
                 f"({why}); such a model cannot be trained privately"
@@ -72,8 +91,14 @@ def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: st
     for size in sizes:
         others, labels = model.random_batch(size, generator)
         others[size // 2], labels[size // 2] = one[0], label[0]
-        everywhere = one.expand(size, *one.shape[1:]).clone(), label.expand(size, *label.shape[1:]).clone()
-        for (x, y), places in ((everywhere, slice(None)), ((others, labels), slice(size // 2, size // 2 + 1))):
+        everywhere = (
+            one.expand(size, *one.shape[1:]).clone(),
+            label.expand(size, *label.shape[1:]).clone(),
+        )
+        for (x, y), places in (
+            (everywhere, slice(None)),
+            ((others, labels), slice(size // 2, size // 2 + 1)),
+        ):
             with flushed():
                 found += kernel(params, x.to(device), y.to(device)).cpu()[places]
     return all(torch.equal(found[0], row) for row in found)
@@ -85,7 +110,9 @@ def _kernel(model: Model) -> Gradients:
     def compute(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
         with flushed():
             if model.linear:  # what its gradient is the product of
-                return torch.cat([factor.flatten(1) for factor in linear_factors(model, params, x, y)], dim=1)
+                return torch.cat(
+                    [factor.flatten(1) for factor in linear_factors(model, params, x, y)], dim=1
+                )
             return example_gradients(model, params, x, y)
 
     return compute

@@ -24,7 +24,7 @@ Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"
 Mechanism = Literal[Private, Paper, "none"]
 NoiseAt = Literal["edge", "server"]
 PRIVATE: Final = get_args(Private)
-_ROOM = 1.25  # rows_max over n_public, where nothing else is said
+_ROWS_MARGIN = 1.25  # rows_max over n_public, where nothing else is said
 _SEAL: Final = object()
 
 
@@ -45,7 +45,9 @@ class Released:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
-            raise TypeError("Released is made by privacy.plan.release() only: everything else is private")
+            raise TypeError(
+                "Released is made by privacy.plan.release() only: everything else is private"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,31 @@ class Plan:
 
     @classmethod
     def calibrated(
-        cls, *, epsilon: float, delta: float, pushes: int, sampling_rate: float, batch: float,
-        clip_min: float, clip_max: float, mechanism: Mechanism = "gaussian", noise_at: NoiseAt = "edge",
-    ) -> Plan:  # fmt: skip
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        pushes: int,
+        sampling_rate: float,
+        batch: float,
+        clip_min: float,
+        clip_max: float,
+        mechanism: Mechanism = "gaussian",
+        noise_at: NoiseAt = "edge",
+    ) -> Plan:
         """The plan with the least noise whose `pushes` releases cost at most (ε, δ) by PLD."""
         z = calibrate(epsilon, delta, pushes, sampling_rate, mechanism)
-        return cls(mechanism, sampling_rate, batch, z, clip_min, clip_max, epsilon, delta, noise_at=noise_at)
+        return cls(
+            mechanism,
+            sampling_rate,
+            batch,
+            z,
+            clip_min,
+            clip_max,
+            epsilon,
+            delta,
+            noise_at=noise_at,
+        )
 
     @property
     def private(self) -> bool:
@@ -90,7 +111,7 @@ class Plan:
         return self.mechanism in PRIVATE and self.noise_at == "edge"
 
     @property
-    def bounded(self) -> bool:
+    def clip_is_bounded(self) -> bool:
         """Whether [clip_min, clip_max] binds: wherever the noise is added, it is scaled to C."""
         return self.mechanism in PRIVATE
 
@@ -102,7 +123,7 @@ class Plan:
     @property
     def most_rows(self) -> int:
         """The most rows that this edge may have."""
-        return self.rows_max or math.ceil(_ROOM * self.batch / self.sampling_rate)
+        return self.rows_max or math.ceil(_ROWS_MARGIN * self.batch / self.sampling_rate)
 
     @property
     def slots(self) -> int:
@@ -115,11 +136,15 @@ class Plan:
         Public shapes are made for `most_rows`; a batch with more would be cut, which nobody has paid for.
         """
         if self.private and records > self.most_rows:
-            raise PrivacyError(f"rows_max={self.most_rows}: this edge has more rows, and takes no part")
+            raise PrivacyError(
+                f"rows_max={self.most_rows}: this edge has more rows, and takes no part"
+            )
         if self.mechanism == "discrete_gaussian" and self.private:
             units = mechanisms.noise_units(self.noise_multiplier)
             if self.slots * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
-                raise PrivacyError(f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits")
+                raise PrivacyError(
+                    f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits"
+                )
 
     def central(self) -> Plan:
         """What a trusted aggregator does with one update of this edge: noise zC on one vector of norm C, q = 1.
@@ -133,7 +158,11 @@ class Plan:
         if self.mechanism.startswith("paper"):
             return 2 * (2 / self.batch) ** 2 / self.paper_epsilon**2  # 2ΔS²/ε², ΔS = 2C/b
         batch = self.batch if self.noise_at == "edge" else 1.0
-        return dims * (self.noise_multiplier / batch) ** 2 * (dims + 1 if self.mechanism == "knorm" else 1)
+        return (
+            dims
+            * (self.noise_multiplier / batch) ** 2
+            * (dims + 1 if self.mechanism == "knorm" else 1)
+        )
 
     def pushes_left(self, history: History) -> int | None:
         """Releases that still fit the budget after `history` (None: no guarantee, so no limit)."""
@@ -165,19 +194,23 @@ class Releaser:
         self.plan = plan
         self.ledger = ledger
         self.random = random
-        self.left = plan.pushes_left(ledger.history())
+        self.releases_left = plan.pushes_left(ledger.history())
         if not random.secret:
-            self.left = None  # a known seed is no guarantee; the ledger says so, and nothing is left to protect
+            self.releases_left = None  # a known seed is no guarantee; the ledger says so, and nothing is left to protect
 
     def check_clip(self, clip: float) -> None:
         """Raise PrivacyError unless clip_min <= clip <= clip_max (nan, inf and 0 fail too)."""
         if not self._allows(clip):
-            raise PrivacyError(f"clip={clip}: this edge allows [{self.plan.clip_min}, {self.plan.clip_max}] only")
+            raise PrivacyError(
+                f"clip={clip}: this edge allows [{self.plan.clip_min}, {self.plan.clip_max}] only"
+            )
 
     def _allows(self, clip: float) -> bool:
         return self.plan.clip_min <= clip <= self.plan.clip_max
 
-    def release(self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None) -> Released:
+    def release(
+        self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None
+    ) -> Released:
         """Charge the ledger, then compute `query`, add noise and seal the result: (sum + noise) / L.
 
         `query` returns the clipped sum over a Poisson(q) batch; its sensitivity must not exceed `clip`.
@@ -187,8 +220,8 @@ class Releaser:
         Raises BudgetSpent before any work when the certified cap is reached, PrivacyError for a clip outside the
         plan's bounds or a sum whose sensitivity is larger than promised (the charge stands).
         """
-        self._pay(clip, 1)
-        vector, scale = self._noisy(self._asked(query), clip, paper_dims)
+        self._charge(clip, 1)
+        vector, scale = self._noisy(self._computed(query), clip, paper_dims)
         return self._sealed(vector, scale, clip)
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
@@ -200,59 +233,73 @@ class Releaser:
         never understate. With noise_at = "server" the steps are not noised and x - start is cut to norm `clip`.
         Raises BudgetSpent, before any work, unless the budget pays for all steps; PrivacyError as `release`.
         """
-        params = self._first(steps)
+        params = self._begin_steps(steps)
         for _ in range(steps.count):
-            params = self._next(params, self._asked(partial(query, params)), steps)
-        return self._last(params, steps)
+            params = self._take_step(params, self._computed(partial(query, params)), steps)
+        return self._end_steps(params, steps)
 
-    def _asked(self, query: Callable[[], Clipped]) -> Clipped:
+    def _computed(self, query: Callable[[], Clipped]) -> Clipped:
         """The query's answer, from fresh randomness, and computed so that no number slows the processor down."""
         self.random.renew()
         with flushed():
             return query()
 
-    def _first(self, steps: Steps) -> Tensor:
+    def _begin_steps(self, steps: Steps) -> Tensor:
         if self.plan.noise_at == "server" and not steps.delta:
-            raise PrivacyError("noise_at=server: only a model's distance to its base is bounded; send that")
-        self._pay(steps.clip, steps.count)
+            raise PrivacyError(
+                "noise_at=server: only a model's distance to its base is bounded; send that"
+            )
+        self._charge(steps.clip, steps.count)
         return steps.start
 
-    def _next(self, params: Tensor, clipped: Clipped, steps: Steps) -> Tensor:
+    def _take_step(self, params: Tensor, clipped: Clipped, steps: Steps) -> Tensor:
         vector, scale = self._noisy(clipped, steps.clip, None)
         return steps.advance(params, vector.to(torch.float32) * scale if scale != 1.0 else vector)
 
-    def _last(self, params: Tensor, steps: Steps) -> Released:
+    def _end_steps(self, params: Tensor, steps: Steps) -> Released:
         vector = params - steps.start if steps.delta else params
         if self.plan.noise_at == "server":
-            vector = clipped_sum(vector[None], steps.clip, torch.ones(1, dtype=torch.bool)).total.to(torch.float32)
+            vector = clipped_sum(
+                vector[None], steps.clip, torch.ones(1, dtype=torch.bool)
+            ).total.to(torch.float32)
         return self._sealed(vector, 1.0, steps.clip)
 
     def can_pay(self, clip: float, count: int = 1) -> bool:
         """Whether `count` releases with this clip would be refused neither for the budget nor for the clip."""
-        return (self.left is None or self.left >= count) and (self._allows(clip) or not self.plan.bounded)
+        return (self.releases_left is None or self.releases_left >= count) and (
+            self._allows(clip) or not self.plan.clip_is_bounded
+        )
 
-    def _pay(self, clip: float, count: int) -> None:
+    def _charge(self, clip: float, count: int) -> None:
         plan = self.plan
-        if plan.bounded:
+        if plan.clip_is_bounded:
             self.check_clip(clip)
-        if self.left is not None and self.left < count:
-            raise BudgetSpent(f"epsilon={plan.epsilon}: the next push would pass this edge's budget")
+        if self.releases_left is not None and self.releases_left < count:
+            raise BudgetSpent(
+                f"epsilon={plan.epsilon}: the next push would pass this edge's budget"
+            )
         z = plan.noise_multiplier if plan.private else 0.0
-        self.ledger.charge(plan.sampling_rate, z, plan.mechanism, secret=self.random.secret, count=count)
-        if self.left is not None:
-            self.left -= count
+        self.ledger.charge(
+            plan.sampling_rate, z, plan.mechanism, secret=self.random.secret, count=count
+        )
+        if self.releases_left is not None:
+            self.releases_left -= count
 
     def _sealed(self, vector: Tensor, scale: float, clip: float) -> Released:
         return Released(vector, scale, clip, self.ledger.history(), self.ledger.charged(), _SEAL)
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         plan, z = self.plan, self.plan.noise_multiplier
         if plan.mechanism == "none" or plan.noise_at == "server":
             return clipped.total.to(torch.float32), 1.0
         if not plan.private:
             return self._paper(clipped.total, clip, paper_dims).to(torch.float32), 1.0
         if not clipped.sensitivity <= clip:  # so that nan fails too
-            raise PrivacyError(f"sensitivity={clipped.sensitivity} is above the promised clip {clip}")
+            raise PrivacyError(
+                f"sensitivity={clipped.sensitivity} is above the promised clip {clip}"
+            )
         if plan.mechanism == "discrete_gaussian":
             return self._integers(clipped, clip)
         noise = mechanisms.gaussian if plan.mechanism == "gaussian" else mechanisms.knorm
@@ -260,9 +307,15 @@ class Releaser:
 
     def _integers(self, clipped: Clipped, clip: float) -> tuple[Tensor, float]:
         z = self.plan.noise_multiplier
-        if clipped.step is None or clipped.step < mechanisms.grid_step(clip, z):  # finer: noise of too few steps
-            raise PrivacyError(f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}")
-        noisy = mechanisms.discrete_gaussian(clipped.total, z, self.random)  # within 32 bits: `Plan.check_rows`
+        if clipped.step is None or clipped.step < mechanisms.grid_step(
+            clip, z
+        ):  # finer: noise of too few steps
+            raise PrivacyError(
+                f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}"
+            )
+        noisy = mechanisms.discrete_gaussian(
+            clipped.total, z, self.random
+        )  # within 32 bits: `Plan.check_rows`
         return noisy.to(torch.int32), clipped.step / self.plan.batch
 
     def _paper(self, total: Tensor, clip: float, dims: slice | None) -> Tensor:
@@ -290,7 +343,7 @@ def release_together(
     Guarantee: that of `release`, for each. Every ledger is charged before `query` runs. Raises as `release`.
     """
     for releaser, clip in zip(releasers, clips, strict=True):
-        releaser._pay(clip, 1)
+        releaser._charge(clip, 1)
         releaser.random.renew()
     with flushed():
         sums = query()
@@ -302,13 +355,17 @@ def release_together(
 
 
 def release_steps_together(
-    releasers: Sequence[Releaser], tasks: Sequence[Steps], query: Callable[[list[int], list[Tensor]], list[Clipped]]
+    releasers: Sequence[Releaser],
+    tasks: Sequence[Steps],
+    query: Callable[[list[int], list[Tensor]], list[Clipped]],
 ) -> list[Released]:
     """`release_steps` of several edges in one process: `query(which, params)` is the next sum of each task in `which`.
 
     Guarantee: that of `release_steps`, for each. All is charged before `query` first runs. Raises as `release_steps`.
     """
-    params = [releaser._first(steps) for releaser, steps in zip(releasers, tasks, strict=True)]
+    params = [
+        releaser._begin_steps(steps) for releaser, steps in zip(releasers, tasks, strict=True)
+    ]
     for step in range(max(steps.count for steps in tasks)):
         which = [number for number, steps in enumerate(tasks) if step < steps.count]
         for number in which:
@@ -316,5 +373,8 @@ def release_steps_together(
         with flushed():
             sums = query(which, [params[number] for number in which])
         for number, clipped in zip(which, sums, strict=True):
-            params[number] = releasers[number]._next(params[number], clipped, tasks[number])
-    return [releaser._last(end, steps) for releaser, end, steps in zip(releasers, params, tasks, strict=True)]
+            params[number] = releasers[number]._take_step(params[number], clipped, tasks[number])
+    return [
+        releaser._end_steps(end, steps)
+        for releaser, end, steps in zip(releasers, params, tasks, strict=True)
+    ]

@@ -19,7 +19,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-TAIL = 1e-15  # probability, per push, that a Poisson batch is larger than the padded one (see `Batch`)
+TAIL = (
+    1e-15  # probability, per push, that a Poisson batch is larger than the padded one (see `Batch`)
+)
 
 
 class Random:
@@ -37,9 +39,15 @@ class Random:
         self._rekey()
 
     def _rekey(self) -> None:
-        key = secrets.token_bytes(32) if self._seed is None else hashlib.sha256(b"%d" % self._seed).digest()
+        key = (
+            secrets.token_bytes(32)
+            if self._seed is None
+            else hashlib.sha256(b"%d" % self._seed).digest()
+        )
         self._pid = os.getpid()
-        self._stream: CipherContext = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._stream: CipherContext = Cipher(
+            algorithms.ChaCha20(key, bytes(16)), mode=None
+        ).encryptor()
 
     def renew(self) -> None:
         """Take a fresh key, at the beginning of a release. A stream from a seed goes on as it is."""
@@ -61,7 +69,9 @@ class Random:
         while True:
             words = self.words(count)
             order = np.argsort(words)
-            if count < 2 or np.diff(words[order]).all():  # equal words (probability count²/2^65) are drawn again
+            if (
+                count < 2 or np.diff(words[order]).all()
+            ):  # equal words (probability count²/2^65) are drawn again
                 return order
 
 
@@ -86,7 +96,9 @@ def padded_size(most: int, rate: float) -> int:
     """
     if rate == 1:
         return most
-    bound = bisect_left(range(most), -TAIL, key=lambda size: -binom.sf(size, most, rate))  # isf gives up on tiny rates
+    bound = bisect_left(
+        range(most), -TAIL, key=lambda size: -binom.sf(size, most, rate)
+    )  # isf gives up on tiny rates
     return min(most, -(-bound // 16) * 16)
 
 
@@ -105,7 +117,11 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
     threshold = min(int(rate * 2.0**64), 2**64 - 1)
-    drawn = np.arange(records) if rate == 1 else np.flatnonzero(random.words(records) < np.uint64(threshold))
+    drawn = (
+        np.arange(records)
+        if rate == 1
+        else np.flatnonzero(random.words(records) < np.uint64(threshold))
+    )
     if len(drawn) > size:
         drawn = drawn[random.permutation(len(drawn))[:size]]
     index = np.full(size, records, dtype=np.int64)

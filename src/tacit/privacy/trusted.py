@@ -25,7 +25,9 @@ OPEN = 200  # lineages held open; each is a few file descriptors
 class Trusted:
     """One releaser for every edge, on one ledger file with a lineage for each: `{dataset}/{edge}`."""
 
-    def __init__(self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random) -> None:
+    def __init__(
+        self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random
+    ) -> None:
         """`plan`: an edge's plan as the run file has it; what is done here is its `central()`."""
         self.plan = plan
         self._ledger, self._dataset, self._random = ledger, dataset, random
@@ -38,7 +40,9 @@ class Trusted:
         here, against all but this aggregator and whoever saw the update on its way. Raises BudgetSpent, PrivacyError.
         """
         everything = torch.ones(1, dtype=torch.bool)
-        return self._releaser(edge).release(clip, lambda: clipped_sum(gradient[None], clip, everything))
+        return self._releaser(edge).release(
+            clip, lambda: clipped_sum(gradient[None], clip, everything)
+        )
 
     def history(self, edge: str) -> History:
         """All that was ever released of `edge` here. Raises PrivacyError."""

@@ -172,10 +172,14 @@ class Report:
 
 
 Uplink = Hello | Update | Retired  # what edges send to a server role
-Entry = Uplink | Halt | Deadline | Request  # what it is given, in journal order; a Request is an operator's
+ServerInput = (
+    Uplink | Halt | Deadline | Request
+)  # what it is given, in journal order; a Request is an operator's
 Downlink = GlobalModel | Halt  # what an edge role receives
 Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
-Down = GlobalModel | Halt | Roster | Feedback | Request  # what a server role says; the last three to a vertical party
+ServerOutput = (
+    GlobalModel | Halt | Roster | Feedback | Request
+)  # what a server role says; the last three to a vertical party
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,4 +187,16 @@ class Outgoing:
     """A message and its address: an edge id, SERVER or EVERYONE."""
 
     to: str
-    message: Hello | Push | Report | Embed | Retired | GlobalModel | Halt | Gossip | Roster | Feedback | Request
+    message: (
+        Hello
+        | Push
+        | Report
+        | Embed
+        | Retired
+        | GlobalModel
+        | Halt
+        | Gossip
+        | Roster
+        | Feedback
+        | Request
+    )

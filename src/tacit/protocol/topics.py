@@ -74,7 +74,11 @@ def peer_all(run: str, to: str) -> str:
 def parse_peer(topic: str) -> tuple[str, str, int, int]:
     """(to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
     levels = topic.split("/")
-    names = [levels[4], levels[6]] if len(levels) == 9 and (levels[3], levels[5]) == ("peer", "from") else []
+    names = (
+        [levels[4], levels[6]]
+        if len(levels) == 9 and (levels[3], levels[5]) == ("peer", "from")
+        else []
+    )
     if not names or not all(_NAME.fullmatch(name) for name in names):
         raise WireError("topic", topic[:120])
     if not all(re.fullmatch(r"[0-9]{1,19}", level) for level in levels[7:]):

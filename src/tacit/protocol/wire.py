@@ -26,17 +26,17 @@ from tacit.protocol import wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import (
     EVERYONE,
-    Down,
     GlobalModel,
     Halt,
     Hello,
     Push,
     Report,
     Retired,
+    ServerOutput,
     Update,
 )
 from tacit.protocol.vertical import Embed
-from tacit.protocol.wire_values import finite, history, spends
+from tacit.protocol.wire_values import finite, pack_history, read_history
 
 MAGIC, PART_MAGIC = b"TCT1", b"TCTP"
 _HEAD, _PART = struct.Struct("<4sI"), struct.Struct("<4sIIQQ")
@@ -106,7 +106,9 @@ def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
     if not checked and hashlib.sha256(body).digest() != meta.sha256:
         raise WireError("sha256", "the tensor bytes do not match their digest")
-    tensor = torch.frombuffer(body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype])
+    tensor = torch.frombuffer(
+        body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
+    )
     if meta.dtype == "f32" and not bool(torch.isfinite(tensor).all()):
         raise WireError("finite", "the tensor holds inf or nan")
     return tensor
@@ -121,7 +123,10 @@ def part(envelope: bytes, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
     room = chunk - PART_HEADER
     body = envelope[number * room : (number + 1) * room]
-    return _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room) + body
+    return (
+        _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room)
+        + body
+    )
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
@@ -134,7 +139,7 @@ def question(envelope: bytes, chunk: int) -> bytes:
     return _PART.pack(PART_MAGIC, 0, count_parts(envelope, chunk), len(envelope), 0)
 
 
-def asked(payload: bytes) -> tuple[int, int] | None:
+def read_question(payload: bytes) -> tuple[int, int] | None:
     """(parts, total bytes) of the message that a question is about; None for any other payload."""
     if len(payload) != _PART.size:
         return None
@@ -148,7 +153,9 @@ class Assembler:
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
         self._buffer = bytearray()
-        self._seen = bytearray()  # one byte per part: a set of numbers would be 60 times what was announced
+        self._seen = (
+            bytearray()
+        )  # one byte per part: a set of numbers would be 60 times what was announced
         self._missing = 0
         self.shape: tuple[int, int] | None = None  # parts, total bytes; None before the first part
 
@@ -172,13 +179,18 @@ class Assembler:
         A question announces the message and adds nothing to it. Raises WireError (magic, length, size).
         """
         if len(payload) < _PART.size or payload[:4] != PART_MAGIC:
-            raise WireError("magic", f"a part of {len(payload)} bytes that does not begin with {PART_MAGIC.decode()}")
+            raise WireError(
+                "magic",
+                f"a part of {len(payload)} bytes that does not begin with {PART_MAGIC.decode()}",
+            )
         _, number, parts, total, offset = _PART.unpack_from(payload)
         if total > self._max:
             raise WireError("size", f"{total} bytes announced, {self._max} allowed")
         body = memoryview(payload)[_PART.size :]
         if not 1 <= parts <= total + 1 or number >= parts or offset + len(body) > total:
-            raise WireError("length", f"part {number} of {parts} at {offset} does not fit {total} bytes")
+            raise WireError(
+                "length", f"part {number} of {parts} at {offset} does not fit {total} bytes"
+            )
         if self.shape is None:
             self.shape, self._missing = (parts, total), parts
             self._buffer, self._seen = bytearray(total), bytearray(parts)
@@ -190,7 +202,9 @@ class Assembler:
         return None if self._missing else self._buffer
 
 
-def up(run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes) -> bytes:
+def up(
+    run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes
+) -> bytes:
     """An edge's message as an envelope. Tensors: `Released` in a Push, `Shared` in a Report, `ReleasedEmbedding`."""
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
@@ -199,38 +213,56 @@ def up(run: str, seq: int, message: Hello | Push | Report | Embed | Retired, sch
         case Hello():
             meta.hello.CopyFrom(
                 pb.Hello(
-                    epsilon=message.epsilon, delta=message.delta, mechanism=message.mechanism,
-                    noise_variance=message.noise_variance, clip_min=message.clip_min, clip_max=message.clip_max,
-                    spent=spends(message.spent), charged=_charged(message.charged),
-                    refusals=message.refusals, refusal=message.refusal,
+                    epsilon=message.epsilon,
+                    delta=message.delta,
+                    mechanism=message.mechanism,
+                    noise_variance=message.noise_variance,
+                    clip_min=message.clip_min,
+                    clip_max=message.clip_max,
+                    spent=pack_history(message.spent),
+                    charged=_charged(message.charged),
+                    refusals=message.refusals,
+                    refusal=message.refusal,
                 )
-            )  # fmt: skip
+            )
             return encode(meta)
         case Push(released=Released() as released):
             update = pb.Update(
-                base_version=message.base_version, clip=released.clip, spent=spends(released.spent),
+                base_version=message.base_version,
+                clip=released.clip,
+                spent=pack_history(released.spent),
                 charged=_charged(released.charged),
-            )  # fmt: skip
+            )
             if released.vector.dtype == torch.int32:
                 update.scale = released.scale
             meta.update.CopyFrom(update)
             return encode(meta, released.vector)
         case Report(model=Shared() as model):
-            paid, charged = spends(message.spent), _charged(message.charged)
+            paid, charged = pack_history(message.spent), _charged(message.charged)
             meta.update.CopyFrom(
-                pb.Update(base_version=message.version, spent=paid, charged=charged, steps=message.steps)
+                pb.Update(
+                    base_version=message.version, spent=paid, charged=charged, steps=message.steps
+                )
             )
             return encode(meta, model.vector)
         case Embed(released=None | ReleasedEmbedding() as embedded):
-            paid, charged = spends(message.spent), _charged(message.charged)
-            where = wire_vertical.part(message.part)
-            meta.update.CopyFrom(pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where))
+            paid, charged = pack_history(message.spent), _charged(message.charged)
+            where = wire_vertical.pack_part(message.part)
+            meta.update.CopyFrom(
+                pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
+            )
             return encode(meta, None if embedded is None else embedded.vectors.flatten())
         case Retired():
             charged = _charged(message.charged)
-            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=spends(message.spent), charged=charged))
+            meta.retired.CopyFrom(
+                pb.Retired(
+                    reason=message.reason, spent=pack_history(message.spent), charged=charged
+                )
+            )
             return encode(meta)
-    raise TypeError(f"{type(message).__name__} without a seal: only a sealed vector may leave an edge")
+    raise TypeError(
+        f"{type(message).__name__} without a seal: only a sealed vector may leave an edge"
+    )
 
 
 def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Retired:
@@ -244,45 +276,61 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
         if part is None and tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
         vector, clip = gradient(tensor, update.scale), finite("clip", update.clip)
-        spent, charged = history(update.spent), _read_charged(update.charged)
-        return Update(meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part)
+        spent, charged = read_history(update.spent), _read_charged(update.charged)
+        return Update(
+            meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
+        )
     if received.tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "retired":
         retired = meta.retired
         reason = printable(retired.reason, MAX_REASON)
-        return Retired(meta.edge, reason, history(retired.spent), _read_charged(retired.charged))
+        return Retired(
+            meta.edge, reason, read_history(retired.spent), _read_charged(retired.charged)
+        )
     if kind == "hello":
         return _hello(meta.edge, meta.hello)
     raise WireError("kind", f"{kind} does not come from an edge")
 
 
 def down(
-    run: str, edge: str, message: Down, schema: bytes, answer: pb.Receipt | None = None, answered: int = 0
+    run: str,
+    edge: str,
+    message: ServerOutput,
+    schema: bytes,
+    answer: pb.Receipt | None = None,
+    answered: int = 0,
 ) -> bytes:
     """A server's message as an envelope; `answer` is the receipt of message `answered`, if it goes with it."""
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
-        meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip, terms=_terms(message.terms)))
+        meta.model.CopyFrom(
+            pb.GlobalModel(version=message.version, clip=message.clip, terms=_terms(message.terms))
+        )
         return encode(meta, message.params)
     if not isinstance(message, Halt):
-        return encode(meta, wire_vertical.fill(meta, message))
+        return encode(meta, wire_vertical.fill_meta(meta, message))
     meta.halt.CopyFrom(pb.Halt(version=message.version, reason=message.reason))
     return encode(meta)
 
 
-def announcement(run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int) -> bytes:
+def announcement(
+    run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int
+) -> bytes:
     """The retained word on a run; holds the model itself if that takes at most `inline_below` bytes."""
     raw = model.params.numpy().tobytes()
     said = pb.Announcement(
-        epoch=epoch, state=state, version=model.version, model_sha256=hashlib.sha256(raw).hexdigest(),
+        epoch=epoch,
+        state=state,
+        version=model.version,
+        model_sha256=hashlib.sha256(raw).hexdigest(),
         model_bytes=len(raw),
-    )  # fmt: skip
+    )
     meta = pb.Meta(run=run, edge=EVERYONE, schema_hash=schema, announcement=said)
     return encode(meta, model.params if len(raw) <= inline_below else None)
 
 
-def read_down(received: Received, schema: bytes, size: int) -> Down:
+def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
     """The role message in a server's envelope. Raises WireError (kind, schema, shape, value)."""
     meta, kind = received.meta, received.meta.WhichOneof("kind")
     if kind == "halt":
@@ -292,27 +340,37 @@ def read_down(received: Received, schema: bytes, size: int) -> Down:
     if meta.schema_hash != schema:
         raise WireError("schema", "made for another model")
     if kind != "model":
-        return wire_vertical.read(meta, received.tensor)
+        return wire_vertical.read_server_message(meta, received.tensor)
     if received.tensor is None or received.tensor.numel() != size:
         raise WireError("shape", f"{meta.numel} elements, the model has {size}")
     said = meta.model.terms
     z = said.noise_multiplier if said.HasField("noise_multiplier") else None
     terms = (
-        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z) if meta.model.HasField("terms") else None
+        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
+        if meta.model.HasField("terms")
+        else None
     )
     # C as it was said, nan too: whether to work with it is the edge's policy to decide, and to count.
     return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
 
 
 def _hello(edge: str, hello: pb.Hello) -> Hello:
-    numbers = {name: finite(name, getattr(hello, name)) for name in ("delta", "noise_variance", "clip_min", "clip_max")}
+    numbers = {
+        name: finite(name, getattr(hello, name))
+        for name in ("delta", "noise_variance", "clip_min", "clip_max")
+    }
     if not hello.epsilon > 0 or not 0 < hello.delta < 1:
         raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
     return Hello(
-        edge, hello.epsilon, mechanism=printable(hello.mechanism, MAX_MECHANISM), spent=history(hello.spent),
-        charged=_read_charged(hello.charged), refusals=hello.refusals,
-        refusal=printable(hello.refusal, MAX_REASON), **numbers,
-    )  # fmt: skip
+        edge,
+        hello.epsilon,
+        mechanism=printable(hello.mechanism, MAX_MECHANISM),
+        spent=read_history(hello.spent),
+        charged=_read_charged(hello.charged),
+        refusals=hello.refusals,
+        refusal=printable(hello.refusal, MAX_REASON),
+        **numbers,
+    )
 
 
 def gradient(tensor: Tensor, scale: float) -> Tensor:
@@ -343,5 +401,7 @@ def _terms(terms: Terms | None) -> pb.Terms | None:
     if terms is None:
         return None
     return pb.Terms(
-        mechanism=terms.mechanism, sampling_rate=terms.sampling_rate, noise_multiplier=terms.noise_multiplier
+        mechanism=terms.mechanism,
+        sampling_rate=terms.sampling_rate,
+        noise_multiplier=terms.noise_multiplier,
     )

@@ -11,15 +11,19 @@ from tacit.protocol.messages import Answer, Gossip, Missing, Proposal, Share
 from tacit.protocol.wire import Received, encode
 
 
-def encoded(run: str, message: Gossip, schema: bytes) -> bytes:
+def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
     """A peer's message as an envelope. Raises TypeError for a tensor that no `Trained` has sealed."""
     meta = pb.Meta(run=run, edge=message.peer, schema_hash=schema)
     match message:
         case Proposal(model=Shared() as model):
-            meta.proposal.CopyFrom(pb.Proposal(life=message.life, seq=message.seq, counts=dict(message.counts)))
+            meta.proposal.CopyFrom(
+                pb.Proposal(life=message.life, seq=message.seq, counts=dict(message.counts))
+            )
             return encode(meta, model.vector)
         case Answer(delta=Shared() as delta):
-            meta.exchanged.CopyFrom(pb.Answer(life=message.life, seq=message.seq, counts=dict(message.counts)))
+            meta.exchanged.CopyFrom(
+                pb.Answer(life=message.life, seq=message.seq, counts=dict(message.counts))
+            )
             return encode(meta, delta.vector)
         case Share(model=Shared() as model):
             meta.share.round = message.round
@@ -29,10 +33,12 @@ def encoded(run: str, message: Gossip, schema: bytes) -> bytes:
             meta.missing.round = message.round
             meta.missing.SetInParent()
             return encode(meta)
-    raise TypeError(f"{type(message).__name__} of a bare tensor: only a Shared vector may leave a peer")
+    raise TypeError(
+        f"{type(message).__name__} of a bare tensor: only a Shared vector may leave a peer"
+    )
 
 
-def read(received: Received, schema: bytes, size: int) -> Gossip:
+def read_peer_message(received: Received, schema: bytes, size: int) -> Gossip:
     """The message in a peer's envelope. Raises WireError (kind, schema, shape, value)."""
     meta, kind = received.meta, received.meta.WhichOneof("kind")
     if meta.schema_hash != schema:

@@ -16,7 +16,7 @@ def finite(name: str, value: float) -> float:
     return value
 
 
-def spends(rows: History) -> list[pb.Spend]:
+def pack_history(rows: History) -> list[pb.Spend]:
     """A ledger's history as protobuf."""
     return [
         pb.Spend(
@@ -29,13 +29,20 @@ def spends(rows: History) -> list[pb.Spend]:
     ]
 
 
-def history(said: Iterable[pb.Spend]) -> History:
+def read_history(said: Iterable[pb.Spend]) -> History:
     """And back. Raises WireError ("value") for one that no ledger can have."""
     rows = tuple(
-        Spend(s.sampling_rate, finite("noise_multiplier", s.noise_multiplier), s.count, s.mechanism or "gaussian")
+        Spend(
+            s.sampling_rate,
+            finite("noise_multiplier", s.noise_multiplier),
+            s.count,
+            s.mechanism or "gaussian",
+        )
         for s in said
     )
     known = ("gaussian", "discrete_gaussian", "knorm")
-    if len(rows) > 1000 or any(not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows):
+    if len(rows) > 1000 or any(
+        not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows
+    ):
         raise WireError("value", "spent: a history that no ledger can have")
     return rows

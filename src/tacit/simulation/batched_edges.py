@@ -24,42 +24,62 @@ def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
     """Whether `work` may take this task: nothing about it is refused, and the budget pays for it."""
     if not isinstance(edge, Mapa | LocalSteps) or edge.halted or edge.refuses(message):
         return False
-    return possible(edge, message.clip, edge.task_steps(message.version))
+    return can_batch(edge, message.clip, edge.task_steps(message.version))
 
 
-def possible(edge: EdgeRole, clip: float, count: int = 1) -> bool:
+def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
     """Whether `count` sums of this edge can be computed with others': rigorous noise, a linear model, on the CPU."""
     alike = edge.ghost and edge.size <= edge.rows and edge.device == "cpu"
     return alike and edge.releaser.plan.private and edge.releaser.can_pay(clip, count)
 
 
-def work(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
+def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
     """`work` of edges of one kind, for tasks that are `batchable`."""
     edges, messages = [edge for edge, _ in tasks], [message for _, message in tasks]
     local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalSteps)]
     if local:
         done = release_steps_together(
-            [edge.releaser for edge in edges], local,
-            lambda which, params: _sums([edges[k] for k in which], params, [local[k].clip for k in which]),
-        )  # fmt: skip
+            [edge.releaser for edge in edges],
+            local,
+            lambda which, params: _sums(
+                [edges[k] for k in which], params, [local[k].clip for k in which]
+            ),
+        )
     else:
-        models, clips = [message.params for message in messages], [message.clip for message in messages]
-        done = release_together([edge.releaser for edge in edges], clips, lambda: _sums(edges, models, clips))
-    return [Push(edge.edge, m.version, released) for (edge, m), released in zip(tasks, done, strict=True)]
+        models, clips = (
+            [message.params for message in messages],
+            [message.clip for message in messages],
+        )
+        done = release_together(
+            [edge.releaser for edge in edges], clips, lambda: _sums(edges, models, clips)
+        )
+    return [
+        Push(edge.edge, m.version, released)
+        for (edge, m), released in zip(tasks, done, strict=True)
+    ]
 
 
-def gradients(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clipped]:
+def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clipped]:
     """What `Worker.gradient` of peers whose next step is `possible` will release, each at its own model (d,).
 
     Neither charged nor noised yet: that is done, and must be, when the step is.
     """
-    return _sums(peers, [params.to(torch.float32) for params in models], [peer.terms.clip for peer in peers])
+    return _sums(
+        peers, [params.to(torch.float32) for params in models], [peer.terms.clip for peer in peers]
+    )
 
 
-def _sums(edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]) -> list[Clipped]:
+def _sums(
+    edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]
+) -> list[Clipped]:
     """`EdgeRole.query` of each at its own model and clip."""
     batches = [edge.draw() for edge in edges]
     x = torch.cat([edge.x[batch.index] for edge, batch in zip(edges, batches, strict=True)])
     y = torch.cat([edge.y[batch.index] for edge, batch in zip(edges, batches, strict=True)])
-    sizes, mask = [len(batch.mask) for batch in batches], torch.cat([batch.mask for batch in batches])
-    return outer_sums(*linear_factors_together(edges[0].model, models, x, y, sizes), clips, mask, sizes)
+    sizes, mask = (
+        [len(batch.mask) for batch in batches],
+        torch.cat([batch.mask for batch in batches]),
+    )
+    return outer_sums(
+        *linear_factors_together(edges[0].model, models, x, y, sizes), clips, mask, sizes
+    )

@@ -42,15 +42,23 @@ from tacit.protocol.messages import (
 )
 from tacit.protocol.vertical import Embed, Feedback, Request, Roster
 from tacit.simulation import batched_edges
-from tacit.simulation.pace import Pace, stream
+from tacit.simulation.pace import EdgeTimes, seeded_stream
 
-Task = GlobalModel | Roster | Feedback | Request  # what an edge, or a vertical party, is given to answer
-_Event = tuple[float, int, str, Task | Timer | None]  # when, tie-breaker, sender, its task (None: Hello)
+Task = (
+    GlobalModel | Roster | Feedback | Request
+)  # what an edge, or a vertical party, is given to answer
+_Event = tuple[
+    float, int, str, Task | Timer | None
+]  # when, tie-breaker, sender, its task (None: Hello)
 _CLOCK = ""  # the sender of a timer
-TOGETHER = 32  # tasks of linear models that are computed in one call
-FRUITLESS = 4  # deadlines in a row, with nothing under way, after which nothing will ever come
+MAX_TOGETHER = 32  # tasks of linear models that are computed in one call
+MAX_EMPTY_DEADLINES = (
+    4  # deadlines in a row, with nothing under way, after which nothing will ever come
+)
 NOBODY = "nobody is left who could answer"
-IN_VAIN = 50  # answers, of which none made an update, for each that one takes, after which none ever will
+MAX_USELESS_ANSWERS = (
+    50  # answers, of which none made an update, for each that one takes, after which none ever will
+)
 ALL_LATE = "no answer makes an update any more: each comes after its deadline, or too stale"
 
 
@@ -59,14 +67,25 @@ def received(message: object) -> Hello | Update | Retired:
     if isinstance(message, Push):
         released = message.released
         vector = wire.gradient(released.vector, released.scale)
-        return Update(message.edge, message.base_version, vector, released.clip, released.spent, released.charged)
+        return Update(
+            message.edge,
+            message.base_version,
+            vector,
+            released.clip,
+            released.spent,
+            released.charged,
+        )
     if isinstance(message, Report):
         spent, charged = message.spent, message.charged
-        return Update(message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps)
+        return Update(
+            message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps
+        )
     if isinstance(message, Embed):
         vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
         spent, charged = message.spent, message.charged
-        return Update(message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part)
+        return Update(
+            message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part
+        )
     assert isinstance(message, Hello | Retired)
     return message
 
@@ -77,15 +96,22 @@ class Simulator:
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
         self.run_file, self.server = run, server
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
-        self.now, self.refused = 0.0, 0  # virtual seconds; updates that would not have entered the journal
+        self.now, self.refused = (
+            0.0,
+            0,
+        )  # virtual seconds; updates that would not have entered the journal
         self.tasks: dict[str, Task] = {}  # what each edge at work has been given
-        self._paces = {role.edge: Pace(run, number) for number, role in enumerate(edges)}
+        self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(edges)}
         self._events: list[_Event] = []
         self._scheduled = self._messages = 0
         self._timer: Timer | None = None
-        self._fruitless = self._vain = 0  # answers since the last update
-        self._vain_at_most = IN_VAIN * max(len(edges), run.algorithm.uploads(len(edges)))
-        self._ahead: dict[str, Push] = {}  # what has been computed together with another's task, and not come yet
+        self._empty_deadlines = self._useless_answers = 0  # answers since the last update
+        self._useless_at_most = MAX_USELESS_ANSWERS * max(
+            len(edges), run.algorithm.uploads(len(edges))
+        )
+        self._computed_ahead: dict[
+            str, Push
+        ] = {}  # what has been computed together with another's task, and not come yet
 
     def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
         """To the end; `observe` sees the role after every message. Ends early where nobody can answer any more."""
@@ -93,7 +119,7 @@ class Simulator:
             self._sampled(self.run_file.network.staleness, observe)
             return
         for name, role in self.edges.items():
-            pace = self._paces[name]
+            pace = self._times[name]
             self._schedule(pace.hello(pace.start(role.task_steps(0))), name)
         while not self.server.halted:
             if not self._events:
@@ -111,14 +137,14 @@ class Simulator:
     def answer(self, name: str) -> None:
         """What edge `name` has made of its task reaches the server."""
         task = self.tasks.pop(name)
-        push = self._ahead.pop(name, None)
+        push = self._computed_ahead.pop(name, None)
         if push is not None:
             self.fold(received(push))
             return
-        for out in self._said(name, task):
+        for out in self._answer_to(name, task):
             self.fold(received(out.message))
 
-    def _said(self, name: str, task: Task) -> list[Outgoing]:
+    def _answer_to(self, name: str, task: Task) -> list[Outgoing]:
         role = self.edges[name]
         if isinstance(role, Party):
             assert not isinstance(task, GlobalModel)
@@ -136,7 +162,7 @@ class Simulator:
     def _deliver(self, message: Hello | Update | Retired | Deadline | Halt) -> None:
         for out in self.server.on_message(message):
             if isinstance(out.message, Task):
-                self._give(out.to, out.message)
+                self._assign(out.to, out.message)
 
     # -- the clock ----------------------------------------------------------------------------------------------
 
@@ -147,7 +173,7 @@ class Simulator:
         else:
             self._messages -= 1
             if content is not None:
-                if sender not in self._ahead:
+                if sender not in self._computed_ahead:
                     self._compute(sender, content)
                 before = self.server.version
                 self.answer(sender)
@@ -157,23 +183,35 @@ class Simulator:
         self._keep_time()
 
     def _count(self, useful: bool) -> None:
-        self._vain = 0 if useful else self._vain + 1
-        if self._vain > self._vain_at_most and not self.server.over():
+        self._useless_answers = 0 if useful else self._useless_answers + 1
+        if self._useless_answers > self._useless_at_most and not self.server.over():
             self._deliver(Halt(self.server.version, ALL_LATE))
 
     def _compute(self, name: str, task: Task) -> None:
         """The task that is due together with those due next: a task's result is a function of model and edge alone."""
         if self._batchable(name, task) is None:
             return
-        due = heapq.nsmallest(TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel)))
+        due = heapq.nsmallest(
+            MAX_TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel))
+        )
         known = [(name, task), *((sender, model) for _, _, sender, model in due)]
-        tasks = [found for sender, model in known if (found := self._batchable(sender, model)) is not None]
-        self._ahead |= {push.edge: push for push in batched_edges.work(tasks)}
+        tasks = [
+            found
+            for sender, model in known
+            if (found := self._batchable(sender, model)) is not None
+        ]
+        self._computed_ahead |= {push.edge: push for push in batched_edges.answer_together(tasks)}
 
-    def _batchable(self, name: str, task: Task | Timer | None) -> tuple[EdgeRole, GlobalModel] | None:
+    def _batchable(
+        self, name: str, task: Task | Timer | None
+    ) -> tuple[EdgeRole, GlobalModel] | None:
         """The edge and its task, if that has not been computed yet and can be computed with others'."""
         role = self.edges[name]
-        if name in self._ahead or isinstance(role, Party) or not isinstance(task, GlobalModel):
+        if (
+            name in self._computed_ahead
+            or isinstance(role, Party)
+            or not isinstance(task, GlobalModel)
+        ):
             return None
         return (role, task) if batched_edges.batchable(role, task) else None
 
@@ -182,8 +220,10 @@ class Simulator:
             return
         self._timer = None
         self._deliver(Deadline(timer.number))
-        self._fruitless = 0 if self._messages else self._fruitless + 1
-        if self._fruitless >= FRUITLESS or not (self._messages or self._anybody()):
+        self._empty_deadlines = 0 if self._messages else self._empty_deadlines + 1
+        if self._empty_deadlines >= MAX_EMPTY_DEADLINES or not (
+            self._messages or self._anybody_left()
+        ):
             self._deliver(Halt(self.server.version, NOBODY))
 
     def _keep_time(self) -> None:
@@ -192,11 +232,11 @@ class Simulator:
             self._schedule(self.now + timer.seconds, _CLOCK, timer)
         self._timer = timer
 
-    def _give(self, name: str, task: Task) -> None:
+    def _assign(self, name: str, task: Task) -> None:
         if name in self.tasks:
             return
-        pace = self._paces[name]
-        if (back := pace.there(self.now)) > self.now:
+        pace = self._times[name]
+        if (back := pace.next_online(self.now)) > self.now:
             self._schedule(pace.hello(back), name)
             return
         self.tasks[name] = task
@@ -209,22 +249,24 @@ class Simulator:
             self._messages += sender != _CLOCK
             heapq.heappush(self._events, (when, self._scheduled, sender, content))
 
-    def _anybody(self) -> bool:
+    def _anybody_left(self) -> bool:
         records = self.server.edges
-        there = (name for name, pace in self._paces.items() if math.isfinite(pace.there(self.now)))
+        there = (
+            name for name, pace in self._times.items() if math.isfinite(pace.next_online(self.now))
+        )
         return any(name in records and not records[name].retired for name in there)
 
     # -- sampled staleness --------------------------------------------------------------------------------------
 
     def _sampled(self, most: int, observe: Callable[[ServerRole], None]) -> None:
-        random, names = stream(self.run_file.run.seed, 3), list(self.edges)
+        random, names = seeded_stream(self.run_file.run.seed, 3), list(self.edges)
         for name in names:
             self.server.on_message(received(self.edges[name].start()[0].message))
         recent = deque([self.server.global_model()], maxlen=most + 1)
         while names and not self.server.halted:
             name = names[random.randint(len(names))]
             age = random.randint(len(recent))
-            answer = [received(out.message) for out in self._said(name, recent[-1 - age])]
+            answer = [received(out.message) for out in self._answer_to(name, recent[-1 - age])]
             if not all(isinstance(message, Update) for message in answer) or not answer:
                 names.remove(name)  # its budget is spent, or its policy refuses
             for message in answer:

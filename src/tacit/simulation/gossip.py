@@ -24,9 +24,9 @@ from tacit.errors import BudgetSpent
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.release import Released
 from tacit.protocol.messages import Deadline, Gossip, Halt, Outgoing
-from tacit.simulation.batched_edges import gradients, possible
+from tacit.simulation.batched_edges import can_batch, clipped_sums
 from tacit.simulation.client_server import received
-from tacit.simulation.pace import Pace
+from tacit.simulation.pace import EdgeTimes
 
 NOBODY = "nobody is left who could take a step"
 _Event = tuple[float, int, Callable[[], None]]
@@ -40,18 +40,20 @@ class PeerSimulator:
         self.server, self.edges = server, {role.edge: role for role in peers}
         self.now, self.refused = 0.0, 0
         self._every = run.algorithm.report_every
-        self._paces = {role.edge: Pace(run, number) for number, role in enumerate(peers)}
+        self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(peers)}
         self._events: list[_Event] = []
         self._scheduled = 0
         self._busy: dict[str, Tensor] = {}  # who computes a step, at which model
-        self._ahead: dict[str, Clipped] = {}  # sums that were computed together with another's
+        self._computed_ahead: dict[
+            str, Clipped
+        ] = {}  # sums that were computed together with another's
         self._reported: dict[str, tuple[int, Tensor | None]] = dict.fromkeys(self.edges, (0, None))
 
     def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
         """To the end; `observe` sees the observer's role after every event. Ends early where nothing can happen."""
         for name, role in self.edges.items():
             self._tell(role.start())
-            self._at(self._paces[name].start(1), partial(self._begin, name))
+            self._at(self._times[name].start(1), partial(self._begin, name))
         while not self.server.halted:
             if not self._events:
                 self._finish_early()
@@ -62,7 +64,9 @@ class PeerSimulator:
 
     def _finish_early(self) -> None:
         timer = self.server.timer()
-        if timer is not None:  # all that were there have said their last, and the observer's patience is no one's time
+        if (
+            timer is not None
+        ):  # all that were there have said their last, and the observer's patience is no one's time
             self.server.on_message(Deadline(timer.number))
         if not self.server.halted:
             self.server.on_message(Halt(self.server.version, NOBODY))
@@ -71,30 +75,48 @@ class PeerSimulator:
 
     def _begin(self, name: str) -> None:
         """Begin a step, unless one is under way, or the peer is away, waits for others, or has nothing left to do."""
-        role, back = self.edges[name], self._paces[name].there(self.now)
+        role, back = self.edges[name], self._times[name].next_online(self.now)
         if name in self._busy:
             return
         if back > self.now:
             self._at(back, partial(self._begin, name))
             return
-        role.here = {other for other in role.neighbours if self._paces[other].there(self.now) == self.now}
+        role.here = {
+            other
+            for other in role.neighbours
+            if self._times[other].next_online(self.now) == self.now
+        }
         params, outgoing = role.begin()
         self._send(role, outgoing)
         if params is not None:
             self._busy[name] = params
-            self._at(self._paces[name].step(self.now), partial(self._finish, name))
+            self._at(self._times[name].step(self.now), partial(self._finish, name))
 
     def _gradient(self, name: str) -> Released:
         """Its sum with those of all others who compute: it is a function of the model and its peer alone."""
-        if name not in self._ahead and self._possible(name):
-            due = [other for other in self._busy if other not in self._ahead and self._possible(other)]
-            found = gradients([self.edges[other] for other in due], [self._busy[other] for other in due])
-            self._ahead |= zip(due, found, strict=True)
-        role, params, total = self.edges[name], self._busy.pop(name), self._ahead.pop(name, None)
-        return role.gradient(params) if total is None else role.releaser.release(role.terms.clip, lambda: total)
+        if name not in self._computed_ahead and self._can_batch(name):
+            due = [
+                other
+                for other in self._busy
+                if other not in self._computed_ahead and self._can_batch(other)
+            ]
+            found = clipped_sums(
+                [self.edges[other] for other in due], [self._busy[other] for other in due]
+            )
+            self._computed_ahead |= zip(due, found, strict=True)
+        role, params, total = (
+            self.edges[name],
+            self._busy.pop(name),
+            self._computed_ahead.pop(name, None),
+        )
+        return (
+            role.gradient(params)
+            if total is None
+            else role.releaser.release(role.terms.clip, lambda: total)
+        )
 
-    def _possible(self, name: str) -> bool:
-        return possible(self.edges[name], self.edges[name].terms.clip)
+    def _can_batch(self, name: str) -> bool:
+        return can_batch(self.edges[name], self.edges[name].terms.clip)
 
     def _finish(self, name: str) -> None:
         role = self.edges[name]
@@ -112,18 +134,18 @@ class PeerSimulator:
     def _relay(self, name: str) -> None:
         """Without a budget a peer takes no more steps; it goes on averaging while anybody else does."""
         role = self.edges[name]
-        if not role.finished and self._anybody():
+        if not role.finished and self._anybody_left():
             self._send(role, role.propose())
-            self._at(self._paces[name].step(self.now), partial(self._relay, name))
+            self._at(self._times[name].step(self.now), partial(self._relay, name))
 
-    def _anybody(self) -> bool:
+    def _anybody_left(self) -> bool:
         """Whether a peer is left whose budget is not spent: without one, averages would be taken for ever."""
         records = self.server.edges
         return any(name not in records or not records[name].retired for name in self.edges)
 
     def _hear(self, name: str, message: Gossip) -> None:
         role = self.edges[name]
-        back = self._paces[name].there(self.now)
+        back = self._times[name].next_online(self.now)
         if back > self.now:  # lost; once the peer is back, it asks for what is open, and is asked
             self._at(back, partial(self._back, name))
             return
@@ -141,7 +163,7 @@ class PeerSimulator:
     def _send(self, role: Worker, outgoing: list[Outgoing]) -> None:
         for out in outgoing:
             assert isinstance(out.message, Gossip)
-            arrival = self.now + self._paces[role.edge].uplink() + self._paces[out.to].downlink()
+            arrival = self.now + self._times[role.edge].uplink() + self._times[out.to].downlink()
             self._at(arrival, partial(self._hear, out.to, out.message))
 
     # -- the observer ---------------------------------------------------------------------------------------------

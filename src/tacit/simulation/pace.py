@@ -15,7 +15,7 @@ from tacit.config import RunFile
 from tacit.config.sections import Delay, Network
 
 
-def drawn(delay: Delay, random: np.random.RandomState) -> float:
+def draw_delay(delay: Delay, random: np.random.RandomState) -> float:
     """One duration: constant m; uniform on m(1 ± s); exponential, Poisson, log-normal (σ = s), all of mean m."""
     mean, spread = delay.seconds, delay.spread
     match delay.model:
@@ -31,28 +31,28 @@ def drawn(delay: Delay, random: np.random.RandomState) -> float:
             return mean * float(random.lognormal(-(spread**2) / 2, spread))
 
 
-def stream(seed: int, *names: int) -> np.random.RandomState:
+def seeded_stream(seed: int, *names: int) -> np.random.RandomState:
     """The stream of this seed and these numbers, independent of all others."""
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence([seed, *names])))
 
 
-class Pace:
+class EdgeTimes:
     """The times of edge number `number`."""
 
     def __init__(self, run: RunFile, number: int) -> None:
-        self._network, self._random = run.network, stream(run.run.seed, 1, number)
-        self._presence = _Presence(run.network, number, stream(run.run.seed, 2, number))
+        self._network, self._random = run.network, seeded_stream(run.run.seed, 1, number)
+        self._presence = _Presence(run.network, number, seeded_stream(run.run.seed, 2, number))
         self._scale = _scale(run, number)
         self._phase = number / run.edges.count if run.network.start == "cyclic" else 0.0
-        self.gone = False  # dropped out for good
+        self.dropped_out = False  # dropped out for good
 
     def start(self, steps: int) -> float:
         """When the edge first says Hello; `steps` is the length of a task, of which a cyclic start waits a part."""
-        return self.there(self._phase * steps * self._network.compute.seconds)
+        return self.next_online(self._phase * steps * self._network.compute.seconds)
 
     def hello(self, now: float) -> float:
         """When a Hello sent now is at the server (inf: never)."""
-        return self.there(now + drawn(self._network.uplink, self._random))
+        return self.next_online(now + draw_delay(self._network.uplink, self._random))
 
     def task(self, now: float, steps: int) -> float:
         """When the answer to a model sent now is at the server, after `steps` local steps (inf: never).
@@ -69,27 +69,27 @@ class Pace:
 
     def uplink(self) -> float:
         """How long a message from here takes to the broker, or to the server."""
-        return drawn(self._network.uplink, self._random)
+        return draw_delay(self._network.uplink, self._random)
 
     def downlink(self) -> float:
         """How long a message to here takes from there."""
-        return drawn(self._network.downlink, self._random)
+        return draw_delay(self._network.downlink, self._random)
 
     def _working(self, steps: int) -> float:
         network, random = self._network, self._random
-        working = steps * drawn(network.compute, random) * self._scale
+        working = steps * draw_delay(network.compute, random) * self._scale
         if network.slow_tasks and random.uniform() < network.slow_tasks:
             working *= network.slow_factor
         return working
 
     def _done(self, when: float) -> float:
         if self._network.drop_out and self._random.uniform() < self._network.drop_out:
-            self.gone = True
-        return self.there(when)
+            self.dropped_out = True
+        return self.next_online(when)
 
-    def there(self, when: float) -> float:
+    def next_online(self, when: float) -> float:
         """The first moment from `when` on at which the edge is there (inf: never again)."""
-        return math.inf if self.gone else self._presence.next(when)
+        return math.inf if self.dropped_out else self._presence.next(when)
 
 
 class _Presence:
@@ -97,7 +97,9 @@ class _Presence:
 
     def __init__(self, network: Network, number: int, random: np.random.RandomState) -> None:
         mine = (away for away in network.away if away.edge == number)
-        self._schedule = sorted((away.leaves, math.inf if away.returns is None else away.returns) for away in mine)
+        self._schedule = sorted(
+            (away.leaves, math.inf if away.returns is None else away.returns) for away in mine
+        )
         self._online, self._offline, self._random = network.online_s, network.offline_s, random
         self._leaves: list[float] = []  # of the random absences drawn so far, in order
         self._returns: list[float] = [0.0]  # the one before, and theirs
@@ -108,7 +110,9 @@ class _Presence:
         return when
 
     def _after_schedule(self, when: float) -> float:
-        return next((returns for leaves, returns in self._schedule if leaves <= when < returns), when)
+        return next(
+            (returns for leaves, returns in self._schedule if leaves <= when < returns), when
+        )
 
     def _after_churn(self, when: float) -> float:
         if self._online is None or math.isinf(when):

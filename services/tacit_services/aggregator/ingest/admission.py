@@ -12,7 +12,7 @@ from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.ledger import Charged
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Down, Outgoing, Update
+from tacit.protocol.messages import Outgoing, ServerOutput, Update
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
 from tacit_services.aggregator.ingest import presence
@@ -103,12 +103,12 @@ class Uplink:
     def _whole(self, edge: str, seq: int, inbound: Inbound) -> bytearray | None:
         """The envelope, when its last part has come; before that its edge is told which parts are missing."""
         envelope = None
-        if wire.asked(inbound.payload) and seq <= self.last.get(edge, 0):  # nothing of it is missing
+        if wire.read_question(inbound.payload) and seq <= self.last.get(edge, 0):  # nothing of it is missing
             self._counts[Verdict.DUPLICATE] += 1
             receipt, again = self.passed(edge, seq)
             self.down.receipt(edge, seq, receipt)
             for out in again:
-                assert isinstance(out.message, Down)
+                assert isinstance(out.message, ServerOutput)
                 self.down.send(edge, out.message)
         else:
             envelope = self.partials.add(edge, seq, inbound.payload)

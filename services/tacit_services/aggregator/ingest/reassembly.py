@@ -47,7 +47,7 @@ class Partials:
 
     def add(self, edge: str, seq: int, payload: bytes) -> bytearray | None:
         """The envelope when it is whole, else None. Raises WireError, which forgets the message, or Crowded."""
-        held, question = self._open.get(edge), wire.asked(payload)
+        held, question = self._open.get(edge), wire.read_question(payload)
         known = held is not None and held.seq == seq and question in (None, held.assembler.shape)
         mine = held if held is not None and known else _Open(seq, wire.Assembler(self._max_message), time.monotonic())
         if known:

@@ -155,7 +155,7 @@ class Observer(Generic[_D]):
 
     def _largest(self, edges: dict[str, dict[str, Any]]) -> float:
         if self._vertical:
-            return gdp.epsilon(gdp.shared(edge["mu"] for edge in edges.values()), self.run.privacy.delta)
+            return gdp.epsilon(gdp.compose(edge["mu"] for edge in edges.values()), self.run.privacy.delta)
         return max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
 
     def status(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class Observer(Generic[_D]):
         stated: dict[str, Any] = _GUARANTEE[self._place] | ({} if self.run.privacy.private else _NONE)
         stated |= _SIMULATED if self.virtual and self.run.privacy.private else {}
         if self._vertical:
-            together = gdp.shared(edge["mu"] for edge in edges.values())
+            together = gdp.compose(edge["mu"] for edge in edges.values())
             stated |= {"mu": together, "labels_epsilon": self._labels_epsilon}
         return {**stated, "delta": self.run.privacy.delta, "epsilon": epsilon, "edges": edges}
 

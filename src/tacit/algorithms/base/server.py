@@ -16,12 +16,12 @@ from tacit.models import Model
 from tacit.protocol.messages import (
     EVERYONE,
     Deadline,
-    Entry,
     GlobalModel,
     Halt,
     Hello,
     Outgoing,
     Retired,
+    ServerInput,
     Timer,
     Update,
 )
@@ -134,7 +134,7 @@ class ServerRole(Fold, ABC):
         """Nothing: the server speaks when spoken to."""
         return []
 
-    def on_message(self, message: Entry) -> list[Outgoing]:
+    def on_message(self, message: ServerInput) -> list[Outgoing]:
         """One step of the fold. Messages must come in journal order."""
         outgoing: list[Outgoing] = []
         match message:

@@ -132,7 +132,7 @@ class Party:
         if self.releaser.plan.mode != "cached":
             released = self.releaser.release(rows, lambda: self._embed(self.theta, rows))
         elif self.step == 0 and not request:
-            released = self.releaser.once(self._name(), rows, lambda: self._embed(self.theta, rows))
+            released = self.releaser.release_once(self._name(), rows, lambda: self._embed(self.theta, rows))
         else:
             released = None  # the server has them
         embed = Embed(

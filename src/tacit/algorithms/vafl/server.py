@@ -39,7 +39,7 @@ from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.privacy.embeddings import FROZEN, EmbeddingPlan
 from tacit.privacy.labels import corrected_loss
-from tacit.protocol.messages import Entry, Hello, Outgoing, Timer, Update
+from tacit.protocol.messages import Hello, Outgoing, ServerInput, Timer, Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 
 LAST_SECONDS = 60.0  # how long a run that is trained waits for the embeddings of its last evaluation
@@ -104,7 +104,7 @@ class Server(ServerRole):
         full = hello.edge not in self.edges and len(self.edges) == self.protocol.parties
         return f"this run has its {len(self.edges)} parties" if full else ""
 
-    def on_message(self, message: Entry) -> list[Outgoing]:
+    def on_message(self, message: ServerInput) -> list[Outgoing]:
         """As every server's; and after the end inference: an operator's Request, and what parties answer to it."""
         if self.halted and isinstance(message, Request):
             return self._infer(message.rows)

@@ -11,7 +11,7 @@ from tacit.config import RunFile
 from tacit.config.algorithms import Vafl
 from tacit.datasets import Dataset, party_columns, party_view
 from tacit.errors import ConfigError
-from tacit.models import bounded
+from tacit.models import checked_size
 from tacit.models.zoo.embeddings import Embedding, embedding
 from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingPlan, Mode
@@ -43,7 +43,7 @@ def party_model(run: RunFile, shape: tuple[int, ...]) -> Embedding:
         a.embedding, shape, a.width, hidden=a.hidden, channels=a.channels, kernel=a.kernel, activation=a.activation,
         smoothing=a.smoothing,
     )  # fmt: skip
-    bounded(made)
+    checked_size(made)
     return made
 
 

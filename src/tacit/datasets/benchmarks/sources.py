@@ -75,10 +75,15 @@ def _same_files(
 ) -> Source:
     """A source whose files hold both splits."""
     files = tuple(sha256)
-    return Source(shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks)
+    return Source(
+        shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks
+    )
 
 
-_WIKITEXT = ("wikitext-2/train.txt.gz", "wikitext-2/test.txt.gz")  # the vocabulary is always that of the first
+_WIKITEXT = (
+    "wikitext-2/train.txt.gz",
+    "wikitext-2/test.txt.gz",
+)  # the vocabulary is always that of the first
 
 # Checksums: the data folder's README.md, which says where each file came from and what was checked.
 _SOURCES: dict[str, Source] = {
@@ -109,7 +114,9 @@ _SOURCES: dict[str, Source] = {
     "cifar10": _same_files(
         (3, 32, 32),
         20_000,
-        {"cifar10/cifar10_20k_4k.npz": "a9b0440a6e37c93f8ce362c6029233ac3fbfcc8fd5d11fedb698c97fab01d78f"},
+        {
+            "cifar10/cifar10_20k_4k.npz": "a9b0440a6e37c93f8ce362c6029233ac3fbfcc8fd5d11fedb698c97fab01d78f"
+        },
     ),
     "adult": Source(
         (102,),
@@ -129,20 +136,26 @@ _SOURCES: dict[str, Source] = {
     "vehicle": _same_files(
         (100,),
         1496,
-        {"vehicle/mytrain.json.gz": "624add08981efda835bdccd60e716e9ee7f30520e00d0c6da04f78bad0dd39a8"},
+        {
+            "vehicle/mytrain.json.gz": "624add08981efda835bdccd60e716e9ee7f30520e00d0c6da04f78bad0dd39a8"
+        },
         classes=2,
         groups=23,
     ),
     "pd-speech": _same_files(
         (753,),
         203,
-        {"pd-speech/pd_speech_features.csv.gz": "f87205a3cd5c50e315d95490d7e32cc80c0b46973ca3ea2cfd1eda9986ccabfe"},
+        {
+            "pd-speech/pd_speech_features.csv.gz": "f87205a3cd5c50e315d95490d7e32cc80c0b46973ca3ea2cfd1eda9986ccabfe"
+        },
         classes=2,
     ),
     "credit-default": _same_files(
         (23,),
         24_001,
-        {"credit-default/UCI_Credit_Card.csv.gz": "1a38cb2bf6c1b6d9a3833cd399d4164855da19713996f542715331c62ccb538f"},
+        {
+            "credit-default/UCI_Credit_Card.csv.gz": "1a38cb2bf6c1b6d9a3833cd399d4164855da19713996f542715331c62ccb538f"
+        },
         classes=2,
         blocks=(13, 10),
     ),
@@ -174,14 +187,18 @@ _SOURCES: dict[str, Source] = {
 def source_of(name: str) -> Source:
     """The public facts of `name`. Raises ConfigError for an unknown one."""
     if name not in _SOURCES:
-        raise ConfigError(f"data.dataset = {name!r} is not known; use one of: {', '.join(sorted(_SOURCES))}")
+        raise ConfigError(
+            f"data.dataset = {name!r} is not known; use one of: {', '.join(sorted(_SOURCES))}"
+        )
     return _SOURCES[name]
 
 
 def checked(source: Source, file: str, root: Path | None) -> bytes:
     """The bytes of a data file, after their checksum: what is parsed is what was checked. Raises DataError."""
     if root is None:
-        raise DataError(f"{file} is needed and no data folder is set; point TACIT_DATA (or --data) to it")
+        raise DataError(
+            f"{file} is needed and no data folder is set; point TACIT_DATA (or --data) to it"
+        )
     path = root / file
     try:
         content = path.read_bytes()

@@ -35,13 +35,17 @@ def adult(names: bytes, table: bytes, files: tuple[str, ...]) -> Stored:
     row so has length √8. groups: the 16 educations. DP-PASGD's section 8 uses the categorical columns alone too.
     """
     categories = _categories(unzipped(names, files[0]).decode())
-    rows = [row for row in _csv(table, files[1]) if len(row) == _ADULT_COLUMNS]  # not the comment, not the last line
+    rows = [
+        row for row in _csv(table, files[1]) if len(row) == _ADULT_COLUMNS
+    ]  # not the comment, not the last line
     blocks = []
     for column, values in categories.items():
         codes = {value: code for code, value in enumerate(values)}
         blocks.append(np.eye(len(values), dtype=np.float32)[[codes[row[column]] for row in rows]])
     y = np.array([row[-1].startswith(">50K") for row in rows], dtype=np.int64)
-    return Stored(np.concatenate(blocks, 1), y, groups=blocks[1].argmax(1))  # the second one is education
+    return Stored(
+        np.concatenate(blocks, 1), y, groups=blocks[1].argmax(1)
+    )  # the second one is education
 
 
 def _categories(names: str) -> dict[int, list[str]]:
@@ -64,7 +68,10 @@ def vehicle(content: bytes, file: str, split: Split) -> Stored:
     down, is held out by a permutation that never changes.
     """
     published = json.loads(unzipped(content, file))["user_data"]
-    tables = [(np.array(published[name]["x"]), np.array(published[name]["y"])) for name in sorted(published)]
+    tables = [
+        (np.array(published[name]["x"]), np.array(published[name]["y"]))
+        for name in sorted(published)
+    ]
     groups = np.repeat(np.arange(len(tables)), [len(y) for _, y in tables])
     x = np.concatenate([x for x, _ in tables]).astype(np.float32)
     y = (np.concatenate([y.reshape(-1) for _, y in tables]) > 0).astype(np.int64)
@@ -80,12 +87,19 @@ def parkinson(content: bytes, file: str, split: Split) -> Stored:
     """
     rows = [row for row in _csv(content, file) if row[0].isdecimal()]  # below two lines of names
     numbers = np.array(rows, dtype=np.float64)
-    scales = resources.files("tacit.datasets").joinpath("pd_speech.csv").read_text(encoding="utf-8").splitlines()
-    centre, spread = np.array([line.split(",")[1:] for line in scales if line[0] != "#"][1:], dtype=np.float64).T
+    scales = (
+        resources.files("tacit.datasets")
+        .joinpath("pd_speech.csv")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
+    centre, spread = np.array(
+        [line.split(",")[1:] for line in scales if line[0] != "#"][1:], dtype=np.float64
+    ).T
     features = ((numbers[:, 1:-1] - centre) / spread).clip(-_FAR, _FAR)
     x = features.reshape(-1, _RECORDINGS, len(centre)).mean(1).astype(np.float32)
     subjects = numbers[::_RECORDINGS].astype(np.int64)
-    return _half(x, subjects[:, -1], split, ids=subjects[:, 0])
+    return _one_split(x, subjects[:, -1], split, ids=subjects[:, 0])
 
 
 def credit(content: bytes, file: str, split: Split) -> Stored:
@@ -100,7 +114,7 @@ def credit(content: bytes, file: str, split: Split) -> Stored:
     amounts = numbers[:, 1:-1][:, money]
     x[:, money] = np.sign(amounts) * np.log10(1 + np.abs(amounts)) / 6
     ids, y = numbers[:, [0, -1]].astype(np.int64).T
-    return _half(x.astype(np.float32), y, split, ids=ids)
+    return _one_split(x.astype(np.float32), y, split, ids=ids)
 
 
 def breast(guest: bytes, host: bytes, split: Split) -> Stored:
@@ -110,13 +124,16 @@ def breast(guest: bytes, host: bytes, split: Split) -> Stored:
     ids: the published one. Of each class a fifth is held out.
     """
     left, right = (
-        np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64) for side in (guest, host)
+        np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64)
+        for side in (guest, host)
     )
     ids, y = left[:, :2].astype(np.int64).T  # the host's rows have the same ids in the same order
-    return _half(np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids)
+    return _one_split(
+        np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids
+    )
 
 
-def _half(x: Array, y: Rows, split: Split, ids: Rows) -> Stored:
+def _one_split(x: Array, y: Rows, split: Split, ids: Rows) -> Stored:
     rows = held_out(y, split)
     return Stored(x[rows], y[rows], ids=ids[rows])
 

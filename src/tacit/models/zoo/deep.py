@@ -53,7 +53,10 @@ class Deep(Model):
             for block in range(self.blocks):
                 stride = 2 if stage and not block else 1
                 found += self._block(
-                    f"stage{stage + 1}block{block + 1}", found[-1].outputs, self.width << stage, stride
+                    f"stage{stage + 1}block{block + 1}",
+                    found[-1].outputs,
+                    self.width << stage,
+                    stride,
                 )
         return tuple(found)
 
@@ -72,7 +75,7 @@ class Deep(Model):
         return (*convolutions, ("dense1.weight", dense), ("dense1.bias", dense[:1]))
 
     @property
-    def how(self) -> str:
+    def variant(self) -> str:
         """What the layers do not say."""
         return "normalization[group]"
 
@@ -84,7 +87,12 @@ class Deep(Model):
         def convolved(x: torch.Tensor, step: _Step) -> torch.Tensor:
             window = step.window
             output = functional.conv2d(
-                x, next(weights), next(weights), stride=window.stride, padding=window.padding, groups=window.groups
+                x,
+                next(weights),
+                next(weights),
+                stride=window.stride,
+                padding=window.padding,
+                groups=window.groups,
             )
             layers.append(Layer(x, output, window))
             return normalized(output)

@@ -45,7 +45,9 @@ class Network(Layered):
         weights, perturb = iter(self.unflatten(params).values()), neuron(self.smoothing, smooth)
         for _ in self.channels:
             x = perturb(functional.conv2d(x, next(weights), next(weights), padding=self.padding))
-            x = functional.max_pool2d(self._activate(x), 2)  # (10) perturbs every place, so nothing is pooled before
+            x = functional.max_pool2d(
+                self._activate(x), 2
+            )  # (10) perturbs every place, so nothing is pooled before
         x = x.flatten(1)
         for _ in self.hidden:
             x = self._activate(perturb(functional.linear(x, next(weights), next(weights))))
@@ -68,7 +70,7 @@ class Recurrent(Model):
         return stacked(self.shape[1], self.hidden, self.classes)
 
     @property
-    def how(self) -> str:
+    def variant(self) -> str:
         """As models.Lstm."""
         return "gates[ifgo] last"
 
@@ -110,7 +112,7 @@ class Sum(Model):
         return (("dense1.bias", (self.classes,)),)
 
     @property
-    def how(self) -> str:
+    def variant(self) -> str:
         """The name says it all."""
         return "sum"
 
@@ -132,33 +134,55 @@ def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
 
 
 def embedding(
-    kind: Kind, shape: tuple[int, ...], width: int, *, hidden: tuple[int, ...] = (),
-    channels: tuple[int, ...] = (10, 20), kernel: int = 3, activation: Activation = "relu", smoothing: float = 0.0,
-) -> Embedding:  # fmt: skip
+    kind: Kind,
+    shape: tuple[int, ...],
+    width: int,
+    *,
+    hidden: tuple[int, ...] = (),
+    channels: tuple[int, ...] = (10, 20),
+    kernel: int = 3,
+    activation: Activation = "relu",
+    smoothing: float = 0.0,
+) -> Embedding:
     """An embedding of blocks of `shape` into `width` numbers; `linear` ignores the layer sizes.
 
     `mlp` has dense layers `hidden`, `cnn` convolutions before them (square blocks), `lstm` a stack of LSTM layers of
     `hidden` cells. Raises ConfigError naming the field and the value.
     """
     if width < 1 or not 0 <= smoothing < math.inf:
-        raise ConfigError(f"algorithm.width = {width} must be >= 1, algorithm.smoothing = {smoothing} finite and >= 0")
+        raise ConfigError(
+            f"algorithm.width = {width} must be >= 1, algorithm.smoothing = {smoothing} finite and >= 0"
+        )
     if kind in ("mlp", "lstm") and not hidden:
-        raise ConfigError(f"algorithm.hidden = () must have at least one layer in an embedding of kind {kind}")
+        raise ConfigError(
+            f"algorithm.hidden = () must have at least one layer in an embedding of kind {kind}"
+        )
     if kind == "lstm":
         steps = shape[1:2] if len(shape) == 3 else shape[:1]
-        return Recurrent(kind, (*steps, math.prod(shape) // steps[0]), width, hidden=hidden, smoothing=smoothing)
+        return Recurrent(
+            kind, (*steps, math.prod(shape) // steps[0]), width, hidden=hidden, smoothing=smoothing
+        )
     if kind != "cnn":
         dense = hidden if kind == "mlp" else ()
         return Network(kind, shape, width, hidden=dense, activation=activation, smoothing=smoothing)
     like = build("cnn", shape, max(2, width), channels=channels, kernel=kernel)
     assert isinstance(like, Layered)
     return Network(
-        kind, shape, width, channels=channels, kernel=kernel, padding=like.padding, hidden=hidden,
-        activation=activation, smoothing=smoothing,
-    )  # fmt: skip
+        kind,
+        shape,
+        width,
+        channels=channels,
+        kernel=kernel,
+        padding=like.padding,
+        hidden=hidden,
+        activation=activation,
+        smoothing=smoothing,
+    )
 
 
-def head(combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()) -> Model:
+def head(
+    combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()
+) -> Model:
     """θ_0's model of (parties, width) embeddings: their sum, or dense layers on all of them side by side.
 
     Raises ConfigError naming the field and the value.
@@ -166,5 +190,7 @@ def head(combine: Combine, parties: int, width: int, classes: int, hidden: tuple
     if combine == "concat":
         return Layered("head", (parties, width), classes, hidden=hidden)
     if width != classes or hidden:
-        raise ConfigError(f"algorithm.width = {width} must be the {classes} classes where embeddings are added up")
+        raise ConfigError(
+            f"algorithm.width = {width} must be the {classes} classes where embeddings are added up"
+        )
     return Sum("sum", (parties, width), classes)

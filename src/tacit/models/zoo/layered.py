@@ -36,10 +36,18 @@ class Layered(Model):
         for number, width in enumerate(self.channels, 1):
             layers += [(f"conv{number}.weight", (width, depth, self.kernel, self.kernel))]
             layers += [(f"conv{number}.bias", (width,))]
-            depth, side = width, after(side, self.kernel, self.padding, pooled=number % self.pool_every == 0)
+            depth, side = (
+                width,
+                side_after(side, self.kernel, self.padding, pooled=number % self.pool_every == 0),
+            )
         features = depth * side * side if self.channels else math.prod(self.shape)
-        for number, (inputs, outputs) in enumerate(pairwise((features, *self.hidden, self.classes)), 1):
-            layers += [(f"dense{number}.weight", (outputs, inputs)), (f"dense{number}.bias", (outputs,))]
+        for number, (inputs, outputs) in enumerate(
+            pairwise((features, *self.hidden, self.classes)), 1
+        ):
+            layers += [
+                (f"dense{number}.weight", (outputs, inputs)),
+                (f"dense{number}.bias", (outputs,)),
+            ]
         return tuple(layers)
 
     @property
@@ -48,7 +56,7 @@ class Layered(Model):
         return not self.channels and not self.hidden
 
     @property
-    def how(self) -> str:
+    def variant(self) -> str:
         """Padding, activation, and what is not the default."""
         how = f"padding[{self.padding}] activation[{self.activation}]"
         how += "" if self.normalization == "none" else f" normalization[{self.normalization}]"
@@ -94,7 +102,7 @@ def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return margins.amax(-1).clamp_min(0)
 
 
-def after(side: int, kernel: int, padding: int, *, pooled: bool = True) -> int:
+def side_after(side: int, kernel: int, padding: int, *, pooled: bool = True) -> int:
     """The side of the image after one convolution, and one pooling."""
     side = side + 2 * padding - kernel + 1
     return side // 2 if pooled else side

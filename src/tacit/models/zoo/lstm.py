@@ -18,7 +18,9 @@ from torch.nn import functional
 
 from tacit.models.base import Layer, Layout, Model
 
-_FORGET = 1.0  # initial bias of the forget gate: what is remembered by default (Jozefowicz et al. 2015)
+_FORGET = (
+    1.0  # initial bias of the forget gate: what is remembered by default (Jozefowicz et al. 2015)
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Lstm(Model):
         )
 
     @property
-    def how(self) -> str:
+    def variant(self) -> str:
         """Nothing: the layers say it all."""
         return "gates[ifgo]"
 
@@ -68,7 +70,9 @@ class Lstm(Model):
         """Mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T). Its exponential is the perplexity."""
         return super().data_loss(scores, y).mean(-1)
 
-    def random_batch(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def random_batch(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """`count` sequences of no data: x and y (count, T), uniform words."""
         words = torch.randint(self.classes, (2, count, *self.shape), generator=generator)
         return words[0], words[1]
@@ -78,7 +82,10 @@ def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
     """(name, shape) of the parameters of LSTM layers of `hidden` cells over `inputs` numbers, and a dense one."""
     layers: list[tuple[str, tuple[int, ...]]] = []
     for number, (before, cells) in enumerate(pairwise((inputs, *hidden)), 1):
-        layers += [(f"lstm{number}.weight", (4 * cells, before)), (f"lstm{number}.bias", (4 * cells,))]
+        layers += [
+            (f"lstm{number}.weight", (4 * cells, before)),
+            (f"lstm{number}.bias", (4 * cells,)),
+        ]
         layers += [(f"lstm{number}.recurrent", (4 * cells, cells))]
     return (*layers, ("dense1.weight", (outputs, hidden[-1])), ("dense1.bias", (outputs,)))
 
