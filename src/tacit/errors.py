@@ -1,23 +1,24 @@
 """Every error that tacit raises on purpose, in one tree.
 
-    TacitError                 exit code 1
-    ├── ConfigError            2  a run file or a setting: names the field and the value
-    ├── DataError              3  a data file is missing, altered or unreadable
-    ├── ServiceError           4  broker, store or port: unreachable, in use, lost
-    │   └── Fenced             4  a newer aggregator has taken over this run
-    ├── PrivacyError           5  the ledger, the budget or the edge's policy says no
-    │   └── BudgetSpent        5  the next push would pass the edge's budget
-    └── WireError              6  bytes that are not a message; carries a short `reason` for counters
+    TacitError           exit code 1
+    ├── ConfigError      2  a run file or a setting: names the field and the value
+    ├── DataError        3  a data file is missing, altered or unreadable
+    ├── ServiceError     4  broker, store or port: unreachable, in use, lost
+    │   └── Fenced       4  a newer aggregator has taken over this run
+    ├── PrivacyError     5  the ledger, the budget or the edge's policy refuses
+    │   └── BudgetSpent  5  the next push would pass the edge's budget
+    └── WireError        6  bytes that are not a message; has a short `reason` for counters
 
-A message of any of these is one line that a person can act on; the command line prints it and
-leaves with the code. Bad input never becomes a traceback. `assert` and other exceptions mean a bug in tacit.
+Every message is one line that a person can act on. The command line prints it and leaves with the
+exit code, so bad input never becomes a traceback. `assert` and all other exceptions mean a bug in
+tacit.
 """
 
 from __future__ import annotations
 
 
 class TacitError(Exception):
-    """Base of every deliberate error; `exit_code` is what the process leaves with."""
+    """The base class of every deliberate error; `exit_code` is what the process leaves with."""
 
     exit_code = 1
 
@@ -41,7 +42,7 @@ class ServiceError(TacitError):
 
 
 class Fenced(ServiceError):  # noqa: N818  (a verdict, as in the journal's contract)
-    """A newer aggregator owns this run; this one must stop without writing."""
+    """A newer aggregator owns this run, so this one must stop without writing."""
 
 
 class PrivacyError(TacitError):
@@ -51,13 +52,14 @@ class PrivacyError(TacitError):
 
 
 class BudgetSpent(PrivacyError):  # noqa: N818  (a state of the ledger)
-    """The next push would take the edge past its privacy budget; it retires."""
+    """The next push would take the edge past its privacy budget, so the edge retires."""
 
 
 class WireError(TacitError):
     """Received bytes are not an acceptable message.
 
-    `reason` is a short stable word for counters and receipts, for example `magic`, `sha256`, `shape`.
+    `reason` is a short, stable word for counters and receipts, for example `magic`, `sha256`,
+    `shape`.
     """
 
     exit_code = 6

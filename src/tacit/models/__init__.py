@@ -1,4 +1,4 @@
-"""Models as functions of one flat parameter vector: `build` one, ask it for `trace` or `loss`, `evaluate` it."""
+"""Models as functions of one flat parameter vector: `build` makes one, `evaluate` measures it."""
 
 from tacit.models.base import Layer, Model, Normalization
 from tacit.models.building import NAMES, Name, build, checked_size, evaluate
@@ -16,7 +16,7 @@ __all__ = [
     "Model",
     "Name",
     "Normalization",
-    "build",
     "checked_size",
+    "build",
     "evaluate",
 ]

@@ -1,7 +1,8 @@
 """Models as functions of one flat float32 parameter vector (d,): what is clipped, noised and sent.
 
-Nothing here has state and nothing looks across examples (no batch normalisation, no dropout): the loss is
-that of ONE example, so `torch.func.vmap(grad(model.loss))` is every example's own gradient (vectors.py).
+A model has no state, and nothing in it looks across examples (no batch normalisation, no dropout):
+the loss is that of ONE example, so `torch.func.vmap(grad(model.loss))` is every example's own
+gradient (vectors.py).
 
 The vector is the layers in forward order, each weight followed by its bias, row-major.
 """
@@ -20,11 +21,13 @@ from torch.nn import functional
 
 Normalization = Literal["none", "group"]
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
-_GROUP = 5  # channels that share a mean and a variance, at most
+_GROUP = 5  # the most channels that share a mean and a variance
 
 
 class Window(NamedTuple):
-    """How a convolution looks at its input; `groups` of channels see only their own (depthwise: one each)."""
+    """How a convolution looks at its input; `groups` of channels see only their own (depthwise: one
+    each).
+    """
 
     kernel: int
     padding: int
@@ -35,8 +38,8 @@ class Window(NamedTuple):
 class Layer(NamedTuple):
     """One layer at work: its input, and its output before the activation.
 
-    Input of a dense layer: (B, in), or (B, T, in) at T places; of a convolution, which has a `window`: (B, in, side,
-    side); of an embedding: numbers of words (B, T), int64.
+    Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
+    which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64.
     """
 
     input: torch.Tensor
@@ -47,7 +50,11 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """What all models share. Made by `build`, which checks the arguments; equal values compute the same."""
+    """A model: a loss and scores as functions of parameters (d,) and inputs; it holds no parameters
+    itself.
+
+    Made by `build`, which checks the arguments. Two equal models compute the same.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -57,11 +64,12 @@ class Model(ABC):
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """(name, shape) of every parameter in the order of the flat vector."""
+        """(name, shape) of every parameter, in the order of the flat vector."""
 
     @abstractmethod
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """What goes into every layer and what its weight and bias make of it, in the order of the vector.
+        """Every layer at work, in the order of the vector: its input, and what weight and bias make
+        of it.
 
         x is a batch (B, *shape) or one example (*shape); the last output is the scores.
         """
@@ -69,11 +77,13 @@ class Model(ABC):
     @property
     @abstractmethod
     def variant(self) -> str:
-        """What two models must also have in common for their vectors to be interchangeable."""
+        """What two models must have in common, beside name and layers, for their vectors to be
+        exchangeable.
+        """
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of elements of every parameter, in order."""
+        """The number of elements of every parameter, in order."""
         return tuple(math.prod(shape) for _, shape in self.layout)
 
     @cached_property
@@ -83,7 +93,9 @@ class Model(ABC):
 
     @property
     def linear(self) -> bool:
-        """Whether one dense layer is all there is: then an example's gradient is an outer product."""
+        """Whether one dense layer is all there is. An example's gradient is then an outer
+        product.
+        """
         return False
 
     @property
@@ -100,7 +112,9 @@ class Model(ABC):
         )
 
     def init(self, seed: int) -> torch.Tensor:
-        """Initial parameters (d,), from the seed alone: PyTorch's default, U(−b, b) with b = 1/√fan_in per layer."""
+        """Initial parameters (d,), from the seed alone: PyTorch's default, U(−b, b), b = 1/√fan_in
+        per layer.
+        """
         generator = torch.Generator().manual_seed(seed)
         params = torch.rand(self.size, generator=generator).mul_(2).sub_(1)
         for (name, shape), part in zip(
@@ -133,18 +147,23 @@ class Model(ABC):
         return 0.5 * self.regularization * params.dot(params)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Loss of scores (..., classes) against labels y (...), without the penalty, shape (...): cross-entropy."""
+        """Cross-entropy (...) of scores (..., classes) against labels y (...), without the
+        penalty.
+        """
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
     def random_batch(
         self, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`count` examples of no data: x (count, *shape) uniform in [0, 1), y uniform. For probes and tests."""
+        """`count` random examples, of no data: x (count, *shape) uniform in [0, 1), y uniform.
+
+        For probes and tests.
+        """
         x = torch.rand(count, *self.shape, generator=generator)
         return x, torch.randint(self.classes, (count,), generator=generator)
 
     def schema(self) -> str:
-        """A stable line that two models share exactly when their vectors are interchangeable (hash input)."""
+        """A stable line, equal for two models exactly when their vectors are interchangeable."""
         layers = " ".join(f"{name}{list(shape)}" for name, shape in self.layout)
         return f"{self.name} input{list(self.shape)} {self.variant} {layers}".replace(", ", ",")
 
@@ -154,9 +173,9 @@ class Model(ABC):
 
 
 def normalized(x: torch.Tensor) -> torch.Tensor:
-    """x (..., channels, side, side), groups of channels to mean 0 and variance 1, each example by itself.
+    """x (..., channels, side, side), with groups of channels brought to mean 0 and variance 1.
 
-    Nothing is learned.
+    Each example by itself. Nothing is learned.
     """
     channels = x.shape[-3]
     groups = next(
@@ -166,8 +185,8 @@ def normalized(x: torch.Tensor) -> torch.Tensor:
 
 
 def channels_last(kernel: torch.Tensor) -> torch.Tensor:
-    """The same kernel (out, in, k, k) laid out so that torch pools its output 3.5 times faster."""
-    # Not .to(memory_format=...): that leaves a kernel of one input channel as it is.
+    """The same kernel (out, in, k, k), laid out so that torch pools its output 3.5 times faster."""
+    # x.to(memory_format=...) would not do: it leaves a kernel of one input channel as it is.
     return (
         kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
     )

@@ -1,4 +1,4 @@
-"""From a name and sizes to a model, and a model's accuracy on a public test set."""
+"""`build` makes a model from a name and sizes; `evaluate` measures it on a public test set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.models.zoo.lstm import Lstm
 
 Name = Literal["logistic", "svm", "mlp", "cnn", "resnet", "mobilenet", "lstm"]
 NAMES: tuple[str, ...] = get_args(Name)
-MAX_SIZE = 2**28  # parameters: 1 GiB of float32, of which every process holds several
+MAX_SIZE = 2**28  # parameters: 1 GiB of float32, and every process holds several such vectors
 
 
 def build(
@@ -36,16 +36,30 @@ def build(
 ) -> Model:
     """A model for inputs of `shape` and `classes` classes.
 
-    `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer sizes. `mlp` has dense
-    layers only, of `hidden` units. `cnn` is the MAPA paper's five layers (conv, pool, conv, pool, fully connected) and
-    `hidden` adds dense ones: hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28. With
-    pool_every=2 it is FedAsync's (conv, conv, pool, twice; section B.1: channels=(64, 64, 128, 128), kernel=3,
-    hidden=(512,), without its batch normalisation and dropout). `tanh` keeps activations, and so
-    per-example gradients, bounded: clipping then costs less (Papernot et al., arXiv:2007.14191). `group` normalizes
-    the convolutions' outputs of each example by itself, without parameters; batch normalization looks across examples.
-    `resnet` and `mobilenet` (deep.py) have `width` and `blocks`, `lstm` (lstm.py) `embedding` and `hidden`.
+    `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer
+    sizes. `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers
+    (conv, pool, conv, pool, fully connected; arXiv:1912.07902) and `hidden` adds dense ones:
+    hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28. With pool_every=2 it
+    is FedAsync's (conv, conv, pool, twice; arXiv:1903.03934, section B.1: channels=(64, 64, 128,
+    128), kernel=3, hidden=(512,), without its batch normalisation and dropout). `resnet` and
+    `mobilenet` (zoo/deep.py) have `width` and `blocks`, `lstm` (zoo/lstm.py) `embedding` and
+    `hidden`.
+
+    `tanh` keeps activations, and so per-example gradients, bounded: clipping then costs less
+    (Papernot et al., arXiv:2007.14191). `group` normalizes the convolutions' outputs of each
+    example by itself, without parameters; batch normalization looks across examples.
 
     Raises ConfigError naming the field and the value.
+
+    >>> import torch
+    >>> model = build("logistic", shape=(1, 8, 8), classes=10)
+    >>> model.size, [name for name, _ in model.layout]
+    (650, ['dense1.weight', 'dense1.bias'])
+    >>> params = model.init(seed=1)
+    >>> model.logits(params, torch.rand(3, 1, 8, 8)).shape
+    torch.Size([3, 10])
+    >>> model.loss(params, torch.rand(1, 8, 8), torch.tensor(4))  # ln 10: the model begins at zero
+    tensor(2.3026)
     """
     if classes < 2 or regularization < 0:
         raise ConfigError(
@@ -53,7 +67,8 @@ def build(
         )
     if normalization != "none" and (name != "cnn" or normalization != "group"):
         raise ConfigError(
-            f"model.normalization = {normalization!r}: group is for cnn, other models have none to choose"
+            f"model.normalization = {normalization!r}: group is for cnn, "
+            "other models have none to choose"
         )
     if name not in NAMES:
         raise ConfigError(f"model.name = {name!r} is not known; use one of: {', '.join(NAMES)}")
@@ -120,9 +135,10 @@ def _deep(
 def _padding(
     shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, pool_every: int
 ) -> int:
-    """0, as in the MAPA paper, where that leaves at least 2×2 for the dense layers; else kernel // 2 ("same").
+    """0, as in the MAPA paper, where that leaves at least 2×2 for the dense layers; else kernel //
+    2.
 
-    With pool_every above 1 always "same", as in FedAsync's network.
+    With pool_every above 1 always kernel // 2 ("same"), as in FedAsync's network.
     """
     if len(shape) != 3 or shape[1] != shape[2]:
         raise ConfigError(
@@ -140,18 +156,20 @@ def _padding(
         if side >= least and (padding == 0 or kernel % 2 == 1):
             return padding
     raise ConfigError(
-        f"model.kernel = {kernel} does not fit {len(channels)} convolutions on {shape[1]}x{shape[2]}"
+        f"model.kernel = {kernel} does not fit {len(channels)} convolutions "
+        f"on {shape[1]}x{shape[2]}"
     )
 
 
 def checked_size(model: Model) -> Model:
-    """`model`, once its size, known from its shapes before anything is allocated, is one that memory can hold.
+    """`model` itself, if memory can hold its parameters. Raises ConfigError if not.
 
-    Raises ConfigError.
+    The size is known from the shapes, before anything is allocated.
     """
     if model.size > MAX_SIZE:
         raise ConfigError(
-            f"model: the layers of {model.name!r} have {model.size:,} parameters, above {MAX_SIZE:,}"
+            f"model: the layers of {model.name!r} have {model.size:,} parameters, "
+            f"above {MAX_SIZE:,}"
         )
     return model
 
@@ -160,9 +178,10 @@ def checked_size(model: Model) -> Model:
 def evaluate(
     model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000
 ) -> tuple[float, float]:
-    """(accuracy in [0, 1], mean loss without the penalty) over a non-empty dataset.
+    """(accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
 
-    Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the perplexity.
+    Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the
+    perplexity.
     """
     right, loss = 0, 0.0
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples

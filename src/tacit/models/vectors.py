@@ -1,9 +1,12 @@
-"""Shapes: params (d,), x (B, *shape), y (B,) -> example_gradients (B, d), mean_gradient (d,).
+"""Per-example gradients in one backward pass.
 
-`vmap_gradients` is the definition: grad of one example's loss, mapped over the batch. `example_gradients` is the
-same numbers (tests hold them to 1e-5 of each other and of a loop), 1.2 to 6 times faster: one backward pass of
-the summed loss gives every example's δ = d loss / d output at every layer, because no layer mixes examples; an
-example's weight gradient is then δ times that layer's input, written once, where it belongs in (B, d).
+Shapes: params (d,), x (B, *shape), y (B,) -> example_gradients (B, d), mean_gradient (d,).
+
+`vmap_gradients` is the definition: grad of one example's loss, mapped over the batch.
+`example_gradients` is the same numbers (tests hold them to 1e-5 of each other and of a loop), 1.2
+to 6 times faster. One backward pass of the summed loss gives every example's δ = d loss / d output
+at every layer, because no layer mixes examples. An example's weight gradient is then δ times that
+layer's input, written once, where it belongs in (B, d).
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from torch.nn import functional
 
 from tacit.models.base import Layer, Model, Window
 
-LARGEST = 1e6  # a parameter, difference or embedding beyond it was not learnt: whoever sends it is not listened to
+# A larger parameter, difference or embedding was not learnt, and is refused, whoever sends it.
+LARGEST = 1e6
 _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def learnable(vector: torch.Tensor) -> bool:
-    """Whether every number is finite and at most LARGEST in size."""
+    """Whether every number is finite and at most LARGEST in size: what may be learnt."""
     return bool((vector.abs() <= LARGEST).all())  # nan fails too
 
 
@@ -34,9 +38,9 @@ def example_gradients(
     *,
     chunk_size: int | None = None,
 ) -> torch.Tensor:
-    """Gradient (B, d) of each example's own loss, penalty included; B may be 0.
+    """The gradient (B, d) of each example's own loss, penalty included; B may be 0.
 
-    `chunk_size` bounds the memory for activations to that many examples at a time.
+    chunk_size: bounds the memory for activations to that many examples at a time.
     """
     gradients = params.new_empty((len(y), model.size))
     step = chunk_size or max(1, len(y))
@@ -48,7 +52,10 @@ def example_gradients(
 def linear_factors(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(δ (B, classes), x (B, inputs)) of a linear model: each example's gradient is (δ ⊗ x, δ), without the penalty."""
+    """(δ (B, classes), x (B, inputs)) of a linear model.
+
+    Each example's gradient is (δ ⊗ x, δ), without the penalty.
+    """
     (layer,), (delta,) = _deltas(model, params, x, y)
     return delta, layer.input.detach()
 
@@ -60,7 +67,9 @@ def linear_factors_together(
     y: torch.Tensor,
     sizes: Sequence[int],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`linear_factors` of consecutive parts of the batch, of `sizes` rows each, at other parameters each."""
+    """`linear_factors` of consecutive parts of the batch, of `sizes` rows each, each at its own
+    parameters.
+    """
     parts = torch.split(x, list(sizes))
     with torch.enable_grad():
         traced = [
@@ -82,7 +91,9 @@ def vmap_gradients(
 def mean_gradient(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """Gradient (d,) of the mean loss, penalty included, for the modes without privacy; zeros if B is 0."""
+    """The gradient (d,) of the mean loss, penalty included; zeros if B is 0. For runs without
+    privacy.
+    """
     if len(y) == 0:
         return torch.zeros_like(params)
     with torch.enable_grad():
@@ -96,7 +107,7 @@ def mean_gradient(
 
 @lru_cache(maxsize=16)
 def _transformed(model: Model) -> _Gradients:
-    """Kept: building the transformed function costs as much as a small batch."""
+    """The transformed function, cached: building it costs as much as a small batch."""
     per_example: _Gradients = vmap(grad(model.loss), in_dims=(None, 0, 0), randomness="different")
     return per_example
 
@@ -104,7 +115,9 @@ def _transformed(model: Model) -> _Gradients:
 def _write_gradients(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
 ) -> None:
-    """Every row of `out` (B, d) becomes its example's gradient; each layer writes its own columns."""
+    """Write each example's gradient into its row of `out` (B, d); each layer writes its own
+    columns.
+    """
     layers, deltas = _deltas(model, params, x, y)
     columns = iter(torch.split(out, list(model.sizes), dim=1))
     for layer, delta in zip(layers, deltas, strict=True):
@@ -122,7 +135,9 @@ def _write_gradients(
 def _deltas(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> tuple[list[Layer], tuple[torch.Tensor, ...]]:
-    """Every layer at work, and d loss / d output there: by one backward pass, as no layer mixes examples."""
+    """Every layer at work, and d loss / d output there: one backward pass, as no layer mixes
+    examples.
+    """
     with torch.enable_grad():
         layers = model.trace(params.detach().requires_grad_(), x)
         loss = model.data_loss(layers[-1].output, y).sum()
@@ -130,12 +145,13 @@ def _deltas(
 
 
 def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> None:
-    """weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a sequence."""
+    """Write weight (B, out·in) = δ xᵀ, summed over the positions of a convolution or of a
+    sequence.
+    """
     x = layer.input.detach()
     if not x.is_floating_point():  # an embedding: the row of each word gets the δ of its places
-        words = x.unsqueeze(2).expand_as(
-            delta
-        )  # index_put_ would add a word's places in the order of its threads
+        # index_put_ would add a word's places in the order of its threads
+        words = x.unsqueeze(2).expand_as(delta)
         weight.zero_().view(len(x), -1, delta.shape[2]).scatter_add_(1, words, delta)
     elif layer.window is not None:
         patches, places = _patches(x, layer.window), delta[0, 0].numel()
@@ -151,7 +167,10 @@ def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> No
 
 
 def _patches(x: torch.Tensor, window: Window) -> torch.Tensor:
-    """(B, in·k·k, positions): what each position of a convolution sees. Views and one copy: unfold is 7x slower."""
+    """(B, in·k·k, positions): what each position of a convolution sees.
+
+    Views and one copy; torch's unfold is 7 times slower.
+    """
     size, stride = window.kernel, window.stride
     padded = functional.pad(x.contiguous(), (window.padding,) * 4)
     windows = padded.unfold(2, size, stride).unfold(3, size, stride)

@@ -1,6 +1,6 @@
 """Per-example clipping: the step that bounds what one record can do to a release."""
 
-# B examples (empty slots included), d parameters
+# Shapes: B examples (empty slots included), d parameters.
 
 from __future__ import annotations
 
@@ -11,24 +11,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SLACK = (
-    2.0**-16
-)  # of C: what the rounding of a norm, a factor and a product may add to a clipped row's length
-_MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small still count
-_MAX_NORM = 2.0**60  # a longer row is an overflow under way: it counts as non-finite
-_MAX_ROWS = 2**24  # beyond, rounding of the sum would take more than an eighth of C
-_CACHE_ELEMENTS = (
-    2**18
-)  # elements worked on at a time: what stays in a core's cache between the passes
-_NORM_COLUMNS = 2048  # columns whose squares are added in float32: over a whole long vector that loses 1e-3 of the norm
+_SLACK = 2.0**-16  # of C: rounding of norm, factor and product adds less to a clipped row's norm
+_MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost
+_MAX_NORM = 2.0**60  # a longer row is about to overflow: it counts as non-finite
+_MAX_ROWS = 2**24  # with more, rounding of the sum would take more than an eighth of C
+_CACHE_ELEMENTS = 2**18  # worked on at a time: they stay in a core's cache between the passes
+_NORM_COLUMNS = 2048  # added in float32 at a time; a whole long vector would lose 1e-3 of its norm
 
 
 @dataclass(frozen=True, slots=True)
 class Clipped:
-    """A sum of clipped vectors with the sensitivity that the clipping gives it.
+    """A sum of clipped vectors, with the sensitivity that clipping gives it.
 
-    total: (d,) float64, or int64 counts of `step` (`integer_sum`). sensitivity: l2 distance, in real units, that
-    adding or removing one record can move `total`, rounding included.
+    total: (d,) float64, or int64 counts of `step` (from `integer_sum`). sensitivity: the l2
+    distance, in real units, by which adding or removing one record can move `total`, rounding
+    included.
     """
 
     total: Tensor
@@ -37,14 +34,16 @@ class Clipped:
 
 
 def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
-    """Sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64; C' is `clip`, less rounding.
+    """The sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64.
 
-    gradients: (B, d) float32; mask: (B,) bool. rows: of the whole batch, where this is a part of it (B if None).
-    Formal guarantee: under add/remove adjacency the l2 sensitivity of the sum of all parts, as it is computed, is
-    `clip`, if the other rows' gradients are the same with and without the record, to the bit: each masked row adds a
-    vector of norm at most C' = C(1 - 2^-16 - 2B(B+2)u), u = 2^-52, and float64 rounding moves the sum of B rows by
-    at most B(B+2)u·C, in whatever order they are added (docs/privacy.md, "Rounding").
-    No branch, copy or size depends on a number in `gradients`.
+    gradients: (B, d) float32; mask: (B,) bool. rows: the size of the whole batch, where this is a
+    part of it (B if None). C' is `clip`, made smaller by what rounding may add.
+
+    Guarantee: under add/remove adjacency the l2 sensitivity of the sum of all parts, as it is
+    computed, is `clip`, if the other rows' gradients are the same with and without the record, to
+    the bit. Each masked row adds a vector of norm at most C' = C(1 - 2^-16 - 2B(B+2)u), u = 2^-52,
+    and float64 rounding moves the sum of B rows by at most B(B+2)u·C, in whatever order they are
+    added (docs/privacy.md, "Rounding"). No branch, copy or size depends on a number in `gradients`.
 
     | edge case                   | result                                                       |
     |-----------------------------|--------------------------------------------------------------|
@@ -68,12 +67,14 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None =
 def outer_sum(
     deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None
 ) -> Clipped:
-    """`clipped_sum` of a linear layer's gradients without ever writing them: row i is (δ_i ⊗ x_i, δ_i).
+    """`clipped_sum` of a linear layer's gradients without writing them out: row i is (δ_i ⊗ x_i,
+    δ_i).
 
-    deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. Returns o·i + o numbers:
-    the weight, row-major, then the bias. The norm of a row is ||δ||·sqrt(||x||² + 1), and the sum over the rows is one
-    product of matrices, both in float64 ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer,
-    arXiv:2009.03106). Formal guarantee and edge cases as `clipped_sum`; a row is non-finite where its δ or its x is.
+    deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. The
+    total has o·i + o numbers: the weight, row-major, then the bias. The norm of a row is
+    ||δ||·sqrt(||x||² + 1), and the sum over the rows is one product of matrices, both in float64
+    ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
+    Guarantee and edge cases as `clipped_sum`. A row is non-finite where its δ or its x is.
     """
     (clipped,) = outer_sums(deltas, inputs, [clip], mask, [len(mask)], [rows or len(mask)])
     return clipped
@@ -87,7 +88,10 @@ def outer_sums(
     sizes: Sequence[int],
     rows: Sequence[int] | None = None,
 ) -> list[Clipped]:
-    """`outer_sum` of consecutive parts, of `sizes` rows each, at its own clip each. To the bit what it gives alone."""
+    """`outer_sum` of consecutive parts of `sizes` rows, each at its own clip.
+
+    Guarantee: every part has the same bits as `outer_sum` gives for it alone.
+    """
     reduced = [_reduced_clip(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
     lengths, wide = _norms64(inputs), deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
@@ -102,7 +106,7 @@ def outer_sums(
 
 
 def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
-    """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, and Σ scaled_i."""
+    """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, then Σ scaled_i."""
     weight = torch.zeros(
         scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device
     )
@@ -115,27 +119,30 @@ def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
 
 
 def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:
-    """The same sum on the grid of `step`: each clipped row is truncated toward zero to whole steps, then added.
+    """`clipped_sum` on the grid of `step`: each clipped row is cut to whole steps and added
+    exactly.
 
-    gradients: (B, d) float32; mask: (B,) bool; B·clip/step < 2^53, clip/step <= 2^12 (so that float32 holds every
-    square and every sum of a block exactly). Returns int64 counts of `step`.
-    Formal guarantee: the l2 norm of each row's integers is checked, exactly, to be at most clip/step, and they
-    are added exactly: the sensitivity of the sum is `clip` without any rounding. Truncation shortens, so it needs no
-    allowance for d; it moves the sum by less than one step a row. Edge cases as `clipped_sum`; a row whose integers
-    were too long (it cannot be: the factor leaves 2^-16 of room) would contribute zero.
+    gradients: (B, d) float32; mask: (B,) bool. Needs B·clip/step < 2^53 and clip/step <= 2^12, so
+    that float32 holds every square and every sum of a block exactly. The total is int64 counts of
+    `step`.
+    Guarantee: the l2 norm of each row's integers is checked, exactly, to be at most clip/step, and
+    the rows are added exactly: the sensitivity of the sum is `clip`, without any rounding. Numbers
+    are cut toward zero, which shortens a row, so no allowance for d is needed; it moves the sum by
+    less than one step a row.
+    Edge cases: those of `clipped_sum`. A row whose integers are too long would contribute zero;
+    this cannot happen, as the factor leaves 2^-16 of room.
+    Raises ValueError for more than 2^12 steps in `clip`, and as `clipped_sum`.
     """
     norms = _norms(gradients)
     factors = (_factors(norms, _reduced_clip(clip, 1), mask) / step).to(gradients.dtype)
     finite = norms <= _MAX_NORM
-    limit = math.floor(
-        (clip / step) ** 2 * (1 + 2.0**-40)
-    )  # (clip/step)² is whole up to its own rounding
+    # (clip/step)² is a whole number but for its own rounding.
+    limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))
     if limit > 2**24:
         raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
-    exact = int(
-        2**24 * step / clip
-    )  # rows whose sum float32 holds exactly, however they are aligned
+    # That many rows have a sum that float32 holds exactly, in whatever order they are added.
+    exact = int(2**24 * step / clip)
     rows = max(1, min(exact, _CACHE_ELEMENTS // max(1, gradients.shape[1])))
     parts = zip(
         torch.split(gradients, rows),
@@ -146,14 +153,19 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     for part, factor, used in parts:
         units = _zero_unused(torch.mul(part, factor[:, None]), used)
         units.copy_(units.to(torch.int32))  # cuts toward zero, eight times faster than torch.trunc
-        # Float32 adds these squares exactly below 2^24, and whatever reduced 2^24 never reads as less.
+        # float32 adds these squares exactly below 2^24; a sum that reaches 2^24 never reads as
+        # less.
         fits = torch.linalg.vecdot(units, units) < min(limit + 1, 2**24)
         total += fits.to(units.dtype) @ units
     return Clipped(total.to(torch.int64), clip, step)
 
 
 def _reduced_clip(clip: float, rows: int) -> float:
-    """C' of `clipped_sum`: what a row of a batch of `rows` is cut to, so that it moves the sum by C, all told."""
+    """C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
+
+    With its own rounding and that of the sum, a row then moves the sum by at most C.
+    Raises ValueError as `clipped_sum`.
+    """
     if not _MIN_CLIP <= clip < math.inf:
         raise ValueError(f"clip={clip}: expected a finite number, at least {_MIN_CLIP:.1e}")
     if rows > _MAX_ROWS:
@@ -162,14 +174,15 @@ def _reduced_clip(clip: float, rows: int) -> float:
 
 
 def _factors(norms: Tensor, reduced: float, mask: Tensor) -> Tensor:
-    """(B,) float64 min(1, C'/norm), 0 where masked out or non-finite."""
+    """(B,) float64: min(1, C'/norm), and 0 where the row is masked out or non-finite."""
     return torch.where((norms <= _MAX_NORM) & mask, (reduced / norms).clamp(max=1.0), 0.0)
 
 
 def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
-    """`rows` (B, d), in place, with zeros where `used` (B,) is False, whatever stands there (0·inf would be nan).
+    """`rows` (B, d), changed in place: zeros where `used` (B,) is False, whatever stands there.
 
-    By the bits of the numbers: the same work for every row.
+    A product would not do, as 0·inf is nan. The bits are masked, which is the same work for every
+    row.
     """
     whole = torch.int64 if rows.dtype == torch.float64 else torch.int32
     rows.view(whole).bitwise_and_(-used.to(whole)[:, None])
@@ -177,15 +190,16 @@ def _zero_unused(rows: Tensor, used: Tensor) -> Tensor:
 
 
 def _norms64(rows: Tensor) -> Tensor:
-    """(B,) float64 l2 norms, in float64 throughout."""
-    parts = torch.split(
-        rows, max(1, _CACHE_ELEMENTS // max(1, rows.shape[1]))
-    )  # dtype=float64 for the whole is 10x slower
+    """(B,) float64: l2 norms, computed in float64 throughout."""
+    # In parts, because vector_norm(rows, dtype=float64) of the whole is 10 times slower.
+    parts = torch.split(rows, max(1, _CACHE_ELEMENTS // max(1, rows.shape[1])))
     return torch.cat([torch.linalg.vector_norm(part.to(torch.float64), dim=1) for part in parts])
 
 
 def _norms(gradients: Tensor) -> Tensor:
-    """(B,) float64 l2 norms: float32 inside a block of columns, float64 across blocks."""
+    """(B,) float64: l2 norms, computed in float32 inside a block of columns and in float64 across
+    blocks.
+    """
     blocks = [
         torch.linalg.vector_norm(block, dim=1)
         for block in torch.split(gradients, _NORM_COLUMNS, dim=1)

@@ -1,6 +1,7 @@
-"""Denormal numbers, which make a processor up to a hundred times slower, are taken for zero where rows are computed.
+"""Denormal numbers are taken for zero wherever rows are computed.
 
-Else a row of tiny numbers could be told from any other by the time that its batch takes.
+They make a processor up to a hundred times slower. A row of tiny numbers could otherwise be told
+from any other by the time that its batch takes.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ import torch
 
 from tacit.errors import PrivacyError
 
-_POOL_ELEMENTS = 2**20  # of an operation that torch divides among its threads
+_POOL_ELEMENTS = 2**20  # enough for torch to divide an operation among its threads
 
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """In this thread, denormal numbers are zero from here to the end of the block; then as before.
+    """A block in which denormal numbers are zero, in this thread; afterwards as before.
 
     Raises PrivacyError where the processor cannot do that (x86-64 and 64-bit ARM can).
     """
     before = sys.float_info.min / 2 == 0.0
     if not torch.set_flush_denormal(True):
         raise PrivacyError(
-            "this processor cannot flush denormal numbers: the time of a step would depend on the rows"
+            "this processor cannot flush denormal numbers: the time of a step would depend on "
+            "the rows"
         )
     try:
         yield
@@ -34,9 +36,10 @@ def flushed() -> Iterator[None]:
 
 
 def flush_pool() -> None:
-    """Make the threads among which torch divides work in this thread: one begins as its maker is, so they all flush.
+    """Start the threads among which torch divides this thread's work, so that all of them flush.
 
-    To be called once, by the thread that computes, after `torch.set_num_threads` and before any work.
+    A thread begins with the setting of the one that starts it. To be called once, by the thread
+    that computes, after `torch.set_num_threads` and before any work.
     """
     with flushed():
         torch.ones(_POOL_ELEMENTS).mul_(2.0)

@@ -1,20 +1,21 @@
-"""The only door out of a vertical party: clipping, noise and ledger of embeddings joined in one class.
+"""The only way out of a vertical party: clipping, noise and ledger of embeddings in one class.
 
-One record's embedding is one vector, with a visible record number: the server must know n to join the parties'
-embeddings with the label. So nothing is amplified by sampling, whatever VAFL's Theorem 6 says, and the guarantee is
-per record and party: replacing record n's features at one party moves each released vector of n by at most 2B.
+One record's embedding is one vector, with a visible record number: the server must know n to join
+the parties' embeddings with the label. So nothing is amplified by sampling, whatever Theorem 6 of
+VAFL (arXiv:2007.06081) says, and the guarantee is per record and party: replacing record n's
+features at one party moves each released vector of n by at most 2B.
 
-| mode      | θ_m                           | released                    | μ of one record at one party             |
-|-----------|-------------------------------|-----------------------------|------------------------------------------|
-| `cached`  | frozen, public                | once, then the same bytes   | 2B/c, for any number of epochs           |
-| `fresh`   | frozen, public                | anew at every use           | sqrt(R)·2B/c                             |
-| `dp_sgd`  | trained by local DP-SGD       | anew at every use           | sqrt(R·(2B/c)² + S·(2C/σ)²)              |
-| `trained` | trained without protection    | anew at every use           | sqrt(1 + K)·2B/c: all depend on n        |
-| `paper`   | trained, embeddings unclipped | anew at every use           | infinite: nothing bounds the sensitivity |
-| `none`    | trained                       | anew at every use, no noise | infinite                                 |
+| mode      | θ_m, and what is released                   | μ of one record at one party         |
+|-----------|---------------------------------------------|--------------------------------------|
+| `cached`  | frozen, public; once, then the same bytes   | 2B/c, for any number of epochs       |
+| `fresh`   | frozen, public; anew at every use           | sqrt(R)·2B/c                         |
+| `dp_sgd`  | trained by local DP-SGD; anew at every use  | sqrt(R·(2B/c)² + S·(2C/σ)²)          |
+| `trained` | trained unprotected; anew at every use      | sqrt(1 + K)·2B/c: all depend on n    |
+| `paper`   | trained; anew, of unclipped embeddings      | infinite: no bound on the sensitivity |
+| `none`    | trained; anew, without noise                | infinite                             |
 
-R: the most releases of any one record. S: the most gradient steps with any one record. K: vectors released after
-the first step on raw data. (reference/privacy.md §6.)
+R: the most releases of any one record. S: the most gradient steps with any one record. K: vectors
+released after the first step on raw data. (docs/privacy.md, "Vertical runs")
 """
 
 from __future__ import annotations
@@ -39,18 +40,19 @@ from tacit.privacy.simulated import SimulatedLedger
 
 Mode = Literal["cached", "fresh", "dp_sgd", "trained", "paper", "none"]
 FROZEN: Final = ("cached", "fresh")  # θ_m never learns from private rows
-_SLACK = (
-    1.0 - 2.0**-16
-)  # float32 rounding of norm, factor and product stays below this, so ||h|| <= B
+# Float32 rounding of norm, factor and product is smaller than this, so ||h|| <= B.
+_SLACK = 1.0 - 2.0**-16
 _TINY = 2.0**-60
 _SEAL: Final = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedEmbedding:
-    """Embeddings that have been paid for. Only `EmbeddingReleaser` makes one; the wire accepts nothing else.
+    """Embeddings that have been paid for. Only `EmbeddingReleaser` makes one; the wire takes
+    nothing else.
 
-    vectors: (b, e) float32, row i of record rows[i]. charged: the ledger's count and chain head after this release.
+    vectors: (b, e) float32, row i of record rows[i]. charged: the ledger's count and chain head
+    after this release.
     """
 
     rows: Tensor
@@ -68,12 +70,12 @@ class ReleasedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingPlan:
-    """One party's own privacy configuration. Public numbers only; no message from a server can change them.
+    """One party's own privacy configuration. Public numbers only; no message can change them.
 
-    bound: B, the norm that an embedding is cut to. noise_multiplier: z = c/(2B), so that one release is (1/z)-GDP.
-    step_clip, step_multiplier: C and σ/(2C) of a gradient step on θ_m (`dp_sgd`). epsilon, delta: the budget of a
-    record at this party, for the data's lifetime; 2B, not B, because a record is replaced and not removed: its
-    number stays visible.
+    bound: B, the norm that an embedding is cut to. noise_multiplier: z = c/(2B), so that one
+    release is (1/z)-GDP. It is 2B, not B, because a record is replaced and not removed: its number
+    stays visible. step_clip, step_multiplier: C and σ/(2C) of a gradient step on θ_m (`dp_sgd`).
+    epsilon, delta: the budget of a record at this party, for the data's lifetime.
     """
 
     mode: Mode
@@ -92,7 +94,9 @@ class EmbeddingPlan:
 
     @property
     def std(self) -> float:
-        """c of (11a): the standard deviation of the noise on every coordinate (`paper`: of an unclipped vector)."""
+        """c of (11a): the standard deviation of every coordinate's noise (`paper`: on an unclipped
+        vector).
+        """
         return 2 * self.bound * self.noise_multiplier
 
     def noise_variance(self, width: int) -> float:
@@ -101,29 +105,32 @@ class EmbeddingPlan:
 
     @property
     def declared(self) -> str:
-        """As Hello names it."""
+        """The mechanism as Hello names it."""
         return f"embedding:{self.mode}"
 
 
 class EmbeddingStore(Protocol):
-    """Where releases that are made once for good are kept; durable when `put` returns."""
+    """Where releases that are made only once are stored; durable when `put` returns."""
 
     def get(self, name: str) -> Tensor | None:
-        """What was released under `name`."""
+        """What was released under `name`, or None."""
 
     def put(self, name: str, vectors: Tensor) -> None:
-        """Keep it, before anybody sees it."""
+        """Store `vectors`, before anybody sees them."""
 
 
 def clip_rows(embeddings: Tensor, bound: float) -> Tensor:
-    """Every row h·min(1, B/||h||₂), zero if it is not finite; differentiable, for the gradient through it.
+    """Every row h·min(1, B/||h||₂), zero if it is not finite; differentiable, for the gradient
+    through it.
 
-    embeddings: (b, e) float32. Formal guarantee: each returned row has l2 norm at most `bound`, and depends on its
-    own row alone. Raises ValueError unless 0 < bound < inf.
+    embeddings: (b, e) float32.
+    Guarantee: each returned row has l2 norm at most `bound`, and depends on its own row alone.
+    Raises ValueError unless 0 < bound < inf.
     """
     if not 0 < bound < math.inf:
         raise ValueError(f"bound={bound}: expected a finite number > 0")
-    # Without branches, so that it can be mapped over examples. In float64 a finite float32 row cannot overflow.
+    # Without branches, so that it can be mapped over examples; in float64, where the square of a
+    # finite float32 row cannot overflow.
     finite = torch.isfinite(embeddings.detach().to(torch.float64).square().sum(1))
     embeddings = torch.where(finite[:, None], embeddings, 0.0)
     norms = embeddings.to(torch.float64).square().sum(1).clamp_min(_TINY).sqrt()
@@ -132,11 +139,12 @@ def clip_rows(embeddings: Tensor, bound: float) -> Tensor:
 
 
 class EmbeddingReleaser:
-    """A party's plan, ledger and randomness together; counts how often each record was released since it began.
+    """A party's plan, ledger and randomness together; counts how often each record was released.
 
-    The ledger holds the worst case: it is charged, durably, before a release that takes some record's count above
-    every count before. Counts live in memory only. A restarted process counts from zero *on top of* what the ledger
-    says, so a crash can overstate and never refund.
+    Guarantee: the ledger holds the worst case over the records. It is charged, durably, before a
+    release that takes some record's count above every count before. Counts live in memory only: a
+    restarted process counts from zero *on top of* what the ledger says, so a crash can overstate
+    and never refund.
     """
 
     def __init__(
@@ -147,30 +155,33 @@ class EmbeddingReleaser:
         records: int,
         kept: EmbeddingStore | None = None,
     ) -> None:
-        """For `records` aligned records, numbered from 0. kept: for `once`; None: nothing outlives this process.
+        """Hold `records` aligned records, numbered from 0.
 
-        Raises PrivacyError for a ledger with releases of sampled batches: their adjacency is another one.
+        kept: where `release_once` stores its releases; None: nothing outlives this process.
+        Raises PrivacyError for a ledger with releases of sampled batches: their adjacency is
+        another one.
         """
         if any(row.sampling_rate < 1 for row in ledger.history() if row.count):
             raise PrivacyError(
-                "ledger: this data has been released in sampled batches, whose cost is of one row more or less; a "
-                "vertical party's is of one row replaced, and the two do not add up"
+                "ledger: this data has been released in sampled batches, whose cost is of one row "
+                "more or less; a vertical party's is of one row replaced, and the two do not add up"
             )
         self._kept = kept
         self.plan, self.ledger, self.random = plan, ledger, random
         self._released = torch.zeros(records, dtype=torch.int64)
         self._stepped = torch.zeros(records, dtype=torch.int64)
-        # Whether θ_m may hold something of every record: after a restart nobody knows better.
+        # Whether θ_m may depend on every record; after a restart it must be assumed.
         self._learned = plan.mode == "trained" and ledger.charged().count > 0
 
     def release(self, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
         """Charge the ledger, then compute `embed`, clip, add noise (11a) and seal the result.
 
-        rows: int64 (b,) record numbers; `embed` returns their embeddings (b, e), row by row a function of that
-        record's features (and of θ_m). Guarantee: by mode, in the table above; (1/z)-GDP for each count of a record.
-        The charge is durable before `embed` runs, because a crash inside it can depend on the data.
-        Raises BudgetSpent before any work when the budget does not pay for it, PrivacyError for a record number
-        that is not one of this party's and for embeddings that do not match `rows`.
+        rows: int64 (b,) record numbers; `embed` returns their embeddings (b, e), row by row a
+        function of that record's features (and of θ_m).
+        Guarantee: by mode, in the table above; (1/z)-GDP for each count of a record. The charge is
+        durable before `embed` runs, because a crash inside it can depend on the data.
+        Raises BudgetSpent before any work when the budget does not pay for it, PrivacyError for a
+        record number that is not one of this party's and for embeddings that do not match `rows`.
         """
         self._check(rows)
         self._pay(rows)
@@ -183,10 +194,12 @@ class EmbeddingReleaser:
     def release_once(
         self, name: str, rows: Tensor, embed: Callable[[], Tensor]
     ) -> ReleasedEmbedding:
-        """As `release` the first time; ever after the same bytes, which cost nothing more.
+        """As `release` the first time; afterwards the same bytes again, which cost nothing more.
 
-        `name` must stand for everything that the embeddings are a function of: records, features, θ_m and plan. A
-        crash after the charge and before the bytes are kept has paid for what nobody will see. Raises as `release`.
+        `name` must stand for everything that the embeddings are a function of: records, features,
+        θ_m and plan. A crash after the charge and before the bytes are stored has paid for what
+        nobody will see.
+        Raises as `release`.
         """
         found = None if self._kept is None else self._kept.get(name)
         if found is None:
@@ -203,11 +216,12 @@ class EmbeddingReleaser:
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
         """The sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
 
-        `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum gets N(0, σ²),
-        charged durably before it is computed: (2C/σ)-GDP for each count of a record. Without such protection it may
-        return fewer rows, already added up; from then on (`trained`) every release depends on every record.
-        Raises BudgetSpent as `release`, and PrivacyError in the frozen modes and for a record named twice, which would
-        move the sum twice.
+        `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum
+        gets N(0, σ²), charged durably before it is computed: (2C/σ)-GDP for each count of a record.
+        Without such protection it may return fewer rows, already added up; from then on (`trained`)
+        every release depends on every record.
+        Raises BudgetSpent as `release`, and PrivacyError in the frozen modes and for a record named
+        twice, which would move the sum twice.
         """
         self._check(rows)
         if len(torch.unique(rows)) < len(rows):
@@ -232,7 +246,7 @@ class EmbeddingReleaser:
         with flushed():
             return gradients().sum(0)
 
-    # -- accounting ---------------------------------------------------------------------------------------------
+    # -- accounting --------------------------------------------------------------------------------
 
     def _check(self, rows: Tensor) -> None:
         if len(rows) == 0 or int(rows.min()) < 0 or int(rows.max()) >= len(self._released):
@@ -243,7 +257,8 @@ class EmbeddingReleaser:
         if not plan.private:
             self._charge(0.0, 1)
         elif plan.mode == "trained" and self._learned:
-            # Any record moves every one of the b vectors by up to 2B: one Gaussian release of sensitivity 2B·sqrt(b).
+            # Any record moves every one of the b vectors by up to 2B: one Gaussian release of
+            # sensitivity 2B·sqrt(b).
             self._charge(plan.noise_multiplier / math.sqrt(len(rows)), 1)
         else:
             self._charge_above(self._released, rows, plan.noise_multiplier)
@@ -258,7 +273,8 @@ class EmbeddingReleaser:
         if count == 0:
             return
         after = [*self.ledger.history(), Spend(1.0, multiplier, count)]
-        # A known seed is no guarantee; the ledger says so, and nothing is left to protect. Simulations act as if.
+        # Noise from a known seed has no guarantee; the ledger says so, and no budget binds. In a
+        # simulation it binds all the same.
         binds = self.random.secret or isinstance(self.ledger, SimulatedLedger)
         if plan.private and binds and not gdp.within(after, plan.epsilon, plan.delta):
             raise BudgetSpent(

@@ -1,9 +1,9 @@
-"""Gaussian differential privacy: the ledger of embeddings, in μ.
+"""Gaussian differential privacy: the cost of embeddings, in μ.
 
-A Gaussian release with noise multiplier z (noise std over sensitivity) is exactly (1/z)-GDP, and releases compose
-exactly: μ² = Σ μ_i², over epochs and over parties that hold other features of the same people (Dong, Roth and Su,
-arXiv:1905.02383, corollary 3.3). A history is the ledger's own (accounting.History), so `accounting.epsilon_pld` is
-an independent check of every number here.
+A Gaussian release with noise multiplier z (noise std over sensitivity) is exactly (1/z)-GDP, and
+releases compose exactly: μ² = Σ μ_i², over epochs, and over parties that hold other features of the
+same people (Dong, Roth and Su, arXiv:1905.02383, corollary 3.3). A history is the ledger's own
+(accounting.History), so `accounting.epsilon_pld` is an independent check of every number here.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy.accounting import Spend, epsilon_pld
 
-_LARGE = 1e4  # above this μ no ε is worth a number
+_LARGE = 1e4  # for a larger μ, ε is reported as infinite
 
 
 def mu(history: Iterable[Spend]) -> float:
-    """μ of everything in `history`: sqrt(Σ n/z²), 0.0 of nothing.
+    """μ of everything in `history`: sqrt(Σ n/z²); 0.0 of nothing.
 
-    An upper bound where rows were subsampled (q < 1 only helps, and is left out). inf for a release without noise
-    (z = 0) and for one that is not Gaussian.
+    An upper bound where rows were subsampled: q < 1 only helps, and is left out. inf for a release
+    without noise (z = 0), and for one that is not Gaussian.
     """
     rows = [row for row in history if row.count]
     if any(row.mechanism != "gaussian" or row.noise_multiplier <= 0 for row in rows):
@@ -32,12 +32,14 @@ def mu(history: Iterable[Spend]) -> float:
 
 
 def compose(parties: Iterable[float]) -> float:
-    """μ of a person whose features lie at every party, from each party's own: μ² = Σ_m μ_m²."""
+    """μ of a person whose features lie at every party, from each party's own μ: μ² = Σ_m μ_m²."""
     return math.sqrt(math.fsum(m * m for m in parties))
 
 
 def delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of μ-GDP: Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2), corollary 2.13; 0 for μ = 0, 1 for μ = inf."""
+    """δ(ε) of μ-GDP: Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) (corollary 2.13); 0 for μ = 0, 1 for μ =
+    inf.
+    """
     if mu == 0:
         return 0.0
     if math.isinf(mu):
@@ -49,7 +51,7 @@ def delta(mu: float, epsilon: float) -> float:
 
 
 def epsilon(mu: float, at_delta: float) -> float:
-    """The least ε with δ(ε) <= `at_delta`; 0.0 for μ small enough, inf for a μ that protects nothing."""
+    """The least ε with δ(ε) <= `at_delta`; 0.0 for μ small enough, inf for μ above 10^4."""
     if mu > _LARGE:
         return math.inf
     if delta(mu, 0.0) <= at_delta:
@@ -61,7 +63,7 @@ def epsilon(mu: float, at_delta: float) -> float:
 
 
 def mu_within(epsilon: float, at_delta: float) -> float:
-    """The largest μ that is (ε, δ)-DP: what a budget pays for."""
+    """The largest μ that implies (ε, δ)-DP: what a budget pays for."""
     high = 1.0
     while delta(high, epsilon) <= at_delta:
         high *= 2
@@ -69,7 +71,7 @@ def mu_within(epsilon: float, at_delta: float) -> float:
 
 
 def within(history: Iterable[Spend], epsilon: float, at_delta: float) -> bool:
-    """Whether `history` costs at most (ε, δ): in μ where everything in it is Gaussian, by PLD else."""
+    """Whether `history` costs at most (ε, δ): in μ where all of it is Gaussian, else by PLD."""
     rows = tuple(history)
     if any(row.noise_multiplier <= 0 for row in rows if row.count):
         return False

@@ -1,13 +1,14 @@
-"""The hash chain of a ledger: every charge hashes all before it, so that no row can be changed, dropped or moved.
+"""The hash chain of a ledger: every charge hashes all before it, so no row can be changed unseen.
 
     head_0     = SHA-256("tacit ledger" ‖ lineage ‖ dataset)
     head_{n+1} = SHA-256(head_n ‖ n ‖ session ‖ q ‖ z ‖ mechanism ‖ secret)
 
-`lineage` is drawn once, when the ledger is made; `session` at every opening of the file, so that two copies of one
-ledger differ from their first charge on. Charges of one session with equal fields share a row that holds their count
-and the head after the last of them. The chain shows changes to whoever knows an earlier (count, head); it cannot show
-that a whole older file was put back. The aggregator can: it keeps the
-last head of every edge.
+`lineage` is drawn once, when the ledger is made; `session` at every opening of the file, so that
+two copies of one ledger differ from their first charge on. Charges of one session with equal fields
+share a row, which holds their count and the head after the last of them.
+
+The chain shows changes to whoever knows an earlier (count, head). It cannot show that a whole older
+file was put back. The aggregator can, as it keeps the last head of every edge.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ HEAD = 32
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """`count` equal charges of one session; `head` is the chain's after the last. Floats are hex, to the last bit."""
+    """`count` equal charges of one session; `head` is the chain's head after the last of them.
+
+    sampling_rate, noise_multiplier: hexadecimal floats, exact to the last bit.
+    """
 
     session: bytes
     sampling_rate: str
@@ -35,11 +39,13 @@ class LedgerRow:
     head: bytes
 
     def equal_charges(self, other: LedgerRow) -> bool:
-        """Whether the charges are equal, however many."""
+        """Whether the charges of both rows are equal, however many each has."""
         return replace(self, count=0, head=b"") == replace(other, count=0, head=b"")
 
     def spend(self) -> Spend:
-        """As the accountant counts it: noise from a known seed is no noise, and what is not private has z = 0."""
+        """The row as the accountant counts it: without secret noise z = 0, and so where nothing is
+        private.
+        """
         z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
         mechanism = (
             self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
@@ -49,7 +55,9 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One dataset's charges in order, and where they end: `count` charges, chain head `head`."""
+    """One dataset's rows in order, and where they end: after `count` charges, at chain head
+    `head`.
+    """
 
     dataset: str
     lineage: bytes
@@ -58,7 +66,10 @@ class Chain:
     rows: tuple[LedgerRow, ...]
 
     def verify(self) -> None:
-        """Recompute every head from the rows (a second per million charges). Raises ValueError, naming the row."""
+        """Recompute every head from the rows (a second per million charges).
+
+        Raises ValueError, naming the first row that does not fit.
+        """
         head, count = first_head(self.lineage, self.dataset), 0
         for number, entry in enumerate(self.rows, 1):
             if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
@@ -71,7 +82,8 @@ class Chain:
             count += entry.count
             if head != entry.head:
                 raise ValueError(
-                    f"row {number} of {self.dataset}: the chain is broken, it or one before was changed"
+                    f"row {number} of {self.dataset}: the chain is broken, "
+                    "it or one before was changed"
                 )
         if (count, head) != (self.count, self.head):
             raise ValueError(
@@ -79,7 +91,9 @@ class Chain:
             )
 
     def history(self) -> History:
-        """All rows for the accountant. Raises ValueError, OverflowError for numbers that no charge can have."""
+        """All rows for the accountant. Raises ValueError or OverflowError for numbers no charge can
+        have.
+        """
         history = merged(entry.spend() for entry in self.rows)
         if any(
             not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf)
@@ -95,7 +109,9 @@ def first_head(lineage: bytes, dataset: str) -> bytes:
 
 
 def next_head(head: bytes, number: int, entry: LedgerRow, count: int | None = None) -> bytes:
-    """The head after `count` (None: all) charges of `entry`, of which the first is charge `number` (from 0)."""
+    """The head after `count` charges of `entry` (None: all), the first of them charge `number`
+    (from 0).
+    """
     fields = _fields(
         entry.session,
         entry.sampling_rate.encode(),

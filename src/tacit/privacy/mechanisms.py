@@ -1,4 +1,6 @@
-"""The noise: a closed set of mechanisms, each with its guarantee. Nothing here may be replaced by a plug-in."""
+"""The noise: a closed set of mechanisms, each with its guarantee. None can be replaced by a
+plug-in.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ GRID_BITS = 12  # a release is rounded to a grid at least 2^12 times finer than 
 
 
 def standard_normal(count: int, random: Random) -> Tensor:
-    """`count` float64 standard normals, each the half sum of four independent Box-Muller draws.
+    """`count` float64 standard normals, each half the sum of four independent Box-Muller draws.
 
-    Summing hides the low-order bits from which one floating-point sample betrays its uniform (Holohan and
-    Braghin, "Secure random sampling in differential privacy", 2021). Uniforms have 52 bits and are centred, so
-    that 0 and 1 never occur and one draw reaches 8.5σ. A pair of uniforms gives two draws, a cosine and a sine, which
-    go to different normals. Heuristic against floating-point attacks, not a proof.
+    Summing hides the low-order bits, from which one floating-point sample betrays its uniform
+    (Holohan and Braghin, "Secure random sampling in differential privacy", arXiv:2107.10138).
+    Uniforms have 52 bits and are centred, so that 0 and 1 never occur and one draw reaches 8.5σ. A
+    pair of uniforms gives two draws, a cosine and a sine, which go to different normals. This is a
+    heuristic against floating-point attacks, not a proof.
     """
     pairs = 2 * max(2, count)
     uniforms = torch.from_numpy(_uniforms(2 * pairs, random))
@@ -32,9 +35,8 @@ def standard_normal(count: int, random: Random) -> Tensor:
         torch.sqrt(-2.0 * torch.log(uniforms[:pairs])),
         (2.0 * math.pi) * uniforms[pairs:],
     )
-    sines = torch.roll(
-        radius * torch.sin(angle), 1
-    )  # of the normal before, so that all four pairs are different
+    # A normal gets the sine of the pair before its cosine's, so that its four pairs all differ.
+    sines = torch.roll(radius * torch.sin(angle), 1)
     draws = torch.cat((radius * torch.cos(angle), sines))  # independent
     return draws.view(4, -1).sum(dim=0).mul_(0.5)[:count]
 
@@ -42,7 +44,8 @@ def standard_normal(count: int, random: Random) -> Tensor:
 def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
     """total + N(0, std²·I), float64, rounded to a public power-of-two grid far below `std`.
 
-    total: (d,). Formal guarantee: with l2 sensitivity S of `total`, this is the Gaussian mechanism of noise
+    total: (d,).
+    Guarantee: if the l2 sensitivity of `total` is S, this is the Gaussian mechanism of noise
     multiplier z = std/S; rounding is post-processing. The grid depends on `std` only.
     Raises ValueError for std <= 0, inf or nan, and for a non-finite `total`.
     """
@@ -56,27 +59,29 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
 
 
 def noise_units(multiplier: float) -> float:
-    """S: standard deviation of the discrete Gaussian in grid steps; one record moves at most S/z <= 2^12 of them.
+    """S: the standard deviation of the discrete Gaussian in grid steps, of which C is S/z <= 2^12.
 
-    Above z = 4 the table of S would grow too large, and C becomes fewer steps: truncation then costs utility (a tenth
-    of a row's norm at z = 25 and 10,000 parameters), never privacy.
+    Above z = 4 the table of S would grow too large, so C becomes fewer steps. Truncation then costs
+    utility (a tenth of a row's norm at z = 25 and 10,000 parameters), never privacy.
     """
     return 2.0**GRID_BITS * min(4.0, multiplier)
 
 
 def grid_step(clip: float, multiplier: float) -> float:
-    """g = zC/S: the value of one step. Public: C and z are."""
+    """g = zC/S: the value of one grid step. Public, as C and z are."""
     return multiplier * clip / noise_units(multiplier)
 
 
 def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tensor:
-    """total + N_Z(0, S²)^d, exact integers. total: (d,) int64, from `clipping.integer_sum`; returns (d,) int64.
+    """total + N_Z(0, S²)^d in exact integers.
 
-    Formal guarantee: `total` moves by at most S/z in l2 norm, on the integer lattice, exactly; then the Rényi
-    divergence at every integer order, Poisson sampling included, is that of the Gaussian mechanism of noise
-    multiplier z = `multiplier` (privacy.md §8.3; Canonne, Kamath and Steinke, arXiv:2004.00010). No floating-point
-    number is released, so nothing can leak through one. Sampling is by inverse CDF on 128 bits, of which the last
-    64 are drawn only when they decide: total variation below 2^-110 a coordinate, no rejection, near constant time.
+    total: (d,) int64, from `clipping.integer_sum`; returns (d,) int64.
+    Guarantee: `total` moves by at most S/z in l2 norm, on the integer lattice, exactly; then the
+    Rényi divergence at every integer order, Poisson sampling included, is that of the Gaussian
+    mechanism of noise multiplier z = `multiplier` (docs/privacy.md, "Accounting"; Canonne, Kamath
+    and Steinke, arXiv:2004.00010). No floating-point number is released, so nothing can leak
+    through one. Sampling is by inverse CDF on 128 bits, of which the last 64 are drawn only when
+    they decide: total variation below 2^-110 a coordinate, no rejection, near constant time.
     Raises ValueError for a multiplier outside (0, inf) and for a `total` that is not int64.
     """
     if not 0 < multiplier < math.inf:
@@ -87,19 +92,22 @@ def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tenso
 
 
 def discrete_normal(count: int, std: float, random: Random) -> Tensor:
-    """`count` int64 draws from the discrete Gaussian of parameter `std`: P(k) proportional to exp(-k²/2std²)."""
+    """`count` int64 draws from the discrete Gaussian of parameter `std`: P(k) ∝ exp(-k²/2std²)."""
     high, exact = _cumulative(std)
     words = random.words(count)
     places = np.searchsorted(high, words, side="right")
     for i in np.flatnonzero((places > 0) & (high[np.maximum(places, 1) - 1] == words)):
-        # The first 64 bits lie on a boundary (probability 10^-14): the next 64 say on which side.
+        # The first 64 bits lie on a boundary (probability 10^-14): the next 64 decide the side.
         places[i] = bisect_right(exact, int(words[i]) << 64 | int(random.words(1)[0]))
     return torch.from_numpy(places.astype(np.int64) - len(high) // 2)
 
 
 @lru_cache(maxsize=4)
 def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
-    """floor(2^128·P(k < j)) for j = -m+1 … m, as its high 64 bits and whole; beyond m = REACH·std lies 2^-131."""
+    """floor(2^128·P(k < j)) for j = -m+1 … m: its high 64 bits, and the whole numbers.
+
+    Beyond m = REACH·std lies a probability of 2^-131.
+    """
     one, reach = 1 << 192, math.ceil(REACH * std)
     with localcontext() as context:
         context.prec = 80
@@ -118,12 +126,15 @@ def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
 
 
 def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
-    """total + η with density proportional to exp(-||η||₂/scale): the d-dimensional Laplace that is truly pure DP.
+    """total + η with density proportional to exp(-||η||₂/scale): the pure-DP Laplace of d
+    dimensions.
 
-    total: (d,); returns (d,) float64. The radius is Gamma(d, scale), the direction uniform; a coordinate's variance
-    is (d+1)·scale². Formal guarantee: with l2 sensitivity S of `total`, (S/scale)-DP, delta = 0, by the triangle
-    inequality (Hardt and Talwar, "On the geometry of differential privacy", 2010; privacy.md §1.3). Against
-    floating-point attacks as `gaussian`: a public grid below the noise, not a proof.
+    total: (d,); returns (d,) float64. The radius is Gamma(d, scale), the direction uniform; a
+    coordinate's variance is (d+1)·scale².
+    Guarantee: if the l2 sensitivity of `total` is S, this is (S/scale)-DP with δ = 0, by the
+    triangle inequality (Hardt and Talwar, "On the geometry of differential privacy",
+    arXiv:0907.3754). Against floating-point attacks it has what `gaussian` has: a public grid below
+    the noise, not a proof.
     Raises ValueError for scale <= 0, inf or nan, and for a non-finite `total`.
     """
     if not 0 < scale < math.inf:
@@ -132,9 +143,8 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
         raise ValueError("a non-finite sum must never reach the mechanism")
     dims = total.numel()
     direction = standard_normal(dims, random)
-    radius = -scale * math.fsum(
-        np.log(_uniforms(dims, random))
-    )  # Gamma(d) for whole d: d exponentials
+    # Gamma(d) is the sum of d exponentials.
+    radius = -scale * math.fsum(np.log(_uniforms(dims, random)))
     noisy = total.to(torch.float64) + direction * (
         radius / float(torch.linalg.vector_norm(direction))
     )
@@ -143,16 +153,17 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
 
 
 def _uniforms(count: int, random: Random) -> NDArray[np.float64]:
-    """Uniforms on (0, 1), never 0 or 1, 52 bits each."""
+    """Uniforms on (0, 1) of 52 bits each, never 0 or 1."""
     return ((random.words(count) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def paper_noise(count: int, scale: float, random: Random) -> Tensor:
-    """MAPA's eq. (6) as printed: a uniform direction whose *norm* is Exponential(scale); NOT private for d > 1.
+    """MAPA's eq. (6) as printed (arXiv:1912.07902): NOT private for d > 1.
 
-    Returns (count,) float64. The density (ε/2ΔS)·exp(-ε||η||/ΔS) integrates to 1 only on the line; in d dimensions
-    the likelihood ratio it gives is unbounded (docs/privacy.md). Kept to reproduce the paper's figures, and as
-    the mutant that the audit must catch.
+    Returns (count,) float64: a uniform direction whose *norm* is Exponential(scale). The density
+    (ε/2ΔS)·exp(-ε||η||/ΔS) integrates to 1 only on the line; in d dimensions the likelihood ratio
+    that it gives is unbounded (docs/privacy.md). It is here to reproduce the paper's figures, and
+    as the mutant that the audit must catch.
     """
     direction = standard_normal(count, random)
     return direction * (

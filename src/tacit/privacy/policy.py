@@ -1,6 +1,8 @@
-"""What the owner of the data allows: a policy of the edge's own, and what it refuses at run time. Pure checks.
+"""The data owner's policy: what an edge allows, and which models it refuses at run time. Pure
+checks.
 
-A policy can only forbid. What is not named in it is as the run file says; nothing that a server sends loosens it.
+A policy can only forbid. What it does not name is as the run file says; nothing that a server sends
+loosens it.
 """
 
 from __future__ import annotations
@@ -18,13 +20,24 @@ from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.release import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-MIN_CLIP = (
-    2.0**-40
-)  # of every mechanism that clips: far below any C of a real run, far above float32's smallest
+MIN_CLIP = 2.0**-40  # far below any C of a real run, far above float32's smallest number
 
 
 class Policy(BaseModel):
-    """Bounds on a run's plan; None: not bounded. Lists name what is allowed."""
+    """Bounds on a run's plan, set by the owner of the data; None means not bounded.
+
+    `mechanisms`, `algorithms`, `models` and `noise_at` list what is allowed.
+
+    >>> from tacit.privacy.release import Plan
+    >>> plan = Plan("gaussian", 0.05, 50.0, 1.2, 0.1, 1.0, epsilon=2.0, delta=1e-5)
+    >>> policy = parse("max_epsilon = 4.0", "policy.toml")
+    >>> policy.check(plan, "mapa", "logistic")
+    >>> try:
+    ...     Policy(max_epsilon=1.0).check(plan, "mapa", "logistic")
+    ... except PrivacyError as error:
+    ...     print(str(error).partition(";")[0])
+    policy max_epsilon=1.0: the run file says privacy.epsilon=2.0
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -51,47 +64,33 @@ class Policy(BaseModel):
         return self
 
     def check(self, plan: Plan, algorithm: str, model: str) -> None:
-        """Raise PrivacyError, one line with the field and both values, unless `plan` is within this policy."""
-        lists = (
-            ("mechanisms", self.mechanisms, "privacy.mechanism", plan.mechanism),
-            ("algorithms", self.algorithms, "algorithm.name", algorithm),
-            ("models", self.models, "model.name", model),
-            ("noise_at", self.noise_at, "privacy.noise_at", plan.noise_at),
-        )
-        for field, allowed, name, value in lists:
-            if allowed is not None and value not in allowed:
-                raise _refused(field, list(allowed), name, value)
-        for field, limit, name, number, sign in self._limits(plan):
-            if limit is not None and not sign * number <= sign * limit:
-                raise _refused(field, limit, name, number)
-
-    def _limits(self, plan: Plan) -> tuple[tuple[str, float | None, str, float, int], ...]:
+        """Raise PrivacyError unless `plan` is within this policy; one line names the field and both
+        values.
+        """
+        _require_listed("mechanisms", self.mechanisms, "privacy.mechanism", plan.mechanism)
+        _require_listed("algorithms", self.algorithms, "algorithm.name", algorithm)
+        _require_listed("models", self.models, "model.name", model)
+        _require_listed("noise_at", self.noise_at, "privacy.noise_at", plan.noise_at)
         # What has no guarantee has an infinite ε and no noise, whatever its own numbers say.
-        private = plan.clip_is_bounded
-        return (
-            (
-                "max_epsilon",
-                self.max_epsilon,
-                "privacy.epsilon",
-                plan.epsilon if private else math.inf,
-                1,
-            ),
-            ("max_delta", self.max_delta, "privacy.delta", plan.delta, 1),
-            (
-                "min_noise_multiplier",
-                self.min_noise_multiplier,
-                "noise_multiplier",
-                _noise(plan),
-                -1,
-            ),
-            ("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min, -1),
-            ("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max, 1),
+        guaranteed = plan.clip_is_bounded
+        epsilon = plan.epsilon if guaranteed else math.inf
+        noise_multiplier = plan.noise_multiplier if guaranteed else 0.0
+        _require_at_most("max_epsilon", self.max_epsilon, "privacy.epsilon", epsilon)
+        _require_at_most("max_delta", self.max_delta, "privacy.delta", plan.delta)
+        _require_at_least(
+            "min_noise_multiplier", self.min_noise_multiplier, "noise_multiplier", noise_multiplier
         )
+        _require_at_least("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min)
+        _require_at_most("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a server takes for granted of an edge's privacy. An edge that differs refuses; it never obeys."""
+    """What a server takes for granted of an edge's privacy. An edge that differs refuses the model.
+
+    mechanism: with its place, as `Plan.declared`. noise_multiplier: None if the server does not
+    say.
+    """
 
     mechanism: str
     sampling_rate: float
@@ -99,16 +98,16 @@ class Terms:
 
 
 def parse(text: str, origin: str) -> Policy:
-    """The policy in the TOML `text`. Raises ConfigError, one line that names `origin`, the field and the value."""
+    """The policy in the TOML `text`. Raises ConfigError: one line with `origin`, field and
+    value.
+    """
     try:
         content = tomllib.loads(text)
-        repr(
-            content
-        )  # what cannot be shown (0x and 5,000 digits) could not be complained about below
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also an integer of 5,000 digits, or as many brackets
+        # A number that cannot be printed (0x and 5,000 digits) could not be named in an error
+        # below.
+        repr(content)
+    # ValueError and RecursionError also come of an integer of 5,000 digits, or as many brackets.
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: not TOML: {error}") from error
     try:
         return Policy.model_validate(content)
@@ -122,15 +121,19 @@ def parse(text: str, origin: str) -> Policy:
 
 
 def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str | None:
-    """Why, in one line, an edge of this plan must not work on the model `params` (d,); None: it may.
+    """Why an edge of this plan must not work on the model `params` (d,), in one line; None: it may.
 
-    C must lie in the plan's bounds (nan, inf and 0 do not); where none bind, noise still needs a C to scale by. The
-    server's terms, where it states them, must be the plan's: mechanism, place of the noise, q, and z. A server that
-    is to add the noise must state them. Parameters beyond ±10^6 were not learnt: they are there to make rows overflow.
+    C must lie in the plan's bounds (nan, inf and 0 do not). Where none bind, noise still needs a C
+    to scale by. The server's terms, where it states them, must be the plan's: mechanism, place of
+    the noise, q, and z. A server that is to add the noise must state them. Parameters beyond ±10^6
+    were not learnt: they are there to make rows overflow.
     """
     low, high = plan.clip_min, plan.clip_max
     if plan.clip_is_bounded and not learnable(params):
-        return f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing with such a model"
+        return (
+            f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing with "
+            "such a model"
+        )
     if plan.clip_is_bounded and not low <= clip <= high:
         return f"clip={clip}: this edge allows [{low}, {high}] only"
     if plan.mechanism != "none" and not MIN_CLIP <= clip < math.inf:
@@ -153,8 +156,19 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
     return None
 
 
-def _noise(plan: Plan) -> float:
-    return plan.noise_multiplier if plan.clip_is_bounded else 0.0
+def _require_listed(field: str, allowed: tuple[str, ...] | None, name: str, value: str) -> None:
+    if allowed is not None and value not in allowed:
+        raise _refused(field, list(allowed), name, value)
+
+
+def _require_at_most(field: str, limit: float | None, name: str, value: float) -> None:
+    if limit is not None and not value <= limit:  # so that nan fails too
+        raise _refused(field, limit, name, value)
+
+
+def _require_at_least(field: str, limit: float | None, name: str, value: float) -> None:
+    if limit is not None and not value >= limit:  # so that nan fails too
+        raise _refused(field, limit, name, value)
 
 
 def _refused(field: str, limit: object, name: str, value: object) -> PrivacyError:

@@ -1,4 +1,7 @@
-"""Does an example's gradient depend on the other examples of its batch? Asked before a model sees a private row."""
+"""A trial whether an example's gradient depends on the other examples of its batch.
+
+It is made before a model sees a private row.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,27 @@ from tacit.models.vectors import example_gradients, linear_factors
 from tacit.privacy.denormals import flushed
 
 _SEED = 20240229
-_SCALES = (
-    0.1,
-    1e4,
-)  # of the parameters: ordinary ones, and such as cancel, which make a last bit a large number
-_LENGTHS = (
-    0.0,
-    100.0,
-    1e30,
-    float("nan"),
-)  # of the companions: the public row, strange rows, rows that overflow
-_DISTINCT_WORDS, _WORD_LIMITS = (
-    3,
-    (2**31, 1),
-)  # different words of a text; of the companions: any, or one and the same
-Gradients = Callable[
-    [Tensor, Tensor, Tensor], Tensor
-]  # (params (d,), x (B, …), y (B,)) -> one row of numbers each
+# Sizes of the parameters: ordinary ones, and large ones that cancel, which make a last bit large.
+_SCALES = (0.1, 1e4)
+# Factors on the other examples: the public row, ordinary and strange rows, rows that overflow.
+_LENGTHS = (0.0, 100.0, 1e30, float("nan"))
+# A text has so few different words; the other examples have any words, or one and the same.
+_DISTINCT_WORDS, _WORD_LIMITS = 3, (2**31, 1)
+# (params (d,), x (B, …), y (B,)) -> one row of numbers for each example
+Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @lru_cache(maxsize=64)
 def _dependence(model: Model, device: str, rows: int) -> str:
-    """Why not, or nothing."""
+    """By how much an example's gradient depends on the others, in words; empty if it does not."""
     kernel = _kernel(model)
     generator = torch.Generator().manual_seed(_SEED)
-    kept = torch.arange(rows) % 3 == 0  # the others are exchanged
+    kept = torch.arange(rows) % 3 == 0  # the other rows are exchanged
     for scale in _SCALES:
         params = (torch.randn(model.size, generator=generator) * scale).to(device)
         x, y = model.random_batch(rows, generator)
-        x = (
-            x if x.is_floating_point() else x % _DISTINCT_WORDS
-        )  # words that come again and again: their places are added up
+        # Few words, so that each comes again and again and its places are added up.
+        x = x if x.is_floating_point() else x % _DISTINCT_WORDS
         first = kernel(params, x.to(device), y.to(device)).cpu()[kept].nan_to_num()
         others, labels = model.random_batch(rows, generator)
         for length in _LENGTHS if x.is_floating_point() else _WORD_LIMITS:
@@ -62,27 +55,30 @@ def _dependence(model: Model, device: str, rows: int) -> str:
 def require_separate_examples(
     model: Model, device: str = "cpu", shapes: Iterable[int] = (4,)
 ) -> None:
-    """Raise PrivacyError, naming the model, unless an example's gradient is the same in any company, to the bit.
+    """Raise PrivacyError, naming the model, unless an example's gradient is the same beside any
+    others.
 
-    shapes: how many rows are computed at a time. Clipping bounds what one record does to a sum only if it does nothing
-    to the other rows' gradients. Batch normalization, or any statistic over the batch, breaks that unseen; so does a
-    kernel that rounds by what else is there. Tried on public random inputs, with ordinary parameters and with large
-    ones, in each shape: a third of the rows stay in their places, the others become zeros, other rows, rows that
-    overflow, and nan.
+    shapes: how many rows are computed at a time. Clipping bounds what one record does to a sum only
+    if the record changes no bit of the other rows' gradients. Batch normalization, or any statistic
+    over the batch, breaks that unseen; so does a kernel that rounds by what else is there. Tried on
+    public random inputs, with ordinary parameters and with large ones, in each shape: a third of
+    the rows stay in their places, the others become zeros, other rows, rows that overflow, and nan.
+    A trial, not a proof.
     """
     for rows in sorted(set(shapes)):
         if why := _dependence(model, device, rows):
             raise PrivacyError(
-                f"model.name={model.name}: an example's gradient depends on its companions in a batch of {rows} "
-                f"({why}); such a model cannot be trained privately"
+                f"model.name={model.name}: an example's gradient depends on its companions in a "
+                f"batch of {rows} ({why}); such a model cannot be trained privately"
             )
 
 
 def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: str = "cpu") -> bool:
-    """Whether `kernel` gives an example the same bits in every place of batches of all `sizes`, in any company.
+    """Whether `kernel` gives an example the same bits at any place of a batch of any of `sizes`.
 
-    True allows to compute the drawn rows only, in any order. Tried as `require_separate_examples` does: an example of
-    large parameters that cancel, in every place. Library products of matrices fail on most machines.
+    True allows to compute the drawn rows only, in any order. Tried as `require_separate_examples`
+    does, with large parameters that cancel, in every place. Matrix products of libraries fail on
+    most machines.
     """
     generator = torch.Generator().manual_seed(_SEED)
     params = (torch.randn(model.size, generator=generator) * _SCALES[-1]).to(device)
@@ -109,7 +105,7 @@ def _kernel(model: Model) -> Gradients:
 
     def compute(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
         with flushed():
-            if model.linear:  # what its gradient is the product of
+            if model.linear:  # its gradient is the product of the factors
                 return torch.cat(
                     [factor.flatten(1) for factor in linear_factors(model, params, x, y)], dim=1
                 )

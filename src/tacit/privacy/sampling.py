@@ -1,8 +1,8 @@
-"""Randomness that an adversary cannot predict, and Poisson sampling on it.
+"""Randomness that an adversary cannot predict, and Poisson sampling from it.
 
-The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: whoever recovers their
-state subtracts the noise. Everything private draws from `Random`, a ChaCha20 keystream keyed by the operating
-system; torch's and numpy's generators never touch private data.
+The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: whoever
+recovers their state can subtract the noise. Everything private draws from `Random`, a ChaCha20
+keystream keyed by the operating system. torch's and numpy's generators never touch private data.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-TAIL = (
-    1e-15  # probability, per push, that a Poisson batch is larger than the padded one (see `Batch`)
-)
+# The probability, per push, that a Poisson batch is larger than the padded one (see `Batch`).
+TAIL = 1e-15
 
 
 class Random:
     """A stream of cryptographically secure bytes, different in every process and in every release.
 
-    `Random()` takes a 256-bit key from the operating system; a fork takes another, and so does each release
-    (`renew`): a machine that is copied while it runs repeats no noise and no batch, unless its operating system
-    repeats its own random numbers. `Random(seed)` is deterministic, for tests and simulation: `secret` is False,
-    and every ledger that it charges says "not private".
+    `Random()` takes a 256-bit key from the operating system; a fork takes another, and so does each
+    release (`renew`). So a machine that is copied while it runs repeats no noise and no batch,
+    unless its operating system repeats its own random numbers. `Random(seed)` is deterministic, for
+    tests and simulation: `secret` is False, and every ledger that it charges says "not private".
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -50,7 +49,9 @@ class Random:
         ).encryptor()
 
     def renew(self) -> None:
-        """Take a fresh key, at the beginning of a release. A stream from a seed goes on as it is."""
+        """Take a fresh key, at the beginning of a release. A stream from a seed goes on as it
+        is.
+        """
         if self.secret:
             self._rekey()
 
@@ -65,13 +66,12 @@ class Random:
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
     def permutation(self, count: int) -> NDArray[np.int64]:
-        """0 … count-1 in an order that is exactly uniform: the order of `count` distinct random words."""
+        """0 … count-1 in an exactly uniform order: the order of `count` distinct random words."""
         while True:
             words = self.words(count)
             order = np.argsort(words)
-            if (
-                count < 2 or np.diff(words[order]).all()
-            ):  # equal words (probability count²/2^65) are drawn again
+            # Words of which two are equal (probability count²/2^65) are drawn again.
+            if count < 2 or np.diff(words[order]).all():
                 return order
 
 
@@ -79,9 +79,10 @@ class Random:
 class Batch:
     """A Poisson batch: every drawn row in a slot of its own, the slots chosen uniformly at random.
 
-    index: (B,) int64 row in each slot, the number of records (which is the public row's) in an empty one; mask: (B,)
-    bool, False for empty slots. B is public. Only the charged sum of the masked rows may leave the edge: which rows,
-    how many and the time taken are secret.
+    index: (B,) int64, the row in each slot; in an empty slot the number of records, which is the
+    public row's. mask: (B,) bool, False for empty slots. B is public. Which rows are drawn, how
+    many and the time that it takes are secret: only the charged sum of the masked rows may leave
+    the edge.
     """
 
     index: torch.Tensor
@@ -89,30 +90,32 @@ class Batch:
 
 
 def padded_size(most: int, rate: float) -> int:
-    """B: the slots that a Poisson(rate) batch of at most `most` rows exceeds with probability at most TAIL.
+    """B: slots that a Poisson(rate) batch of at most `most` rows exceeds with probability <= TAIL.
 
-    A function of public numbers: `most` is the most rows that an edge may have, never how many it has. Rounded up to
-    a multiple of 16, which is kind to the kernels.
+    A function of public numbers: `most` is the most rows that an edge may have, never how many it
+    has. Rounded up to a multiple of 16, which suits the processor's kernels.
     """
     if rate == 1:
         return most
-    bound = bisect_left(
-        range(most), -TAIL, key=lambda size: -binom.sf(size, most, rate)
-    )  # isf gives up on tiny rates
+    # By bisection, because scipy's binom.isf fails for tiny rates.
+    bound = bisect_left(range(most), -TAIL, key=lambda size: -binom.sf(size, most, rate))
     return min(most, -(-bound // 16) * 16)
 
 
 def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
-    """Draw each of `records` rows independently with probability floor(rate·2^64)/2^64, each into a random slot.
+    """Draw each of `records` rows independently, and put each drawn row into a random slot.
 
-    Guarantee: inclusion is fresh and independent for every record and every call (add/remove adjacency, the
-    hypothesis of the Poisson-subsampled Gaussian accountant). No epochs, no shuffling, no minimum. The slots of the
-    drawn rows are a uniformly random choice of distinct ones. So the batches with and without a record can be coupled
-    to be equal in all slots but the record's own, where one has the record and the other the public row
-    (docs/privacy.md, "Places"): what a kernel makes of the other rows is then the same, to the bit.
-    Edge cases: an empty draw is a batch of empty slots (the caller still releases noise); rate 1 takes every row;
-    a draw above `size` (probability <= TAIL for `padded_size`) is cut to a random subset, which the accountant
-    pays for in delta. Raises ValueError unless 0 < rate <= 1 and size >= 1.
+    A row is drawn with probability floor(rate·2^64)/2^64. No epochs, no shuffling, no minimum.
+    Guarantee: inclusion is fresh and independent for every record and every call (add/remove
+    adjacency, the hypothesis of the Poisson-subsampled Gaussian accountant). The slots of the drawn
+    rows are a uniformly random choice of distinct ones. So the batches with and without a record
+    can be coupled to be equal in all slots but the record's own, where one has the record and the
+    other the public row (docs/privacy.md, "Places"): what a kernel makes of the other rows is then
+    the same, to the bit.
+    Edge cases: an empty draw is a batch of empty slots, and the caller still releases noise; rate 1
+    takes every row; a draw above `size` (probability <= TAIL for `padded_size`) is cut to a random
+    subset, which the accountant pays for in δ.
+    Raises ValueError unless 0 < rate <= 1 and size >= 1.
     """
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")

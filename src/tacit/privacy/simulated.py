@@ -1,4 +1,6 @@
-"""What an edge's ledger would hold if its noise were secret: for the simulator, whose noise comes from a seed."""
+"""The ledger of the simulator, whose noise comes from a seed: what releases would cost if it were
+secret.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
 
 
 class SimulatedLedger(Ledger):
-    """Counts in memory; durable in nothing, and it protects nobody.
+    """A ledger in memory that counts noise from a seed as if it were secret. It protects nobody.
 
-    Its history has the plan's own z, where `Ledger` would say z = 0 for noise from a known seed: the ε of it is what
-    the same releases would cost with secret noise. Whoever reports that ε must say that it is simulated. Charges of
-    real, secret noise are refused: such a release belongs into a file.
+    Its history has the plan's own z, where `Ledger` would say z = 0 for noise from a known seed:
+    its ε is what the same releases would cost with secret noise, and whoever reports it must say
+    that it is simulated. Charges of real, secret noise are refused: such a release belongs into a
+    file.
     """
 
     def __init__(self) -> None:
@@ -40,7 +43,7 @@ class SimulatedLedger(Ledger):
         self._simulated = None
 
     def history(self) -> History:
-        """(q, z, count) of the plan, as if the noise had been secret."""
+        """(q, z, count) of the plan, as if the noise were secret."""
         if self._simulated is None:
             rows = sorted(self._counts.items())
             self._simulated = tuple(
@@ -49,11 +52,11 @@ class SimulatedLedger(Ledger):
         return self._simulated
 
     def charged(self) -> Charged:
-        """How many; there is no chain."""
+        """How many releases were charged; there is no chain."""
         return Charged(self._total, b"") if self._total else UNCHARGED
 
     def verify(self) -> None:
-        """Nothing to read back."""
+        """Do nothing: there is no file to read back."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is no file to close."""

@@ -1,8 +1,9 @@
-"""A model that is made of public and paid-for numbers only, and the one way for it to leave a peer.
+"""A peer's model, made of public and paid-for numbers only, and the one way for it to leave.
 
-Where no server applies the updates, what crosses the boundary is the model itself, or how far it moved. Both are
-post-processing, at no further cost, of: a public initial model, vectors that `Releaser.release` let out, and what
-other peers sent. Nothing else can get into a `Trained`, and nothing but a `Trained` makes a `Shared`.
+Where no server applies the updates, what crosses the boundary is the model itself, or how far it
+moved. Both are post-processing, at no further cost, of a public initial model, vectors that
+`Releaser.release` let out, and what other peers sent. Nothing else can get into a `Trained`, and
+nothing but a `Trained` makes a `Shared`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A vector that may leave: (d,) float32. Only `Trained` makes one; the wire accepts nothing else from a peer."""
+    """A vector that may leave a peer, (d,) float32. Only `Trained` makes one; the wire takes
+    nothing else.
+    """
 
     vector: Tensor
     seal: InitVar[object]
@@ -35,36 +38,45 @@ class Shared:
 
 
 class Trained:
-    """A model w (d,) of one peer. Kept in float64, so that adding and taking float32 numbers loses nothing that counts.
+    """A model w (d,) of one peer, to which only public and paid-for numbers are ever added.
 
-    What two peers exchange is float32: one adds it, the other takes the very same numbers away. The sum over all peers
-    then moves by float64 rounding only: 10^-16 of a parameter for each exchange.
+    It is float64. What two peers exchange is float32: one adds it, the other takes the very same
+    numbers away. So the sum over all peers moves by float64 rounding only: 10^-16 of a parameter
+    for each exchange.
     """
 
     def __init__(self, model: Model, seed: int) -> None:
-        """The public initial model: a function of the run's seed alone."""
+        """Begin with the public initial model, a function of the run's seed alone."""
         self.params: Tensor = model.init(seed).to(torch.float64)
 
     def descend(self, released: Released, rate: float) -> None:
-        """w ← w - rate·g̃ with g̃ = vector·scale, paid for. Raises PrivacyError when w is finite no more."""
+        """w ← w - rate·g̃ with g̃ = vector·scale, paid for. Raises PrivacyError if w would not be
+        finite.
+        """
         step = released.vector.to(torch.float64) * (rate * released.scale)
         self._become(self.params - step)
 
     def meet(self, theirs: Tensor) -> Shared:
-        """w ← w + δ with δ = (theirs - w)/2: we are then at the mean, and `theirs` is there when δ is taken from it.
+        """Move half way to `theirs`: w ← w + δ with δ = (theirs - w)/2. Returns δ, for the other
+        peer.
 
-        theirs: (d,), as it came from another peer. Raises PrivacyError when w is finite no more.
+        theirs: (d,), as it came from another peer, which takes δ from its own model and is then at
+        the same mean. Raises PrivacyError if w would not be finite.
         """
         delta = ((theirs.to(torch.float64) - self.params) / 2).to(torch.float32)
         self._become(self.params + delta)
         return Shared(delta, _SEAL)
 
     def shift(self, delta: Tensor) -> None:
-        """w ← w - δ: our side of an exchange. delta: (d,), as the other peer sent it. Raises PrivacyError as `meet`."""
+        """w ← w - δ: our side of an exchange. delta: (d,), as the other peer sent it. Raises as
+        `meet`.
+        """
         self._become(self.params - delta)
 
     def mean(self, others: list[Tensor]) -> None:
-        """w ← the mean of `others` (each (d,), as peers sent them; our own is among them), in their order."""
+        """w ← the mean of `others`, each (d,), as peers sent them, our own among them, in their
+        order.
+        """
         self._become(torch.stack(others).to(torch.float64).mean(0))
 
     def share(self) -> Shared:
@@ -72,17 +84,20 @@ class Trained:
         return Shared(self.params.to(torch.float32), _SEAL)
 
     def restore(self, params: Tensor) -> None:
-        """Continue from `params` of an earlier process of this peer, out of its own durable state."""
+        """Continue from `params` of an earlier process of this peer, out of its own durable
+        state.
+        """
         self.params = params
 
     @staticmethod
     def again(vector: Tensor) -> Shared:
-        """What was shared before a restart, out of the peer's own durable state."""
+        """A vector that was shared before a restart, out of the peer's own durable state."""
         return Shared(vector, _SEAL)
 
     def _become(self, params: Tensor) -> None:
         if not bool(torch.isfinite(params.to(torch.float32)).all()):
             raise PrivacyError(
-                "the model is finite no more; refusing to train on (a smaller learning rate may help)"
+                "the model is finite no more; refusing to train on "
+                "(a smaller learning rate may help)"
             )
         self.params = params

@@ -1,7 +1,9 @@
-"""Noise at an aggregator that is trusted with un-noised updates: the unit of privacy is a whole edge.
+"""Noise at an aggregator that is trusted with un-noised updates: the unit of privacy is a whole
+edge.
 
-An edge's update is one vector of l2 norm C; the neighbouring run has zero in its place, so C is the sensitivity. When
-an edge pushes is known, so nothing is amplified (q = 1). Client-level noise is large: it is made for many edges.
+An edge's update is one vector of l2 norm C; the neighbouring run has zero in its place, so C is the
+sensitivity. When an edge pushes is known, so nothing is amplified (q = 1). Client-level noise is
+large: it needs many edges.
 """
 
 from __future__ import annotations
@@ -23,21 +25,28 @@ OPEN = 200  # lineages held open; each is a few file descriptors
 
 
 class Trusted:
-    """One releaser for every edge, on one ledger file with a lineage for each: `{dataset}/{edge}`."""
+    """The releasers of all edges at a trusted aggregator, on one ledger file.
+
+    Each edge has its own lineage in it, `{dataset}/{edge}`, and its own plan and budget.
+    """
 
     def __init__(
         self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random
     ) -> None:
-        """`plan`: an edge's plan as the run file has it; what is done here is its `central()`."""
+        """plan: gives an edge's plan as the run file has it; here its `central()` is what
+        counts.
+        """
         self.plan = plan
         self._ledger, self._dataset, self._random = ledger, dataset, random
         self._open: OrderedDict[str, Releaser] = OrderedDict()
 
     def release(self, edge: str, gradient: Tensor, clip: float) -> Released:
-        """`gradient` (d,) of `edge`, cut to norm `clip` whoever sent it, plus N(0, (z·clip)²·I); charged first.
+        """`gradient` (d,) of `edge`, cut to norm `clip`, plus N(0, (z·clip)²·I); charged first.
 
-        Guarantee: (ε, δ)-DP for all the updates of one edge together, replaced by zero, in the life of its lineage
-        here, against all but this aggregator and whoever saw the update on its way. Raises BudgetSpent, PrivacyError.
+        Guarantee: (ε, δ)-DP for all the updates of one edge together, replaced by zero, in the life
+        of its lineage here, against all but this aggregator and whoever saw the update on its way.
+        The cut is made here, whatever the sender says.
+        Raises BudgetSpent, PrivacyError.
         """
         everything = torch.ones(1, dtype=torch.bool)
         return self._releaser(edge).release(

@@ -1,11 +1,13 @@
-"""Deep image networks that keep examples apart: a residual network, and depthwise separable convolutions.
+"""Deep image networks that keep examples apart: a residual and a depthwise separable network.
 
-Both have three stages: the first at the image's size, then twice the side halved and the channels doubled; then the
-mean over the places, and a dense layer. Every convolution's output is group-normalised, without parameters.
+Both have three stages: the first at the image's size, then twice the side halved and the channels
+doubled; then the mean over the places, and a dense layer. Every convolution's output is
+group-normalised, without parameters.
 
-`resnet`: blocks of two 3×3 convolutions added to their input (He et al. 2016; where the size changes the input is
-thinned out and padded with zeros, their option A). `mobilenet`: blocks of a 3×3 convolution of every channel by itself
-and one of all channels at one place (Howard et al., arXiv:1704.04861). Both of theirs have batch normalisation.
+`resnet`: blocks of two 3×3 convolutions added to their input (He et al., arXiv:1512.03385; where
+the size changes the input is thinned out and padded with zeros, their option A). `mobilenet`:
+blocks of a 3×3 convolution of every channel by itself and one of all channels at one place (Howard
+et al., arXiv:1704.04861). Both papers have batch normalisation.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Deep(Model):
-    """name is resnet or mobilenet; `blocks` in each of the stages, which have width, 2·width and 4·width channels."""
+    """A `resnet` or a `mobilenet` of `blocks` blocks in each of three stages.
+
+    The stages have width, 2·width and 4·width channels.
+    """
 
     width: int = 16
     blocks: int = 1
@@ -76,11 +81,13 @@ class Deep(Model):
 
     @property
     def variant(self) -> str:
-        """What the layers do not say."""
+        """Group normalisation, which the layers do not show."""
         return "normalization[group]"
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """What goes into every layer and what its weight and bias make of it, in the order of the vector."""
+        """Every layer at work, in the order of the vector: its input, and what weight and bias make
+        of it.
+        """
         weights = iter(self.unflatten(params).values())
         layers: list[Layer] = []
 
@@ -107,6 +114,8 @@ class Deep(Model):
 
 
 def _shortcut(x: torch.Tensor, step: _Step) -> torch.Tensor:
-    """x as it is, or every other place of it, with channels of zeros added."""
+    """A block's input x, or every other place of it with channels of zeros added where the size
+    changes.
+    """
     stride = step.window.stride
     return functional.pad(x[..., ::stride, ::stride], (0, 0, 0, 0, 0, step.outputs - step.inputs))

@@ -1,8 +1,9 @@
-"""The two halves of a vertical model, as models (models/base.py): a party's embedding h_m, the server's head.
+"""The two halves of a vertical model: a party's embedding h_m and the server's head, as models.
 
-An embedding maps x_{n,m} to h_{n,m} (9); with `smoothing` every layer but the last gets a random neuron (10), (11b).
-The neuron of the last layer, (11a), is the release's noise and lives in privacy/embeddings.py. A head's "example" is
-the M embeddings of one record, (M, width).
+An embedding maps x_{n,m} to h_{n,m}, (9) of VAFL (arXiv:2007.06081); with `smoothing` every layer
+but the last gets a random neuron, (10) and (11b). The neuron of the last layer, (11a), is the
+release's noise and lives in privacy/embeddings.py. A head's "example" is the M embeddings of one
+record, (M, width).
 """
 
 from __future__ import annotations
@@ -29,25 +30,27 @@ Neuron = Callable[[Tensor], Tensor]  # w_l·u_{l-1} + b_l -> the same + Z_l
 
 @dataclass(frozen=True)
 class Network(Layered):
-    """Linear, dense or convolutional (9)."""
+    """A linear, dense or convolutional embedding (9)."""
 
     smoothing: float = 0.0  # c_l of (11b)
 
     def init(self, seed: int) -> Tensor:
-        """As all models; a linear one too, for all parties at zero would never leave it where θ_0 is zero as well."""
+        """Random, for a linear embedding too: with all parties and θ_0 at zero, nothing would ever
+        move.
+        """
         return Model.init(self, seed)
 
     def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
-        """h (b, classes) of x (b, *shape), before clipping and (11a); with `smooth`, Z_l of (11b) is drawn from it.
+        """h (b, classes) of x (b, *shape), before clipping and (11a).
 
-        Z_l is for smoothness only: no privacy is claimed for it, and its generator may be public.
+        smooth: if given, Z_l of (11b) is drawn from it. Z_l is for smoothness only: no privacy is
+        claimed for it, and its generator may be public.
         """
         weights, perturb = iter(self.unflatten(params).values()), neuron(self.smoothing, smooth)
         for _ in self.channels:
             x = perturb(functional.conv2d(x, next(weights), next(weights), padding=self.padding))
-            x = functional.max_pool2d(
-                self._activate(x), 2
-            )  # (10) perturbs every place, so nothing is pooled before
+            # Pooling comes after the noise, as (10) perturbs every place.
+            x = functional.max_pool2d(self._activate(x), 2)
         x = x.flatten(1)
         for _ in self.hidden:
             x = self._activate(perturb(functional.linear(x, next(weights), next(weights))))
@@ -56,9 +59,11 @@ class Network(Layered):
 
 @dataclass(frozen=True)
 class Recurrent(Model):
-    """LSTM layers over a sequence of numbers, shape (T, f); the last state of the last layer goes through a dense one.
+    """An embedding by LSTM layers over a sequence of numbers, shape (T, f), and a dense layer at
+    the end.
 
-    An image's sequence is its rows, from the top; a table's, its columns, one number each.
+    The dense layer sees the last state of the last layer. An image's sequence is its rows, from the
+    top; a table's, its columns, one number each.
     """
 
     hidden: tuple[int, ...] = (16,)
@@ -66,16 +71,20 @@ class Recurrent(Model):
 
     @cached_property
     def layout(self) -> Layout:
-        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in this order."""
+        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in
+        this order.
+        """
         return stacked(self.shape[1], self.hidden, self.classes)
 
     @property
     def variant(self) -> str:
-        """As models.Lstm."""
+        """The order of the gates, and that the last state counts."""
         return "gates[ifgo] last"
 
     def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
-        """The last layer: nobody asks an embedding for the gradients of others' scores."""
+        """The last layer only: an embedding's other layers are never asked for gradients of
+        scores.
+        """
         states = self._last(params, x, lambda u: u)
         top = list(self.unflatten(params).values())[-2:]
         return [Layer(states, functional.linear(states, *top))]
@@ -103,7 +112,7 @@ Embedding = Network | Recurrent
 class Sum(Model):
     """The head that adds the parties' embeddings and a bias (classes,), which is all of θ_0.
 
-    With linear embeddings of `classes` numbers, (1) is then logistic regression on all features together.
+    With linear embeddings of `classes` numbers, (1) is then logistic regression on all features.
     """
 
     @property
@@ -117,16 +126,19 @@ class Sum(Model):
         return "sum"
 
     def init(self, seed: int) -> Tensor:
-        """Zeros: F is convex in it."""
+        """Zeros: F is convex in the bias."""
         return torch.zeros(self.size)
 
     def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
-        """One layer."""
+        """The one layer."""
         return [Layer(x, x.sum(-2) + params)]
 
 
 def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
-    """Z_l of (11b): U[-sqrt(3)·c_l, sqrt(3)·c_l], standard deviation c_l = `scale`, drawn from `smooth` if given."""
+    """Z_l of (11b): uniform on ±sqrt(3)·c_l, so of standard deviation c_l = `scale`.
+
+    Drawn from `smooth`; without it, or for scale 0, nothing is added.
+    """
     reach = math.sqrt(3) * scale
     if smooth is None or reach == 0:
         return lambda u: u
@@ -146,12 +158,13 @@ def embedding(
 ) -> Embedding:
     """An embedding of blocks of `shape` into `width` numbers; `linear` ignores the layer sizes.
 
-    `mlp` has dense layers `hidden`, `cnn` convolutions before them (square blocks), `lstm` a stack of LSTM layers of
-    `hidden` cells. Raises ConfigError naming the field and the value.
+    `mlp` has dense layers `hidden`, `cnn` convolutions before them (square blocks), `lstm` a stack
+    of LSTM layers of `hidden` cells. Raises ConfigError naming the field and the value.
     """
     if width < 1 or not 0 <= smoothing < math.inf:
         raise ConfigError(
-            f"algorithm.width = {width} must be >= 1, algorithm.smoothing = {smoothing} finite and >= 0"
+            f"algorithm.width = {width} must be >= 1, "
+            f"algorithm.smoothing = {smoothing} finite and >= 0"
         )
     if kind in ("mlp", "lstm") and not hidden:
         raise ConfigError(
@@ -183,7 +196,8 @@ def embedding(
 def head(
     combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()
 ) -> Model:
-    """θ_0's model of (parties, width) embeddings: their sum, or dense layers on all of them side by side.
+    """The model θ_0 of (parties, width) embeddings: their sum, or dense layers on all of them
+    together.
 
     Raises ConfigError naming the field and the value.
     """

@@ -18,7 +18,10 @@ Activation = Literal["relu", "tanh"]
 
 @dataclass(frozen=True)
 class Layered(Model):
-    """Convolutions, with 2×2 max-pooling after every `pool_every`-th, then dense layers; a linear model has neither."""
+    """Convolutions, with 2×2 max-pooling after every `pool_every`-th, then dense layers.
+
+    A linear model has only the last dense layer.
+    """
 
     channels: tuple[int, ...] = ()
     kernel: int = 1
@@ -30,7 +33,7 @@ class Layered(Model):
 
     @cached_property
     def layout(self) -> Layout:
-        """(name, shape) of every parameter in the order of the flat vector."""
+        """(name, shape) of every parameter, in the order of the flat vector."""
         layers: list[tuple[str, tuple[int, ...]]] = []
         depth, side = self.shape[0], self.shape[-1]
         for number, width in enumerate(self.channels, 1):
@@ -52,7 +55,9 @@ class Layered(Model):
 
     @property
     def linear(self) -> bool:
-        """Whether one dense layer is all there is: then an example's gradient is an outer product."""
+        """Whether one dense layer is all there is. An example's gradient is then an outer
+        product.
+        """
         return not self.channels and not self.hidden
 
     @property
@@ -67,7 +72,9 @@ class Layered(Model):
         return torch.zeros(self.size) if self.linear else super().init(seed)
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """What goes into every layer and what its weight and bias make of it, in the order of the vector."""
+        """Every layer at work, in the order of the vector: its input, and what weight and bias make
+        of it.
+        """
         weights = iter(self.unflatten(params).values())
         layers = []
         for number in range(1, len(self.channels) + 1):
@@ -75,7 +82,8 @@ class Layered(Model):
             output = functional.conv2d(x, kernel, next(weights), padding=self.padding)
             layers.append(Layer(x, output, Window(self.kernel, self.padding)))
             x = normalized(output) if self.normalization == "group" else output
-            # After pooling: the same values and gradients as before it (it rises), on a quarter of the elements.
+            # The activation rises, so after pooling it has the same values and gradients as before
+            # it, on a quarter of the elements.
             x = self._activate(functional.max_pool2d(x, 2) if number % self.pool_every == 0 else x)
         x = x.flatten(-len(self.shape))
         for _ in (*self.hidden, self.classes):
@@ -87,15 +95,17 @@ class Layered(Model):
         return torch.tanh(x) if self.activation == "tanh" else functional.relu(x)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Loss of scores (..., classes) against labels y (...), without the penalty, shape (...)."""
+        """The loss (...) of scores (..., classes) against labels y (...), without the penalty."""
         return _hinge(scores, y) if self.name == "svm" else super().data_loss(scores, y)
 
 
 def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Crammer and Singer (2001): max(0, 1 + the best wrong score − the right one).
+    """The multi-class hinge loss of Crammer and Singer (2001): max(0, 1 + best wrong score − right
+    score).
 
-    Chosen over one-vs-rest by measurement with clipped per-example gradients (600 steps of 128, best of three
-    learning rates; MNIST, C = 1, no noise: 0.909 against 0.890; C = 5, z = 0.8: 0.893 against 0.884).
+    Chosen over one-vs-rest by measurement with clipped per-example gradients (600 steps of 128,
+    best of three learning rates; MNIST, C = 1, no noise: 0.909 against 0.890; C = 5, z = 0.8: 0.893
+    against 0.884).
     """
     right = scores.gather(-1, y.unsqueeze(-1))
     margins = (scores - right + 1).scatter(-1, y.unsqueeze(-1), 0.0)
@@ -103,6 +113,6 @@ def _hinge(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def side_after(side: int, kernel: int, padding: int, *, pooled: bool = True) -> int:
-    """The side of the image after one convolution, and one pooling."""
+    """The side of the image after one convolution, and one pooling if `pooled`."""
     side = side + 2 * padding - kernel + 1
     return side // 2 if pooled else side

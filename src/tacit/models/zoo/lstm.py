@@ -1,10 +1,10 @@
 """A language model: embedding, LSTM layers, one score for every word at every place of a sequence.
 
-Shapes: x, y int64 (B, T), y the word after each of x -> scores (B, T, V). The example is the whole sequence: its loss
-is the mean over its T words, and its gradient is what is clipped.
+Shapes: x, y int64 (B, T), y the word after each of x -> scores (B, T, V). The example is the whole
+sequence: its loss is the mean over its T words, and its gradient is what is clipped.
 
-The cell (Hochreiter and Schmidhuber 1997, with forget gates) is written with plain operations, so that what enters
-every gate is at hand: torch.nn.LSTM keeps it to itself.
+The cell (Hochreiter and Schmidhuber, doi:10.1162/neco.1997.9.8.1735, with forget gates) is written
+with plain operations, so that the input of every gate is at hand; torch.nn.LSTM does not show it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from torch.nn import functional
 
 from tacit.models.base import Layer, Layout, Model
 
-_FORGET = (
-    1.0  # initial bias of the forget gate: what is remembered by default (Jozefowicz et al. 2015)
-)
+# Initial bias of the forget gate, so that cells remember by default (Jozefowicz et al. 2015).
+_FORGET = 1.0
 
 
 @dataclass(frozen=True)
 class Lstm(Model):
-    """shape is (T,) and classes the size V of the vocabulary; `hidden` has one number of cells per layer."""
+    """A language model; shape is (T,), classes the size V of the vocabulary, `hidden` the cells per
+    layer.
+    """
 
     embedding: int = 64
     hidden: tuple[int, ...] = (64,)
 
     @cached_property
     def layout(self) -> Layout:
-        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in this order."""
+        """(name, shape) of every parameter; the four gates are input, forget, cell and output, in
+        this order.
+        """
         return (
             ("embedding.weight", (self.classes, self.embedding)),
             *stacked(self.embedding, self.hidden, self.classes),
@@ -40,11 +43,11 @@ class Lstm(Model):
 
     @property
     def variant(self) -> str:
-        """Nothing: the layers say it all."""
+        """The order of the gates."""
         return "gates[ifgo]"
 
     def init(self, seed: int) -> torch.Tensor:
-        """As all models, but forget gates open."""
+        """Initial parameters as of all models, but with open forget gates."""
         params = super().init(seed)
         for name, part in self.unflatten(params).items():
             if name.startswith("lstm") and name.endswith("bias"):
@@ -53,13 +56,16 @@ class Lstm(Model):
         return params
 
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """What goes into every layer at every place, and what its weight and bias make of it."""
+        """Every layer at work at every place: its input, and what its weight and bias make of
+        it.
+        """
         weights = iter(self.unflatten(params).values())
         layers = [Layer(x, functional.embedding(x, next(weights)), bias=False)]
         states = layers[0].output
         for _ in self.hidden:
             inputs, weight, bias, recurrent = states, next(weights), next(weights), next(weights)
-            # The gates are the sum of what both weights make of their inputs: d loss / d gates serves both.
+            # The gates are the sum of what both weights make of their inputs, so d loss / d gates
+            # is the δ of both.
             gates = functional.linear(inputs, weight, bias)
             states, before = unrolled(gates, recurrent)
             layers += [Layer(inputs, gates), Layer(before, gates, bias=False)]
@@ -67,19 +73,24 @@ class Lstm(Model):
         return layers
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T). Its exponential is the perplexity."""
+        """The mean cross-entropy (...) of a sequence: scores (..., T, V), y (..., T).
+
+        Its exponential is the perplexity.
+        """
         return super().data_loss(scores, y).mean(-1)
 
     def random_batch(
         self, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """`count` sequences of no data: x and y (count, T), uniform words."""
+        """`count` random sequences, of no data: x and y (count, T), uniform words."""
         words = torch.randint(self.classes, (2, count, *self.shape), generator=generator)
         return words[0], words[1]
 
 
 def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
-    """(name, shape) of the parameters of LSTM layers of `hidden` cells over `inputs` numbers, and a dense one."""
+    """The layout of LSTM layers of `hidden` cells over `inputs` numbers, and of a dense layer on
+    them.
+    """
     layers: list[tuple[str, tuple[int, ...]]] = []
     for number, (before, cells) in enumerate(pairwise((inputs, *hidden)), 1):
         layers += [
@@ -91,7 +102,11 @@ def stacked(inputs: int, hidden: tuple[int, ...], outputs: int) -> Layout:
 
 
 def unrolled(gates: torch.Tensor, recurrent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Outputs h_1..h_T (..., T, H) of one layer from its gates' input part (..., T, 4H), and h_0..h_(T-1)."""
+    """The outputs h_1..h_T (..., T, H) of one layer, and h_0..h_(T-1), which its recurrent weight
+    saw.
+
+    gates: the part that comes from the layer's input (..., T, 4H).
+    """
     h = gates.new_zeros(*gates.shape[:-2], recurrent.shape[1])
     c, states = h, [h]
     for part in gates.unbind(-2):

@@ -1,0 +1,167 @@
+"""An edge's own privacy configuration: the plan that no message from a server can change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+from tacit.errors import PrivacyError
+from tacit.privacy import mechanisms
+from tacit.privacy.accounting import History, calibrate, certified_pushes
+from tacit.privacy.sampling import padded_size
+
+Private = Literal["gaussian", "discrete_gaussian", "knorm"]
+Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"]
+Mechanism = Literal[Private, Paper, "none"]
+NoiseAt = Literal["edge", "server"]
+PRIVATE: Final = get_args(Private)
+_ROWS_MARGIN = 1.25  # rows_max over n_public, if the plan does not give rows_max
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One edge's own privacy configuration. Public numbers only; no message can change them.
+
+    mechanism: `gaussian`, `discrete_gaussian` or `knorm` (rigorous); `none`; `paper` and its three
+    defects one by one, `paper:mean_clip`, `paper:density`, `paper:first_layer` (not private,
+    whatever their own ε says). sampling_rate: q. batch: L = q·n_public, the fixed denominator.
+    noise_multiplier: z = noise std / C. clip_min, clip_max: what C a server may ask for. epsilon,
+    delta: the budget of the dataset's lifetime. paper_epsilon: ε per push in the paper's own
+    (wrong) accounting, used by `paper` noise only. rows_max: the most rows that this edge may have,
+    a public number, which the shape of its batches is made for; 0: a quarter more than the n_public
+    = L/q that q is counted with. noise_at: `server` trusts the aggregator with un-noised updates,
+    one vector of norm C each; z and the budget are then those of `central()`, and no guarantee is
+    claimed here, at the edge.
+
+    >>> plan = Plan.calibrated(
+    ...     epsilon=2.0,
+    ...     delta=1e-5,
+    ...     pushes=100,
+    ...     sampling_rate=0.05,
+    ...     batch=50.0,
+    ...     clip_min=0.1,
+    ...     clip_max=1.0,
+    ... )
+    >>> plan.noise_multiplier
+    1.345
+    >>> plan.private, plan.pushes_left(history=())
+    (True, 100)
+    """
+
+    mechanism: Mechanism
+    sampling_rate: float
+    batch: float
+    noise_multiplier: float
+    clip_min: float
+    clip_max: float
+    epsilon: float
+    delta: float
+    paper_epsilon: float = 0.1
+    noise_at: NoiseAt = "edge"
+    rows_max: int = 0
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        pushes: int,
+        sampling_rate: float,
+        batch: float,
+        clip_min: float,
+        clip_max: float,
+        mechanism: Mechanism = "gaussian",
+        noise_at: NoiseAt = "edge",
+    ) -> Plan:
+        """The plan with the least noise whose `pushes` releases cost at most (ε, δ) by PLD."""
+        z = calibrate(epsilon, delta, pushes, sampling_rate, mechanism)
+        return cls(
+            mechanism,
+            sampling_rate,
+            batch,
+            z,
+            clip_min,
+            clip_max,
+            epsilon,
+            delta,
+            noise_at=noise_at,
+        )
+
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee stands behind what is released under this plan, where it is
+        released.
+        """
+        return self.mechanism in PRIVATE and self.noise_at == "edge"
+
+    @property
+    def clip_is_bounded(self) -> bool:
+        """Whether [clip_min, clip_max] binds: wherever noise is added, as it is scaled to C."""
+        return self.mechanism in PRIVATE
+
+    @property
+    def declared(self) -> str:
+        """The mechanism with its place, as Hello and a server's terms name it."""
+        return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that this edge may have."""
+        return self.rows_max or math.ceil(_ROWS_MARGIN * self.batch / self.sampling_rate)
+
+    @property
+    def slots(self) -> int:
+        """B: the public size of a batch; a draw from `most_rows` exceeds it with probability <=
+        TAIL.
+        """
+        return padded_size(self.most_rows, self.sampling_rate)
+
+    def check_rows(self, records: int) -> None:
+        """Raise PrivacyError for more records than `most_rows`, or than 32-bit sums hold.
+
+        Public shapes are made for `most_rows`; a larger batch would be cut, and no δ pays for that.
+        """
+        if self.private and records > self.most_rows:
+            raise PrivacyError(
+                f"rows_max={self.most_rows}: this edge has more rows, and takes no part"
+            )
+        if self.mechanism == "discrete_gaussian" and self.private:
+            units = mechanisms.noise_units(self.noise_multiplier)
+            if self.slots * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
+                raise PrivacyError(
+                    f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits"
+                )
+
+    def central(self) -> Plan:
+        """The plan by which a trusted aggregator releases one update of this edge.
+
+        Noise zC on one vector of norm C, q = 1. The unit of privacy is the edge: its update is
+        replaced by zero. When it pushes is known, so nothing is amplified.
+        """
+        return replace(self, sampling_rate=1.0, batch=1.0, noise_at="edge")
+
+    def noise_variance(self, dims: int) -> float:
+        """E||η||²/C² of one push of `dims` parameters.
+
+        d(z/L)² for Gaussian noise, d(d+1)(z/L)² for `knorm`; for the paper's mechanisms its claim
+        (9).
+        """
+        if self.mechanism.startswith("paper"):
+            return 2 * (2 / self.batch) ** 2 / self.paper_epsilon**2  # 2ΔS²/ε² with ΔS = 2C/b
+        batch = self.batch if self.noise_at == "edge" else 1.0
+        return (
+            dims
+            * (self.noise_multiplier / batch) ** 2
+            * (dims + 1 if self.mechanism == "knorm" else 1)
+        )
+
+    def pushes_left(self, history: History) -> int | None:
+        """How many releases still fit the budget after `history`; None: no guarantee, so no
+        limit.
+        """
+        if not self.private:
+            return None
+        q, z = self.sampling_rate, self.noise_multiplier
+        return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)

@@ -1,0 +1,27 @@
+"""The usage examples in docstrings are run, and print what they say."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+MODULES = (
+    "tacit.datasets.benchmarks.load",
+    "tacit.models.building",
+    "tacit.privacy.accounting",
+    "tacit.privacy.ledger",
+    "tacit.privacy.policy",
+    "tacit.privacy.release",
+    "tacit.privacy.release_plan",
+    "tacit.protocol.wire",
+    "tacit.simulation.client_server",
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_print_what_they_say(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
