@@ -16,7 +16,7 @@ __all__ = [
     "Model",
     "Name",
     "Normalization",
-    "checked_size",
     "build",
+    "checked_size",
     "evaluate",
 ]

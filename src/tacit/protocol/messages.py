@@ -1,4 +1,4 @@
-"""What roles say to one another: frozen values, no bytes, no topics, no sockets."""
+"""The messages between roles: frozen values, without bytes, topics or sockets."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ EVERYONE = "*"  # the address of a broadcast
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Edge → server, at start and whenever it has no model: MAPA Algorithm 1, edge line 1 ("send ε_k").
+    """Edge → server: the edge is there and has no model (MAPA Algorithm 1, edge line 1: "send
+    ε_k").
 
-    Public configuration only, for people: a server computes with what the run file says of an edge, whatever that says
-    of itself. `noise_variance` is E||η||²/C² of one push (Δ_0/C² of the paper). `spent` is the ledger's history
-    (q, z, count), `charged` how far it has come. refusals, refusal: models that the edge's policy refused to work on,
-    and why the last one.
+    Sent at the start and whenever the edge has no model. It holds public configuration only, for
+    people: a server computes with what the run file says of an edge, whatever the edge says of
+    itself. noise_variance: E||η||²/C² of one push (Δ_0/C² of the paper). spent: the ledger's
+    history (q, z, count). charged: how far the ledger has come. refusals, refusal: how many models
+    the edge's policy refused to work on, and why the last one.
     """
 
     edge: str
@@ -43,7 +45,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Edge → wire: a paid-for vector, computed from model `base_version`. Becomes an `Update` at the server."""
+    """Edge → wire: a paid-for vector, computed from model `base_version`; at the server, an
+    `Update`.
+    """
 
     edge: str
     base_version: int
@@ -52,12 +56,14 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Wire → server: the same after decoding. vector: (d,) float32, finite; `clip` is the C it was made with.
+    """Wire → server: what an edge, a peer or a party has sent, decoded.
 
-    What the vector is, is the algorithm's: a noisy mean gradient (MAPA), a model x_new (FedAsync, FedAvg, DP-PASGD),
-    or a model's distance to its base (FedBuff; whatever is noised at the server); a peer's model (A(DP)²SGD). steps:
-    that the sender has taken in all, where nobody else counts them (A(DP)²SGD). A vertical
-    party's: embeddings of the rows that `part` names, one after the other; none where they were sent before (VAFL).
+    vector: (d,) float32, finite. What it is depends on the algorithm: a noisy mean gradient (MAPA),
+    a model x_new (FedAsync, FedAvg, DP-PASGD), a model's distance to its base (FedBuff; whatever is
+    noised at the server), or a peer's model (A(DP)²SGD). A vertical party's: embeddings of the rows
+    that `part` names, one after the other; none where they were sent before (VAFL). clip: the C
+    that it was made with. steps: that the sender has taken in all, where nobody else counts them
+    (A(DP)²SGD).
     """
 
     edge: str
@@ -72,7 +78,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Edge → server: its budget is spent (or its policy refuses for good); it pushes no more in this run."""
+    """Edge → server: it pushes no more in this run, as its budget is spent or its policy refuses
+    for good.
+    """
 
     edge: str
     reason: str
@@ -82,7 +90,9 @@ class Retired:
 
 @dataclass(frozen=True, slots=True)
 class GlobalModel:
-    """Server → edge: x_t with its version t and the clip norm C now asked for. params: (d,) float32."""
+    """Server → edge: the model x_t with its version t, and the clip norm C to use. params: (d,)
+    float32.
+    """
 
     version: int
     params: Tensor
@@ -100,14 +110,19 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Driver → server: the role's timer `number` has run out. Time enters a fold only so, as a journal entry."""
+    """Driver → server: the role's timer `number` has run out.
+
+    Time enters a fold in no other way: a deadline is a journal entry.
+    """
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """What a server role waits for: `Deadline(number)` unless it changes its mind within `seconds`."""
+    """What a server role waits for: `Deadline(number)` after `seconds`, unless it changes its mind
+    first.
+    """
 
     number: int
     seconds: float
@@ -115,10 +130,11 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Peer → peer: exchange number `seq` of this link; `model` is the proposer's. Said again until it is answered.
+    """Peer → peer: exchange number `seq` of this link. Said again until it is answered.
 
-    life: of the proposer's durable state, which numbers (a new one has a larger life, and begins at 1 again). counts:
-    steps of every peer, as far as the sender knows. model: (d,), sealed on the way out, a tensor on the way in.
+    life: a number of the proposer's durable state; a new state has a larger one, and its `seq`
+    begins at 1 again. model: the proposer's, (d,), sealed on the way out, a tensor on the way in.
+    counts: steps of every peer, as far as the sender knows.
     """
 
     peer: str
@@ -130,7 +146,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Peer → peer: exchange `seq` of the proposer's `life` is done here: `delta` was added, and is to be taken off."""
+    """Peer → peer: exchange `seq` of the proposer's `life` is done.
+
+    The sender has added `delta` to its model; the proposer is to take it off its own.
+    """
 
     peer: str
     life: int
@@ -150,7 +169,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Peer → peer, all-reduce: the addressee's Share of `round` has not come."""
+    """Peer → peer, all-reduce: the sender still waits for the addressee's Share of `round`."""
 
     peer: str
     round: int
@@ -158,9 +177,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Peer → wire: its model, for an observer. Becomes an `Update`.
+    """Peer → wire: its model, for an observer; at the observer, an `Update`.
 
-    version: the global counter as the peer knows it; steps: its own.
+    version: the global counter as the peer knows it. steps: the peer's own.
     """
 
     edge: str
@@ -172,14 +191,11 @@ class Report:
 
 
 Uplink = Hello | Update | Retired  # what edges send to a server role
-ServerInput = (
-    Uplink | Halt | Deadline | Request
-)  # what it is given, in journal order; a Request is an operator's
-Downlink = GlobalModel | Halt  # what an edge role receives
+# All that a server role is given, in journal order; a Request comes from an operator.
+ServerInput = Uplink | Halt | Deadline | Request
 Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
-ServerOutput = (
-    GlobalModel | Halt | Roster | Feedback | Request
-)  # what a server role says; the last three to a vertical party
+# All that a server role says; the last three go to a vertical party.
+ServerOutput = GlobalModel | Halt | Roster | Feedback | Request
 
 
 @dataclass(frozen=True, slots=True)

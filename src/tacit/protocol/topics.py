@@ -1,4 +1,4 @@
-"""The MQTT topics of protocol v1: `tacit/v1/{run}/…`. Names are checked so that no wildcard can slip in."""
+"""The MQTT topics of protocol v1: `tacit/v1/{run}/…`. Names are checked to hold no wildcard."""
 
 from __future__ import annotations
 
@@ -27,59 +27,63 @@ def model(run: str) -> str:
 
 
 def up(run: str, edge: str, seq: int, part: int) -> str:
-    """One chunk of an edge's message number `seq`."""
+    """The topic of one part of an edge's message number `seq`."""
     return f"tacit/v1/{run}/up/{edge}/{seq}/{part}"
 
 
 def up_all(run: str) -> str:
-    """What the aggregator subscribes to."""
+    """The aggregator's subscription: all parts of all edges."""
     return f"tacit/v1/{run}/up/+/+/+"
 
 
 def up_of(run: str, edge: str) -> str:
-    """What it subscribes to of one edge, where it does not want all."""
+    """The aggregator's subscription to one edge, where it does not want all."""
     return f"tacit/v1/{run}/up/{edge}/+/+"
 
 
 def down(run: str, edge: str, kind: str, part: int = 0) -> str:
-    """Server to edge: kind is `model`, `receipt` or `control`."""
+    """The topic from server to edge; kind is `model`, `receipt` or `control`."""
     return f"tacit/v1/{run}/down/{edge}/{kind}/{part}"
 
 
 def down_all(run: str, edge: str) -> str:
-    """What an edge subscribes to."""
+    """An edge's subscription."""
     return f"tacit/v1/{run}/down/{edge}/#"
 
 
 def presence(run: str, edge: str) -> str:
-    """Retained: online, retired, left (said by the edge) or offline (said by the broker, its will)."""
+    """The retained topic of an edge's presence.
+
+    online, retired or left, said by the edge; offline, said by the broker (the edge's will).
+    """
     return f"tacit/v1/{run}/presence/{edge}"
 
 
 def presence_all(run: str) -> str:
-    """Presence of every edge."""
+    """The presence of every edge."""
     return f"tacit/v1/{run}/presence/+"
 
 
 def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
-    """One chunk of a peer's message to another; `number` is the sender's own, new for every copy."""
+    """The topic of one part of a peer's message to another.
+
+    number: the sender's own, new for every copy.
+    """
     return f"tacit/v1/{run}/peer/{to}/from/{sender}/{number}/{part}"
 
 
 def peer_all(run: str, to: str) -> str:
-    """What a peer subscribes to."""
+    """A peer's subscription."""
     return f"tacit/v1/{run}/peer/{to}/from/#"
 
 
 def parse_peer(topic: str) -> tuple[str, str, int, int]:
     """(to, from, number, part) of a `peer` topic; WireError("topic") otherwise."""
     levels = topic.split("/")
-    names = (
-        [levels[4], levels[6]]
-        if len(levels) == 9 and (levels[3], levels[5]) == ("peer", "from")
-        else []
-    )
-    if not names or not all(_NAME.fullmatch(name) for name in names):
+    if len(levels) != 9 or levels[3] != "peer" or levels[5] != "from":
+        raise WireError("topic", topic[:120])
+    names = levels[4], levels[6]
+    if not all(_NAME.fullmatch(name) for name in names):
         raise WireError("topic", topic[:120])
     if not all(re.fullmatch(r"[0-9]{1,19}", level) for level in levels[7:]):
         raise WireError("topic", topic[:120])
@@ -87,7 +91,7 @@ def parse_peer(topic: str) -> tuple[str, str, int, int]:
 
 
 def everything() -> str:
-    """All of every run: for who measures or records."""
+    """All of every run, for whoever measures or records."""
     return "tacit/v1/#"
 
 

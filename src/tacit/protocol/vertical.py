@@ -1,6 +1,7 @@
-"""What the roles of a vertical run say to one another, beside Hello, Retired and Halt: frozen values, no bytes.
+"""The messages of a vertical run's roles, beside Hello, Retired and Halt: frozen values, no bytes.
 
-Records are rows 0 to n - 1 of the roster, in the server's order; the first `records` of them are trained on.
+Records are rows 0 to n - 1 of the roster, in the server's order; the first `records` of them are
+trained on.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from tacit.privacy.ledger import Charged
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Which rows of its table a party's upload fills: those of its `step`-th activation, or of Request `request`.
+    """Which rows of the server's table a party's upload fills. rows: int64 (b,).
 
-    Step 0 is the whole table at θ_m^0. rows: int64 (b,).
+    They are those of its `step`-th activation, or of Request number `request`. Step 0 is the whole
+    table, at θ_m^0.
     """
 
     step: int
@@ -29,10 +31,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embed:
-    """Party → wire: paid-for embeddings, made with θ_m as it was at iteration `iteration`. Becomes an `Update`.
+    """Party → wire: paid-for embeddings, made with θ_m of iteration `iteration`; at the server, an
+    `Update`.
 
-    released: None where the server has these rows' embeddings already, and they cannot have changed (a frozen θ_m,
-    released once).
+    released: None where the server has these rows' embeddings already and they cannot have changed
+    (a frozen θ_m, released once).
     """
 
     edge: str
@@ -45,7 +48,9 @@ class Embed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roster:
-    """Server → party: the names of all rows (alignment.py); the first `records` are trained on."""
+    """Server → party: the names of all rows (datasets/alignment.py); the first `records` are
+    trained on.
+    """
 
     names: Names
     records: int
@@ -53,9 +58,10 @@ class Roster:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feedback:
-    """Server → party: the answer to its `step`: ∇_h ℓ (b, width) of the mean loss of its batch, at iteration k.
+    """Server → party: the answer to its `step`: ∇_h ℓ (b, width) of its batch's mean loss, at
+    iteration k.
 
-    gradient: None to go on without one (after the table, and where θ_m is frozen).
+    gradient: None if the party is to go on without one (after the table, and where θ_m is frozen).
     """
 
     iteration: int
@@ -65,7 +71,9 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Server → party: fresh embeddings of `rows` (int64) are wanted, because the server's are too old or none."""
+    """Server → party: fresh embeddings of `rows` (int64) are wanted; the server's are too old, or
+    missing.
+    """
 
     number: int
     rows: Tensor

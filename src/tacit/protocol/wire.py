@@ -1,6 +1,8 @@
-"""Messages to bytes and back, as protos/tacit/v1/wire.proto specifies. Strict on the way in.
+"""Messages to bytes and back, as protos/tacit/v1/wire.proto specifies. Decoding is strict.
 
-Only a `Push` (which holds a `Released`) becomes an update on the wire; there is no way to encode a bare tensor.
+Only a `Push` (which holds a `Released`) becomes an update on the wire; there is no way to encode a
+bare tensor. An envelope is: magic, length of the Meta, the Meta, padding to 64 bytes, the tensor's
+bytes. It travels in parts, each an MQTT payload.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,6 @@ from torch import Tensor
 
 from tacit.errors import WireError
 from tacit.privacy.embeddings import ReleasedEmbedding
-from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Released
 from tacit.privacy.trained import Shared
@@ -35,35 +35,93 @@ from tacit.protocol.messages import (
     ServerOutput,
     Update,
 )
+from tacit.protocol.parts import (
+    PART_HEADER,
+    PART_MAGIC,
+    Assembler,
+    count_parts,
+    part,
+    question,
+    read_question,
+    split,
+)
 from tacit.protocol.vertical import Embed
-from tacit.protocol.wire_values import finite, pack_history, read_history
+from tacit.protocol.wire_hello import pack_hello, read_hello
+from tacit.protocol.wire_values import (
+    MAX_MECHANISM,
+    MAX_REASON,
+    finite,
+    pack_charged,
+    pack_history,
+    pack_terms,
+    printable,
+    read_charged,
+    read_history,
+)
 
-MAGIC, PART_MAGIC = b"TCT1", b"TCTP"
-_HEAD, _PART = struct.Struct("<4sI"), struct.Struct("<4sIIQQ")
-PART_HEADER = _PART.size
+__all__ = [
+    "MAGIC",
+    "MAX_MECHANISM",
+    "MAX_MESSAGE",
+    "MAX_META",
+    "MAX_REASON",
+    "PART_HEADER",
+    "PART_MAGIC",
+    "SAFE_SCALE",
+    "Assembler",
+    "Received",
+    "announcement",
+    "count_parts",
+    "decode",
+    "down",
+    "encode",
+    "gradient",
+    "part",
+    "printable",
+    "question",
+    "read_down",
+    "read_question",
+    "read_up",
+    "split",
+    "up",
+]
+
+MAGIC = b"TCT1"
+_HEAD = struct.Struct("<4sI")
 _NUMPY = {"f32": "<f4", "i32": "<i4"}
 _TORCH = {"f32": torch.float32, "i32": torch.int32}
 MAX_META = 1 << 20
-MAX_REASON, MAX_MECHANISM = 200, 40  # characters kept of a peer's text
 MAX_MESSAGE = 1 << 32
-SAFE_SCALE = 1e29  # 2^31 times this is a float32
+SAFE_SCALE = 1e29  # 2^31 times this is still a float32
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A decoded envelope: its Meta and its tensor ((numel,) float32 or int32, a view of the bytes; None without)."""
+    """A decoded envelope: its Meta, and its tensor, a view of the bytes.
+
+    tensor: (numel,) float32 or int32; None if the message has none.
+    """
 
     meta: pb.Meta
     tensor: Tensor | None
 
 
-def printable(text: str, limit: int) -> str:
-    """A peer's words, for logs and terminals: `limit` characters at most, `?` for what does not print."""
-    return "".join(character if character.isprintable() else "?" for character in text[:limit])
-
-
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
-    """One envelope. tensor: (numel,) float32 or int32, on the CPU; size, digest and dtype are filled into `meta`."""
+    """One envelope. Size, digest and dtype of `tensor` are filled into `meta`.
+
+    tensor: (numel,) float32 or int32, on the CPU.
+
+    >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
+    >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
+    >>> received = decode(payload)
+    >>> received.meta.run, received.meta.share.round, received.tensor
+    ('demo', 3, tensor([ 0.5000, -1.0000]))
+    >>> try:
+    ...     decode(payload[:-1] + b"!")
+    ... except WireError as error:
+    ...     print(error.reason)
+    sha256
+    """
     body = b""
     if tensor is not None:
         meta.dtype = "i32" if tensor.dtype == torch.int32 else "f32"
@@ -75,10 +133,11 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
 
 
 def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) -> Received:
-    """The envelope in `payload`; no copy of the tensor. Raises WireError with a reason for anything else.
+    """The envelope in `payload`, without a copy of the tensor. Raises WireError for anything else.
 
-    `checked`: these very bytes were accepted once, and a checksum says that they are the same; the digest of the
-    tensor is not computed again. Reasons: magic, length, meta, dtype, numel, sha256, finite.
+    checked: these very bytes were accepted once, and a checksum says that they are the same; the
+    digest of the tensor is not computed again.
+    Reasons: magic, length, meta, dtype, numel, sha256, finite.
     """
     view = memoryview(payload)
     if len(view) < _HEAD.size or bytes(view[:4]) != MAGIC:
@@ -114,131 +173,34 @@ def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
     return tensor
 
 
-def count_parts(envelope: bytes, chunk: int) -> int:
-    """How many MQTT payloads of at most `chunk` bytes, header included, an envelope takes."""
-    return max(1, -(-len(envelope) // (chunk - PART_HEADER)))
-
-
-def part(envelope: bytes, chunk: int, number: int) -> bytes:
-    """The MQTT payload that holds part `number` of an envelope."""
-    room = chunk - PART_HEADER
-    body = envelope[number * room : (number + 1) * room]
-    return (
-        _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room)
-        + body
-    )
-
-
-def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
-    """Cut an envelope into MQTT payloads of at most `chunk` bytes, header included."""
-    return (part(envelope, chunk, number) for number in range(count_parts(envelope, chunk)))
-
-
-def question(envelope: bytes, chunk: int) -> bytes:
-    """The payload that asks a receiver what it has not got of an envelope: a part without bytes."""
-    return _PART.pack(PART_MAGIC, 0, count_parts(envelope, chunk), len(envelope), 0)
-
-
-def read_question(payload: bytes) -> tuple[int, int] | None:
-    """(parts, total bytes) of the message that a question is about; None for any other payload."""
-    if len(payload) != _PART.size:
-        return None
-    magic, _, parts, total, _ = _PART.unpack(payload)
-    return (parts, total) if magic == PART_MAGIC and total else None
-
-
-class Assembler:
-    """Puts one message together from its parts, in any order, with duplicates; bounded by `max_bytes`."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max = max_bytes
-        self._buffer = bytearray()
-        self._seen = (
-            bytearray()
-        )  # one byte per part: a set of numbers would be 60 times what was announced
-        self._missing = 0
-        self.shape: tuple[int, int] | None = None  # parts, total bytes; None before the first part
-
-    @property
-    def received(self) -> int:
-        """How many parts have come, each counted once."""
-        return len(self._seen) - self._missing
-
-    def missing(self, limit: int) -> list[int]:
-        """The numbers of the first parts that have not come, `limit` at most."""
-        found: list[int] = []
-        at = self._seen.find(0)
-        while at >= 0 and len(found) < limit:
-            found.append(at)
-            at = self._seen.find(0, at + 1)
-        return found
-
-    def add(self, payload: bytes) -> bytearray | None:
-        """The whole envelope once its last part has come, else None; of equal parts the first counts.
-
-        A question announces the message and adds nothing to it. Raises WireError (magic, length, size).
-        """
-        if len(payload) < _PART.size or payload[:4] != PART_MAGIC:
-            raise WireError(
-                "magic",
-                f"a part of {len(payload)} bytes that does not begin with {PART_MAGIC.decode()}",
-            )
-        _, number, parts, total, offset = _PART.unpack_from(payload)
-        if total > self._max:
-            raise WireError("size", f"{total} bytes announced, {self._max} allowed")
-        body = memoryview(payload)[_PART.size :]
-        if not 1 <= parts <= total + 1 or number >= parts or offset + len(body) > total:
-            raise WireError(
-                "length", f"part {number} of {parts} at {offset} does not fit {total} bytes"
-            )
-        if self.shape is None:
-            self.shape, self._missing = (parts, total), parts
-            self._buffer, self._seen = bytearray(total), bytearray(parts)
-        if self.shape != (parts, total):
-            raise WireError("length", "the parts of one message disagree on its size")
-        if not self._seen[number] and (body or not total):
-            self._seen[number], self._missing = 1, self._missing - 1
-            self._buffer[offset : offset + len(body)] = body
-        return None if self._missing else self._buffer
-
-
 def up(
     run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes
 ) -> bytes:
-    """An edge's message as an envelope. Tensors: `Released` in a Push, `Shared` in a Report, `ReleasedEmbedding`."""
+    """An edge's message as an envelope.
+
+    Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
+    `ReleasedEmbedding` in an Embed.
+    """
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
     meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema)
     match message:
         case Hello():
-            meta.hello.CopyFrom(
-                pb.Hello(
-                    epsilon=message.epsilon,
-                    delta=message.delta,
-                    mechanism=message.mechanism,
-                    noise_variance=message.noise_variance,
-                    clip_min=message.clip_min,
-                    clip_max=message.clip_max,
-                    spent=pack_history(message.spent),
-                    charged=_charged(message.charged),
-                    refusals=message.refusals,
-                    refusal=message.refusal,
-                )
-            )
+            meta.hello.CopyFrom(pack_hello(message))
             return encode(meta)
         case Push(released=Released() as released):
             update = pb.Update(
                 base_version=message.base_version,
                 clip=released.clip,
                 spent=pack_history(released.spent),
-                charged=_charged(released.charged),
+                charged=pack_charged(released.charged),
             )
             if released.vector.dtype == torch.int32:
                 update.scale = released.scale
             meta.update.CopyFrom(update)
             return encode(meta, released.vector)
         case Report(model=Shared() as model):
-            paid, charged = pack_history(message.spent), _charged(message.charged)
+            paid, charged = pack_history(message.spent), pack_charged(message.charged)
             meta.update.CopyFrom(
                 pb.Update(
                     base_version=message.version, spent=paid, charged=charged, steps=message.steps
@@ -246,14 +208,14 @@ def up(
             )
             return encode(meta, model.vector)
         case Embed(released=None | ReleasedEmbedding() as embedded):
-            paid, charged = pack_history(message.spent), _charged(message.charged)
+            paid, charged = pack_history(message.spent), pack_charged(message.charged)
             where = wire_vertical.pack_part(message.part)
             meta.update.CopyFrom(
                 pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
             )
             return encode(meta, None if embedded is None else embedded.vectors.flatten())
         case Retired():
-            charged = _charged(message.charged)
+            charged = pack_charged(message.charged)
             meta.retired.CopyFrom(
                 pb.Retired(
                     reason=message.reason, spent=pack_history(message.spent), charged=charged
@@ -276,7 +238,7 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
         if part is None and tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
         vector, clip = gradient(tensor, update.scale), finite("clip", update.clip)
-        spent, charged = read_history(update.spent), _read_charged(update.charged)
+        spent, charged = read_history(update.spent), read_charged(update.charged)
         return Update(
             meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
         )
@@ -286,10 +248,10 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
         retired = meta.retired
         reason = printable(retired.reason, MAX_REASON)
         return Retired(
-            meta.edge, reason, read_history(retired.spent), _read_charged(retired.charged)
+            meta.edge, reason, read_history(retired.spent), read_charged(retired.charged)
         )
     if kind == "hello":
-        return _hello(meta.edge, meta.hello)
+        return read_hello(meta.edge, meta.hello)
     raise WireError("kind", f"{kind} does not come from an edge")
 
 
@@ -301,11 +263,16 @@ def down(
     answer: pb.Receipt | None = None,
     answered: int = 0,
 ) -> bytes:
-    """A server's message as an envelope; `answer` is the receipt of message `answered`, if it goes with it."""
+    """A server's message as an envelope.
+
+    answer: the receipt of message `answered`, if it goes with it.
+    """
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
         meta.model.CopyFrom(
-            pb.GlobalModel(version=message.version, clip=message.clip, terms=_terms(message.terms))
+            pb.GlobalModel(
+                version=message.version, clip=message.clip, terms=pack_terms(message.terms)
+            )
         )
         return encode(meta, message.params)
     if not isinstance(message, Halt):
@@ -317,7 +284,10 @@ def down(
 def announcement(
     run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int
 ) -> bytes:
-    """The retained word on a run; holds the model itself if that takes at most `inline_below` bytes."""
+    """The retained announcement of a run.
+
+    It holds the model itself if that takes at most `inline_below` bytes.
+    """
     raw = model.params.numpy().tobytes()
     said = pb.Announcement(
         epoch=epoch,
@@ -350,58 +320,22 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
         if meta.model.HasField("terms")
         else None
     )
-    # C as it was said, nan too: whether to work with it is the edge's policy to decide, and to count.
+    # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
     return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
 
 
-def _hello(edge: str, hello: pb.Hello) -> Hello:
-    numbers = {
-        name: finite(name, getattr(hello, name))
-        for name in ("delta", "noise_variance", "clip_min", "clip_max")
-    }
-    if not hello.epsilon > 0 or not 0 < hello.delta < 1:
-        raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
-    return Hello(
-        edge,
-        hello.epsilon,
-        mechanism=printable(hello.mechanism, MAX_MECHANISM),
-        spent=read_history(hello.spent),
-        charged=_read_charged(hello.charged),
-        refusals=hello.refusals,
-        refusal=printable(hello.refusal, MAX_REASON),
-        **numbers,
-    )
-
-
 def gradient(tensor: Tensor, scale: float) -> Tensor:
-    """(d,) float32: an integer message is worth `scale` a unit, computed once, in float64, here for everybody."""
+    """A message's vector in real units, (d,) float32: integers are worth `scale` each.
+
+    It is computed in float64, here only, so that everybody has the same bits.
+    """
     if tensor.dtype == torch.float32:
         return tensor
     found, unit = np.empty(tensor.numel(), np.float32), np.float64(finite("scale", scale))
     safe = abs(unit) <= SAFE_SCALE
     with contextlib.nullcontext() if safe else np.errstate(over="ignore"):
-        # Block by block: no float64 vector is ever made.
+        # numpy works block by block, so no float64 vector is ever made.
         np.multiply(tensor.numpy(), unit, out=found, dtype=np.float64, casting="same_kind")
     if not safe and not bool(np.isfinite(found).all()):
         raise WireError("value", f"scale={scale}")
     return torch.from_numpy(found)
-
-
-def _charged(charged: Charged) -> pb.Charged | None:
-    return None if charged == UNCHARGED else pb.Charged(count=charged.count, head=charged.head)
-
-
-def _read_charged(charged: pb.Charged) -> Charged:
-    if len(charged.head) not in (0, 32):
-        raise WireError("value", f"charged: a head of {len(charged.head)} bytes")
-    return Charged(charged.count, charged.head)
-
-
-def _terms(terms: Terms | None) -> pb.Terms | None:
-    if terms is None:
-        return None
-    return pb.Terms(
-        mechanism=terms.mechanism,
-        sampling_rate=terms.sampling_rate,
-        noise_multiplier=terms.noise_multiplier,
-    )

@@ -1,4 +1,6 @@
-"""What peers say to one another, to bytes and back: protos/tacit/v1/wire.proto. Strict on the way in, as `wire`."""
+"""Peers' messages to bytes and back (protos/tacit/v1/wire.proto). Decoding is strict, as in
+`wire`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tacit.protocol.wire import Received, encode
 
 
 def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
-    """A peer's message as an envelope. Raises TypeError for a tensor that no `Trained` has sealed."""
+    """A peer's message as an envelope. Raises TypeError for a tensor that no `Trained` has
+    sealed.
+    """
     meta = pb.Meta(run=run, edge=message.peer, schema_hash=schema)
     match message:
         case Proposal(model=Shared() as model):

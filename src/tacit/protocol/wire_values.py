@@ -1,4 +1,4 @@
-"""Numbers of the wire and their checks, shared by all messages."""
+"""Checks and conversions of values that several messages have."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterable
 
 from tacit.errors import WireError
 from tacit.privacy.accounting import History, Spend
+from tacit.privacy.ledger import UNCHARGED, Charged
+from tacit.privacy.policy import Terms
 from tacit.protocol._pb import wire_pb2 as pb
+
+MAX_REASON, MAX_MECHANISM = 200, 40  # characters kept of a sender's text
 
 
 def finite(name: str, value: float) -> float:
-    """`value` if it is a finite number >= 0, else WireError ("value") naming it."""
+    """`value` if it is a finite number >= 0; else WireError ("value") with its name."""
     if not 0 <= value < float("inf"):
         raise WireError("value", f"{name}={value}")
     return value
@@ -30,7 +34,9 @@ def pack_history(rows: History) -> list[pb.Spend]:
 
 
 def read_history(said: Iterable[pb.Spend]) -> History:
-    """And back. Raises WireError ("value") for one that no ledger can have."""
+    """A ledger's history from protobuf. Raises WireError ("value") for one that no ledger can
+    have.
+    """
     rows = tuple(
         Spend(
             s.sampling_rate,
@@ -46,3 +52,33 @@ def read_history(said: Iterable[pb.Spend]) -> History:
     ):
         raise WireError("value", "spent: a history that no ledger can have")
     return rows
+
+
+def pack_charged(charged: Charged) -> pb.Charged | None:
+    """How far a ledger has come, as protobuf; None for a new one."""
+    return None if charged == UNCHARGED else pb.Charged(count=charged.count, head=charged.head)
+
+
+def read_charged(charged: pb.Charged) -> Charged:
+    """How far a ledger has come. Raises WireError ("value") for a head of another length."""
+    if len(charged.head) not in (0, 32):
+        raise WireError("value", f"charged: a head of {len(charged.head)} bytes")
+    return Charged(charged.count, charged.head)
+
+
+def pack_terms(terms: Terms | None) -> pb.Terms | None:
+    """A server's terms as protobuf."""
+    if terms is None:
+        return None
+    return pb.Terms(
+        mechanism=terms.mechanism,
+        sampling_rate=terms.sampling_rate,
+        noise_multiplier=terms.noise_multiplier,
+    )
+
+
+def printable(text: str, limit: int) -> str:
+    """`limit` characters of a sender's text, for logs and terminals; `?` for what does not
+    print.
+    """
+    return "".join(character if character.isprintable() else "?" for character in text[:limit])

@@ -1,4 +1,4 @@
-"""What a vertical run's roles say to one another, into a Meta and back. Strict on the way in, as `wire`."""
+"""A vertical run's messages, into a Meta and back. Decoding is strict, as in `wire`."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def read_server_message(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedba
 
 
 def pack_part(message: Part) -> pb.Part:
-    """For an Update."""
+    """A Part as protobuf, for an Update."""
     return pb.Part(step=message.step, request=message.request, rows=_packed(message.rows))
 
 
 def read_part(update: pb.Update) -> Part | None:
-    """The part of an Update, if it has one. Raises WireError (value)."""
+    """The Part of an Update, or None if it has none. Raises WireError (value)."""
     if not update.HasField("part"):
         return None
     return Part(update.part.step, update.part.request, _rows(update.part.rows))
