@@ -1,4 +1,6 @@
-"""Local datasets (`load`), their frozen `features`, and their division among edges (`partition`, `vertical`)."""
+"""Datasets: `load` one, its frozen `features`, its division among edges (`partition`,
+`vertical`).
+"""
 
 from tacit.datasets.benchmarks.load import (
     Dataset,

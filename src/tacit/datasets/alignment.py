@@ -1,8 +1,9 @@
-"""Who is who across vertical parties: records are named by a salted hash of their id.
+"""Alignment of records across vertical parties: a record's name is a salted hash of its id.
 
-The salt comes to the parties and the server the same way as their keys, never over the broker. A name hides the id
-from whoever has not the salt. It hides nothing from the parties and the server, who can hash a guessed id: this is
-alignment, not private set intersection, and everybody in a run learns which ids the server has labels for.
+The salt comes to the parties and the server the same way as their keys, never over the broker. A
+name hides the id from whoever has not the salt. It hides nothing from the parties and the server,
+who can hash a guessed id: this is alignment, not private set intersection, and everybody in a run
+learns which ids the server has labels for.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _SHOWN = 3  # missing records named in a message
 def names(ids: Iterable[str], salt: bytes, whose: str) -> Names:
     """The name of every id: the first 8 bytes of HMAC-SHA256(salt, id), uint64 (n,).
 
-    Raises DataError naming `whose` when two ids share a name: one id twice (or, with probability n²/2^65, a clash).
+    Raises DataError naming `whose` when two ids share a name: the same id twice, or, with
+    probability n²/2^65, a collision.
     """
     digests = (hmac.new(salt, one.encode(), hashlib.sha256).digest()[:8] for one in ids)
     found = np.frombuffer(b"".join(digests), dtype="<u8")
@@ -33,10 +35,12 @@ def names(ids: Iterable[str], salt: bytes, whose: str) -> Names:
 
 
 def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
-    """Where each name of the `roster` is among `mine` (n,): row r of the run is row align(...)[r] of this party.
+    """Where each name of the `roster` is among `mine`, (n,): row r of the run is row align(...)[r]
+    here.
 
-    Records that only this party has are left out, and nothing is said of them. Raises DataError, naming `whose`, how
-    many are missing and the first of them, unless every record of the roster is here, and in it once.
+    Records that only this party has are left out, and nothing is said of them.
+    Raises DataError, naming `whose`, how many records are missing and the first of them, unless
+    every record of the roster is among `mine`, and in the roster once.
     """
     order = np.argsort(mine, kind="stable")
     place = np.searchsorted(mine, roster, sorter=order)
@@ -49,11 +53,11 @@ def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
     if len(missing):
         first = ", ".join(f"{name:016x}" for name in missing[:_SHOWN])
         raise DataError(
-            f"{whose}: {len(missing)} of the run's {len(roster)} records are not among its {len(mine)} (by salted "
-            f"hash: {first}); every party needs the features of every record, under the same id and salt"
+            f"{whose}: {len(missing)} of the run's {len(roster)} records are not among its "
+            f"{len(mine)} (by salted hash: {first}); every party needs the features of every "
+            f"record, under the same id and salt"
         )
-    if len(np.unique(found)) != len(
-        found
-    ):  # else one record is released again and again, at the price of one
+    # Else one record would be released again and again, at the price of one.
+    if len(np.unique(found)) != len(found):
         raise DataError(f"{whose}: the run's roster of {len(roster)} names a record more than once")
     return found.astype(np.int64)

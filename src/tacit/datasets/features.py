@@ -1,16 +1,20 @@
-"""Frozen features of one image: 2-D wavelet scattering (Bruna and Mallat 2013), normalised within the image.
+"""Frozen features of one image: 2-D wavelet scattering, normalised within the image.
 
-Shapes: images (n, depth, side, side) -> features (n, 81·depth, side/4, side/4), float32, for J = 2 scales and L = 8
-orientations: 1 average, J·L = 16 first-order and 8·8 = 64 second-order channels.
+Wavelet scattering is Bruna and Mallat's (arXiv:1203.1513). Shapes: images (n, depth, side, side) ->
+features (n, 81·depth, side/4, side/4), float32, for J = 2 scales and L = 8 orientations: 1 average,
+J·L = 16 first-order and 8·8 = 64 second-order channels.
 
-    S0 = x ∗ φ,   S1 = |x ∗ ψ(j1, θ1)| ∗ φ,   S2 = ||x ∗ ψ(j1, θ1)| ∗ ψ(j2, θ2)| ∗ φ  with j1 < j2
+    S0 = x ∗ φ
+    S1 = |x ∗ ψ(j1, θ1)| ∗ φ
+    S2 = ||x ∗ ψ(j1, θ1)| ∗ ψ(j2, θ2)| ∗ φ  with j1 < j2
 
-Why: under differential privacy a linear model on features that need no training beats a network trained from noise
-(Tramèr and Boneh, arXiv:2011.11660). The filters are constants, and the normalisation uses the mean and the variance
-of the one image only: no number crosses from one record to another, so the features cost no privacy.
+Why: under differential privacy a linear model on features that need no training beats a network
+trained from noise (Tramèr and Boneh, arXiv:2011.11660). The filters are constants, and the
+normalisation uses the mean and the variance of the one image only: no number crosses from one
+record to another, so the features cost no privacy.
 
-Filters and padding are those of kymatio (Andreux et al., JMLR 2020): σ = 0.8·2^j, ξ = 3π/4·2^-j, slant 4/L,
-images reflected by one output pixel on each side.
+Filters and padding are those of kymatio (Andreux et al., arXiv:1812.11214): σ = 0.8·2^j, ξ =
+3π/4·2^-j, slant 4/L, images reflected by one output pixel on each side.
 """
 
 from __future__ import annotations
@@ -29,32 +33,35 @@ from tacit.errors import ConfigError
 Features = Literal["none", "scattering"]
 
 _ANGLES = 8  # L
-_STEP = 4  # 2^J: input pixels to an output pixel
+_STEP = 4  # 2^J: the input pixels along an output pixel
 _CHANNELS = 1 + 2 * _ANGLES + _ANGLES * _ANGLES
-_GROUPS = (
-    1,
-    *[_ANGLES] * (2 + _ANGLES),
-)  # channels that share a mean and a variance: one order, scale and θ1
+# Channels that share a mean and a variance: those of one order, scale and θ1.
+_GROUPS = (1, *[_ANGLES] * (2 + _ANGLES))
 _EPSILON = 1e-5  # added to a variance, as PyTorch's GroupNorm does
 
 
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of one example after `features`. Raises ConfigError where they are not defined for `shape`."""
+    """The shape of one example after `features`. Raises ConfigError if they are not defined for
+    `shape`.
+    """
     if features == "none":
         return shape
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] % _STEP or shape[1] < 2 * _STEP:
         raise ConfigError(
-            f"data.features = {features!r} needs square images of a side that {_STEP} divides, at least "
-            f"{2 * _STEP}, not {shape}"
+            f"data.features = {features!r} needs square images of a side that {_STEP} divides, "
+            f"at least {2 * _STEP}, not {shape}"
         )
     return (_CHANNELS * shape[0], shape[1] // _STEP, shape[2] // _STEP)
 
 
 def apply(features: Features, images: Tensor) -> Tensor:
-    """`images` (n, *shape) float32 as they are, or their features (n, *shape_with(features, shape)).
+    """`images` (n, *shape) float32 as they are, or their features (n, *shape_with(features,
+    shape)).
 
-    An example's features are a function of that example alone, to the bit: they are computed one example at a time,
-    in memory of their own, so that neither company nor place can change how a kernel rounds. Raises as `shape_with`.
+    Guarantee: an example's features are a function of that example alone, to the bit. They are
+    computed one example at a time, in memory of their own, so that neither company nor place can
+    change how a kernel rounds.
+    Raises as `shape_with`.
     """
     if features == "none":
         return images
@@ -66,7 +73,10 @@ def apply(features: Features, images: Tensor) -> Tensor:
 
 
 def scattering(images: Tensor) -> Tensor:
-    """Scattering coefficients (n, 81, side/4, side/4) of images (n, side, side): S0, S1 by (j1, θ1), S2 by (θ1, θ2)."""
+    """Scattering coefficients (n, 81, side/4, side/4) of images (n, side, side).
+
+    In order: S0, S1 by (j1, θ1), S2 by (θ1, θ2).
+    """
     bank = _bank(images.shape[-1])
     padded = functional.pad(images[:, None], (_STEP,) * 4, mode="reflect")  # (n, 1, m, m)
     spectrum = torch.fft.fft2(padded)
@@ -80,7 +90,10 @@ def scattering(images: Tensor) -> Tensor:
 
 
 def normalised(maps: Tensor) -> Tensor:
-    """`maps` (n, 81, s, s) with mean 0 and variance 1 in each image's own groups of channels; constants become 0."""
+    """`maps` (n, 81, s, s) with mean 0 and variance 1 in each image's own groups of channels.
+
+    Constants become 0.
+    """
     groups = []
     for group in torch.split(maps, list(_GROUPS), dim=1):
         variance, mean = torch.var_mean(group, dim=(1, 2, 3), correction=0, keepdim=True)
@@ -92,7 +105,8 @@ def normalised(maps: Tensor) -> Tensor:
 class _Bank:
     """Filters for padded images of side m: ψ(0, θ) and ψ(1, θ)/4 in Fourier space, (L, m, m).
 
-    low: φ and the step to output pixels as matrices, (m/4 - 2, m) for a map at full and (m/4 - 2, m/2) at half size.
+    low: φ and the step to output pixels as matrices, (m/4 - 2, m) for a map of full size and (m/4 -
+    2, m/2) for one of half size.
     """
 
     fine: Tensor
@@ -113,7 +127,10 @@ def _bank(side: int) -> _Bank:
 
 
 def morlet(side: int, j: int, angle: float) -> Tensor:
-    """ψ(j, angle) (side, side) complex128, periodised, of mean 0: g·(exp(iξ·u) - β) with an elliptic Gaussian g."""
+    """ψ(j, angle) (side, side) complex128, periodised, of mean 0.
+
+    It is g·(exp(iξ·u) - β), with an elliptic Gaussian g.
+    """
     sigma, frequency, slant = 0.8 * 2**j, 0.75 * math.pi / 2**j, 4 / _ANGLES
     reach = torch.arange(-2 * side, 3 * side, dtype=torch.float64)
     rows, columns = torch.meshgrid(reach, reach, indexing="ij")
@@ -130,7 +147,9 @@ def morlet(side: int, j: int, angle: float) -> Tensor:
 
 
 def _low_pass(padded: int, step: int) -> Tensor:
-    """φ of σ = 0.8·2^(J-1) along one axis, read at the output pixels, for maps of every step-th pixel."""
+    """φ of σ = 0.8·2^(J-1) along one axis, read at the output pixels, for maps of every step-th
+    pixel.
+    """
     sigma = 0.8 * _STEP / 2
     reach = torch.arange(-2 * padded, 3 * padded, dtype=torch.float64)
     gauss = torch.exp(-(reach**2) / (2 * sigma**2)).view(5, padded).sum(0)
@@ -145,7 +164,10 @@ def _periodised(wide: Tensor, side: int) -> Tensor:
 
 
 def _halved(spectrum: Tensor, filters: Tensor) -> Tensor:
-    """|x ∗ ψ| at every other pixel, (..., L, m/2, m/2), from the spectrum (..., 1, m, m): aliases are added first."""
+    """|x ∗ ψ| at every other pixel, (..., L, m/2, m/2), from the spectrum (..., 1, m, m).
+
+    Aliases are added before the inverse transform, which is then of half the size.
+    """
     half = spectrum.shape[-1] // 2
     low, high = slice(0, half), slice(half, None)
     folded = spectrum[..., low, low] * filters[..., low, low]
@@ -156,6 +178,6 @@ def _halved(spectrum: Tensor, filters: Tensor) -> Tensor:
 
 
 def _smooth(maps: Tensor, low: Tensor) -> Tensor:
-    """x ∗ φ at the output pixels: a Gaussian is separable, so two small matrix products."""
+    """x ∗ φ at the output pixels, by two small matrix products, as a Gaussian is separable."""
     smooth: Tensor = low @ maps @ low.T
     return smooth

@@ -1,10 +1,10 @@
-"""Which rows belong to which edge: disjoint parts that together cover every row exactly once.
+"""The division of rows among edges: disjoint parts that together cover every row exactly once.
 
-A shard must never move: two edges that shared a row would each spend their own budget on the same person. The
-cut therefore depends on the arguments alone: by numpy's RandomState, whose streams are frozen across
-versions, and by exact fractions.
+A part must never move: if two edges shared a row, each would spend its own budget on the same
+person. The division therefore depends on the arguments alone: on numpy's RandomState, whose streams
+are frozen across versions, and on exact fractions.
 
-Parts 0 to shards-1 are the edges of the run; `spare` further parts are kept for edges that join later.
+Parts 0 to shards-1 are the edges of the run; `spare` further parts are for edges that join later.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def shard(
     spare: int = 0,
     spare_weight: float = 0.25,
 ) -> torch.Tensor:
-    """Row numbers (int64, ascending) of part `index`, of labels (n,).
+    """The row numbers (int64, ascending) of part `index`, of labels (n,).
 
-    Raises ConfigError as `all_shards` does, and for an index outside [0, shards + spare).
+    Raises ConfigError as `all_shards`, and for an index outside [0, shards + spare).
     """
     parts = all_shards(
         labels,
@@ -68,13 +68,15 @@ def all_shards(
 ) -> list[torch.Tensor]:
     """Every part at once: `shards + spare` tensors of row numbers (int64, ascending), none empty.
 
-    `iid` cuts a random permutation; a spare part is `spare_weight` of a main one. `dirichlet` deals each
-    class by proportions from Dirichlet(alpha · weights) (Hsu et al. 2019; small alpha, more skew). `shards`
-    sorts by label and deals two contiguous pieces to each part (McMahan et al. 2017). `natural` takes `labels` as
-    the numbers of natural groups (`load_groups`) and keeps each whole: as many parts as groups get one each, in the
-    order of the numbers; fewer parts get them in turn, the largest first, whatever the seed.
+    `iid` cuts a random permutation; a spare part is `spare_weight` of a main one. `dirichlet` deals
+    each class by proportions from Dirichlet(alpha · weights) (Hsu et al., arXiv:1909.06335; small
+    alpha, more skew). `shards` sorts by label and deals two contiguous pieces to each part (McMahan
+    et al., arXiv:1602.05629). `natural` takes `labels` as the numbers of natural groups
+    (`load_groups`) and keeps each whole: as many parts as groups get one each, in the order of the
+    numbers; fewer parts get them in turn, the largest first, whatever the seed.
 
-    Raises ConfigError for a bad argument, and when there are more parts than rows, or than groups with `natural`.
+    Raises ConfigError for a bad argument, and when there are more parts than rows, or than groups
+    with `natural`.
     """
     weights = _weights(shards, spare, spare_weight)
     if not (alpha > 0 and math.isfinite(alpha)):
@@ -107,7 +109,7 @@ def all_shards(
 def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> int:
     """n_pub: the public size of a main part, floor(rows / (shards + spare · spare_weight)).
 
-    The privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
+    A privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
     """
     size = math.floor(rows / sum(_weights(shards, spare, spare_weight)))
     if size < 1:
@@ -124,7 +126,8 @@ def _weights(shards: int, spare: int, spare_weight: float) -> list[Fraction]:
         raise ConfigError(f"data.spare = {spare} must be at least 0")
     if not (spare_weight > 0 and math.isfinite(spare_weight)):
         raise ConfigError(f"data.spare_weight = {spare_weight} must be a positive number")
-    # The decimal as written (0.1, not its binary neighbour), so that sizes are what a person computes.
+    # The decimal as written (0.1, not its binary neighbour), so that sizes are those that a person
+    # computes.
     return [Fraction(1)] * shards + [Fraction(str(spare_weight))] * spare
 
 
@@ -134,7 +137,9 @@ def _rng(method: str, seed: int) -> np.random.RandomState:
 
 
 def _cut(rows: _Index, weights: list[Fraction]) -> list[_Index]:
-    """Consecutive pieces in proportion to the weights; a piece has at least the floor of its share."""
+    """Consecutive pieces in proportion to the weights; a piece has at least the floor of its
+    share.
+    """
     unit = len(rows) / sum(weights)
     edges, total = [], Fraction(0)
     for weight in weights[:-1]:
@@ -158,9 +163,10 @@ def _dirichlet(
 
 
 def _dirichlet_sample(concentration: _Floats, rng: np.random.RandomState) -> _Floats:
-    """Dirichlet in logarithms: for a small alpha every gamma variate underflows, and 0/0 is no share.
+    """A Dirichlet sample, computed in logarithms.
 
-    Gamma(a) = Gamma(a + 1) · U^(1/a) in distribution (Marsaglia and Tsang 2000, section 6).
+    For a small alpha every gamma variate underflows, and 0/0 is no share. In distribution, Gamma(a)
+    = Gamma(a + 1) · U^(1/a) (Marsaglia and Tsang, doi:10.1145/358407.358414, section 6).
     """
     uniform = 1.0 - rng.random_sample(len(concentration))  # (0, 1]: its logarithm is finite
     logs = np.log(rng.standard_gamma(concentration + 1.0)) + np.log(uniform) / concentration
@@ -190,7 +196,8 @@ def _by_group(groups: _Index, parts: int, spare: int) -> list[_Index]:
         )
     if parts > len(names):
         raise ConfigError(
-            f"edges.count = {parts} is more than the {len(names)} groups of data.partition = 'natural'"
+            f"edges.count = {parts} is more than the {len(names)} groups of "
+            "data.partition = 'natural'"
         )
     if parts < len(names):
         names = names[np.argsort(-sizes, kind="stable")]

@@ -1,4 +1,6 @@
-"""Which features belong to which vertical party: disjoint views that together hold every value of an example once."""
+"""The division of features among vertical parties: disjoint views that together hold every value
+once.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,16 @@ from tacit.errors import ConfigError
 
 
 def feature_blocks(columns: int, parties: int, sizes: tuple[int, ...] = ()) -> list[slice]:
-    """Contiguous blocks of `columns` in order: of `sizes` where those are as many as the parties, else equal ones.
+    """Contiguous blocks of `columns`, in order, one for each party.
 
-    Equal sizes differ by at most one, the longer ones first. Raises ConfigError when there are more parties than
-    columns, or for sizes that do not add up.
+    They have `sizes`, if those are as many as the parties; else equal sizes, which differ by at
+    most one, the longer ones first.
+    Raises ConfigError when there are more parties than columns, or for sizes that do not add up.
     """
     if not 1 <= parties <= columns:
         raise ConfigError(
-            f"edges.count = {parties} must be in [1, {columns}]: so many columns there are for parties to hold"
+            f"edges.count = {parties} must be in [1, {columns}]: so many columns there are for "
+            "parties to hold"
         )
     if len(sizes) != parties:
         size, longer = divmod(columns, parties)
@@ -36,16 +40,18 @@ def party_view(
 ) -> torch.Tensor:
     """What party `party` of `parties` holds of the examples x (n, *shape), without a copy.
 
-    A block of the columns of a table (n, c) or a sequence (n, T), of the rows of images (n, depth, rows, columns):
-    of 28 rows, seven parties hold 4 each. `sizes` (`party_columns`) where they are not to be equal. `quadrants`: four
-    parties hold a quarter of the image each, in reading order. Raises ConfigError.
+    A block of the columns of a table (n, c) or a sequence (n, T), of the rows of images (n, depth,
+    rows, columns): of 28 rows, seven parties hold 4 each. sizes: (`party_columns`) where they are
+    not to be equal. quadrants: four parties hold a quarter of the image each, in reading order.
+    Raises ConfigError.
     """
     if not 0 <= party < parties:
         raise ConfigError(f"party = {party} must be in [0, {parties})")
     if quadrants:
         if parties != 4 or x.dim() != 4 or x.shape[2] % 2 or x.shape[3] % 2:
             raise ConfigError(
-                f"edges.count = {parties} of {tuple(x.shape[1:])}: quadrants are four, of images of even sides"
+                f"edges.count = {parties} of {tuple(x.shape[1:])}: quadrants are four, "
+                "of images of even sides"
             )
         down, across = (feature_blocks(side, 2) for side in x.shape[2:])
         return x[:, :, down[party // 2], across[party % 2]]

@@ -1,10 +1,13 @@
-"""Image files as arrays of whole numbers: idx (MNIST, Fashion-MNIST), USPS, CIFAR-10, and the bundled digits.
+"""Image files as arrays of whole numbers: idx (MNIST, Fashion-MNIST), USPS, CIFAR-10, and the
+digits.
 
-The digits are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998,
-doi:10.24432/C50P49, CC BY 4.0), the same 1,797 that scikit-learn ships.
+The digits come with tacit. They are the test part of "Optical Recognition of Handwritten Digits"
+(E. Alpaydin and C. Kaynak, 1998, doi:10.24432/C50P49, CC BY 4.0), the same 1,797 that scikit-learn
+ships.
 
-The only normalisation is a fixed scaling of the pixel range to [0, 1]. A mean or a standard deviation would
-be computed from private rows and would leave inside the model without a charge (docs/privacy.md).
+The only normalisation is a fixed scaling of the pixel range to [0, 1]. A mean or a standard
+deviation would be computed from private rows and would leave inside the model without a charge
+(docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ def mnist(images: bytes, labels: bytes, files: tuple[str, ...]) -> Stored:
 
 
 def idx(content: bytes, magic: int, file: str) -> _Bytes:
-    """A gzipped idx file of unsigned bytes: u32 magic, u32 per dimension, then the values (big endian)."""
+    """A gzipped idx file of unsigned bytes: u32 magic, u32 per dimension, then the values (big
+    endian).
+    """
     body = unzipped(content, file)
     dims = magic & 0xFF
     if len(body) < 4 * (1 + dims) or struct.unpack_from(">I", body)[0] != magic:
@@ -49,13 +54,15 @@ def idx(content: bytes, magic: int, file: str) -> _Bytes:
 
 
 def usps(content: bytes, split: Split) -> Stored:
-    """Thousandths in [-1000, 1000]."""
+    """USPS, in thousandths from -1000 to 1000."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return Stored(arrays[f"x_{split}"], arrays[f"y_{split}"], -_USPS_UNIT, _USPS_UNIT)
 
 
 def cifar10(content: bytes, split: Split) -> Stored:
-    """The balanced subset of 20,000 and 4,000 images (3, 32, 32), stored as differences along every axis."""
+    """The balanced subset of 20,000 and 4,000 images (3, 32, 32), stored as differences along every
+    axis.
+    """
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         x, y = arrays[f"x_{split}_delta"], arrays[f"y_{split}"]
     for axis in (1, 2, 3):
@@ -64,18 +71,19 @@ def cifar10(content: bytes, split: Split) -> Stored:
 
 
 def cifar10_labels(content: bytes, split: Split) -> Array:
-    """Only the labels: the pixels stay compressed."""
+    """The labels only; the pixels stay compressed."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         labels: Array = arrays[f"y_{split}"]
     return labels
 
 
 def digits(split: Split) -> Stored:
-    """Rows 0 to 1436 (train) or 1437 to 1796 (test) of a fixed permutation of the 1,797 bundled digits."""
+    """Rows 0 to 1436 (train) or 1437 to 1796 (test) of a fixed permutation of the 1,797 digits."""
     with np.load(_DIGITS, allow_pickle=False) as arrays:
         table: Array = arrays["rows"]
     check_sum("the bundled digits", table.tobytes(), _DIGITS_SHA256)
-    # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and version.
+    # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and
+    # version.
     order = np.random.RandomState(_DIGITS_SEED).permutation(len(table))
     rows = order[:_DIGITS_TRAIN] if split == "train" else order[_DIGITS_TRAIN:]
     return Stored(table[rows, :-1], table[rows, -1], high=_DIGITS_MAX)

@@ -1,4 +1,4 @@
-"""Named local datasets as tensors. Parsers: `images`, `tables`, `text`; files and public facts: `sources`."""
+"""Named local datasets as tensors. Parsers: `images`, `tables`, `text`; public facts: `sources`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _DEFAULT_TEXT = Text()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """One table of examples: `x` float32 (n, *shape), pixels in [0, 1] or features, `y` int64 (n,) in [0, classes).
+    """A table of examples: inputs `x`, labels `y`, and what is known of each row.
 
-    Of text, `x` and `y` are int64 (n, T), numbers of words below `classes`; an example is one sequence.
-    ids: int64 (n,), who a row is: the published number, else its place in the split. groups: int64 (n,), what it
-    naturally belongs to (Adult: an education; Vehicle: a sensor), None where nothing does.
+    x: float32 (n, *shape), pixels in [0, 1] or features. y: int64 (n,) in [0, classes). Of text,
+    both are int64 (n, T), numbers of words below `classes`; an example is one sequence. ids: int64
+    (n,), who a row is: the published number, else its place in the split. groups: int64 (n,), what
+    a row naturally belongs to (Adult: an education; Vehicle: a sensor); None where nothing does.
     """
 
     x: torch.Tensor
@@ -38,7 +39,7 @@ class Dataset:
         return len(self.y)
 
     def take(self, index: torch.Tensor) -> Dataset:
-        """The rows named by `index` (int64 (m,)), in that order, copied."""
+        """The rows numbered by `index` (int64 (m,)), in that order, copied."""
         ids = None if self.ids is None else self.ids[index]
         groups = None if self.groups is None else self.groups[index]
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, groups=groups)
@@ -54,13 +55,19 @@ def load(
 ) -> Dataset:
     """One split of a named dataset, checked against its SHA-256.
 
-    `root` is the data folder (ignored for "digits", which are a part of tacit). With `rows`
-    (int64 (m,)) only those rows become float32: an edge then never holds the whole table. `features` replace
-    each image by a function of that image alone, computed here and kept in memory only. `text` says how wikitext-2
+    root: the data folder (ignored for "digits", which are a part of tacit). rows: int64 (m,), to
+    have these rows only, so that an edge never holds the whole table. features: replace each image
+    by a function of that image alone, computed here and kept in memory only. text: how wikitext-2
     is cut.
 
-    Raises ConfigError for an unknown name and for features that do not fit, DataError for a file that is
-    missing, altered or unreadable.
+    Raises ConfigError for an unknown name and for features that do not fit, DataError for a file
+    that is missing, altered or unreadable.
+
+    >>> digits = load("digits", "train", root=None)
+    >>> len(digits), digits.x.shape, digits.classes, digits.name
+    (1437, torch.Size([1437, 1, 8, 8]), 10, 'digits/train')
+    >>> len(load("digits", "train", None, rows=torch.arange(100)))
+    100
     """
     shape, classes = shape_of(name, text=text)
     stored = _read(name, split, root, text)
@@ -91,7 +98,9 @@ def splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
 def load_labels(
     name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
 ) -> torch.Tensor:
-    """Only the labels, int64 (n,), of text (n, T): what `partition.shard` needs. Raises as `load` does."""
+    """The labels only, int64 (n,), of text (n, T): what `partition.shard` needs. Raises as
+    `load`.
+    """
     source = source_of(name)
     files = source.files[split]
     if name.endswith("mnist"):  # the labels have a small file of their own
@@ -106,7 +115,10 @@ def load_labels(
 def load_groups(
     name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
 ) -> torch.Tensor:
-    """Only the natural group of every row, int64 (n,). Raises as `load`, and ConfigError where there are none."""
+    """The natural group of every row, int64 (n,).
+
+    Raises as `load`, and ConfigError where there are none.
+    """
     groups = _read(name, split, root, text).groups if source_of(name).groups else None
     if groups is None:
         raise ConfigError(
@@ -116,7 +128,7 @@ def load_groups(
 
 
 def available(name: str, root: Path | None) -> bool:
-    """Whether the files of `name` are there (their contents are not checked). Raises ConfigError."""
+    """Whether the files of `name` are there; their contents are not checked. Raises ConfigError."""
     files = source_of(name).sha256
     return all(root is not None and (root / file).is_file() for file in files)
 
@@ -124,7 +136,11 @@ def available(name: str, root: Path | None) -> bool:
 def shape_of(
     name: str, features: Features = "none", text: Text = _DEFAULT_TEXT
 ) -> tuple[tuple[int, ...], int]:
-    """Shape of one example as `load` gives it, and number of classes, without reading the data. Raises ConfigError."""
+    """The shape of one example as `load` gives it, and the number of classes, without reading the
+    data.
+
+    Raises ConfigError.
+    """
     source = source_of(name)
     if not source.words:
         return frozen.shape_with(features, source.shape), source.classes
@@ -132,7 +148,9 @@ def shape_of(
 
 
 def train_size(name: str, text: Text = _DEFAULT_TEXT) -> int:
-    """Public number of rows of the training split, without reading the data. Raises ConfigError."""
+    """The public number of rows of the training split, without reading the data. Raises
+    ConfigError.
+    """
     source = source_of(name)
     return text.rows(source.words) if source.words else source.train_rows
 
@@ -143,17 +161,20 @@ def is_text(name: str) -> bool:
 
 
 def group_count(name: str) -> int:
-    """Public number of natural groups, 0 where there are none, without reading the data. Raises ConfigError."""
+    """The public number of natural groups, 0 where there are none. Raises ConfigError."""
     return source_of(name).groups
 
 
 def party_columns(name: str) -> tuple[int, ...]:
-    """Columns of each vertical party, where a dataset was published so (guest first), else none. Raises ConfigError."""
+    """The columns of each vertical party, guest first, where a dataset was published so, else none.
+
+    Raises ConfigError.
+    """
     return source_of(name).blocks
 
 
 def _read(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> Stored:
-    """One split as stored, after the checksums of its files."""
+    """One split as its files hold it, after their checksums."""
     source = source_of(name)
     files = source.files[split]
     content = [checked(source, file, root) for file in files]

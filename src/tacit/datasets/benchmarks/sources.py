@@ -1,7 +1,8 @@
-"""What is public about every dataset, its files with their published SHA-256, and their bytes once checked.
+"""What is public about every dataset, its files with their published SHA-256, and their checked
+bytes.
 
-Nothing is fetched. A file is checked before it is parsed, so that two edges that say "mnist" hold the same rows in
-the same order: `partition.shard` and the public test set rely on it.
+Nothing is fetched. A file is checked before it is parsed, so that two edges that say "mnist" hold
+the same rows in the same order: `partition.shard` and the public test set rely on it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _SHOWN = 12  # characters of a checksum in a message
 
 
 class Stored(NamedTuple):
-    """One split as its file has it: x (n, …), of which `low` and `high` are mapped to 0 and 1, and y (n,).
+    """One split as its file has it: x (n, …), of which `low` and `high` become 0 and 1, and y (n,).
 
-    groups, ids: int64 (n,), what a row naturally belongs to (an education, a sensor) and who it is, where known.
+    groups, ids: int64 (n,), what a row naturally belongs to (an education, a sensor) and who it is,
+    where known.
     """
 
     x: Array
@@ -41,10 +43,12 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is public about a dataset, and where its bytes are: {split: (file, ...)}, {file: sha256}.
+    """What is public about a dataset, and where its bytes are: {split: (file, ...)}, {file:
+    sha256}.
 
-    groups: how many natural groups its rows fall into, 0 for none. words: of running text, where it is that; its shape
-    and rows then depend on how it is cut (`text.Text`). blocks: columns of each party, where it was published so.
+    groups: how many natural groups its rows fall into, 0 for none. words: of running text, where it
+    is that; its shape and rows then depend on how it is cut (`text.Text`). blocks: columns of each
+    party, where it was published so.
     """
 
     shape: tuple[int, ...]
@@ -73,19 +77,17 @@ def _same_files(
     groups: int = 0,
     blocks: tuple[int, ...] = (),
 ) -> Source:
-    """A source whose files hold both splits."""
+    """A source of which every file holds both splits."""
     files = tuple(sha256)
     return Source(
         shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks
     )
 
 
-_WIKITEXT = (
-    "wikitext-2/train.txt.gz",
-    "wikitext-2/test.txt.gz",
-)  # the vocabulary is always that of the first
+# The vocabulary is always that of the first.
+_WIKITEXT = ("wikitext-2/train.txt.gz", "wikitext-2/test.txt.gz")
 
-# Checksums: the data folder's README.md, which says where each file came from and what was checked.
+# docs/data.md says where each file came from.
 _SOURCES: dict[str, Source] = {
     "digits": Source((1, 8, 8), 1437, {"train": (), "test": ()}, {}),
     "mnist": _idx_source(
@@ -115,7 +117,9 @@ _SOURCES: dict[str, Source] = {
         (3, 32, 32),
         20_000,
         {
-            "cifar10/cifar10_20k_4k.npz": "a9b0440a6e37c93f8ce362c6029233ac3fbfcc8fd5d11fedb698c97fab01d78f"
+            "cifar10/cifar10_20k_4k.npz": (
+                "a9b0440a6e37c93f8ce362c6029233ac3fbfcc8fd5d11fedb698c97fab01d78f"
+            )
         },
     ),
     "adult": Source(
@@ -126,9 +130,15 @@ _SOURCES: dict[str, Source] = {
             "test": ("adult/adult.names.gz", "adult/adult.test.gz"),
         },
         {
-            "adult/adult.names.gz": "1e8ee543cb81fc9590b1a20392e41f28eab971ac9dbe519269cdf7d4658b62f2",
-            "adult/adult.data.gz": "171e93e0be014947c678f8e0fd17485ec99e8c273d1a7a0b506bb9139e95800b",
-            "adult/adult.test.gz": "88304f2ff4ca392efdb76452aa377e96dde27622ff90070ed0913c464bb7aa32",
+            "adult/adult.names.gz": (
+                "1e8ee543cb81fc9590b1a20392e41f28eab971ac9dbe519269cdf7d4658b62f2"
+            ),
+            "adult/adult.data.gz": (
+                "171e93e0be014947c678f8e0fd17485ec99e8c273d1a7a0b506bb9139e95800b"
+            ),
+            "adult/adult.test.gz": (
+                "88304f2ff4ca392efdb76452aa377e96dde27622ff90070ed0913c464bb7aa32"
+            ),
         },
         classes=2,
         groups=16,
@@ -137,7 +147,9 @@ _SOURCES: dict[str, Source] = {
         (100,),
         1496,
         {
-            "vehicle/mytrain.json.gz": "624add08981efda835bdccd60e716e9ee7f30520e00d0c6da04f78bad0dd39a8"
+            "vehicle/mytrain.json.gz": (
+                "624add08981efda835bdccd60e716e9ee7f30520e00d0c6da04f78bad0dd39a8"
+            )
         },
         classes=2,
         groups=23,
@@ -146,7 +158,9 @@ _SOURCES: dict[str, Source] = {
         (753,),
         203,
         {
-            "pd-speech/pd_speech_features.csv.gz": "f87205a3cd5c50e315d95490d7e32cc80c0b46973ca3ea2cfd1eda9986ccabfe"
+            "pd-speech/pd_speech_features.csv.gz": (
+                "f87205a3cd5c50e315d95490d7e32cc80c0b46973ca3ea2cfd1eda9986ccabfe"
+            )
         },
         classes=2,
     ),
@@ -154,7 +168,9 @@ _SOURCES: dict[str, Source] = {
         (23,),
         24_001,
         {
-            "credit-default/UCI_Credit_Card.csv.gz": "1a38cb2bf6c1b6d9a3833cd399d4164855da19713996f542715331c62ccb538f"
+            "credit-default/UCI_Credit_Card.csv.gz": (
+                "1a38cb2bf6c1b6d9a3833cd399d4164855da19713996f542715331c62ccb538f"
+            )
         },
         classes=2,
         blocks=(13, 10),
@@ -163,8 +179,12 @@ _SOURCES: dict[str, Source] = {
         (30,),
         456,
         {
-            "breast-vfl/breast_hetero_guest.csv": "6b258b1514181bd645ea37a9ba3795a014075f465dfa51af08ecf19f068baeae",
-            "breast-vfl/breast_hetero_host.csv": "8f9edc41763176ba12598f86646a177e347c1b85b5549896044f9532d964ea6f",
+            "breast-vfl/breast_hetero_guest.csv": (
+                "6b258b1514181bd645ea37a9ba3795a014075f465dfa51af08ecf19f068baeae"
+            ),
+            "breast-vfl/breast_hetero_host.csv": (
+                "8f9edc41763176ba12598f86646a177e347c1b85b5549896044f9532d964ea6f"
+            ),
         },
         classes=2,
         blocks=(10, 20),
@@ -185,7 +205,7 @@ _SOURCES: dict[str, Source] = {
 
 
 def source_of(name: str) -> Source:
-    """The public facts of `name`. Raises ConfigError for an unknown one."""
+    """The public facts of dataset `name`. Raises ConfigError for an unknown one."""
     if name not in _SOURCES:
         raise ConfigError(
             f"data.dataset = {name!r} is not known; use one of: {', '.join(sorted(_SOURCES))}"
@@ -194,7 +214,10 @@ def source_of(name: str) -> Source:
 
 
 def checked(source: Source, file: str, root: Path | None) -> bytes:
-    """The bytes of a data file, after their checksum: what is parsed is what was checked. Raises DataError."""
+    """The bytes of a data file whose checksum is right: what is parsed is what was checked.
+
+    Raises DataError.
+    """
     if root is None:
         raise DataError(
             f"{file} is needed and no data folder is set; point TACIT_DATA (or --data) to it"
@@ -218,7 +241,7 @@ def check_sum(what: str, content: bytes, expected: str) -> None:
 
 
 def unzipped(content: bytes, file: str) -> bytes:
-    """What a gzip file holds. Raises DataError, naming `file`."""
+    """The content of a gzip file. Raises DataError, naming `file`."""
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:

@@ -1,7 +1,8 @@
-"""Tables of people and of sensors as float32 columns: Adult, Vehicle, Parkinson's speech, credit, breast cancer.
+"""Tables of people and of sensors as float32 columns: Adult, Vehicle, speech, credit, breast
+cancer.
 
-No number here is computed from the rows that an edge holds as private: columns, categories and constants are what
-the publishers printed (docs/data.md says which, and what is taken as public).
+No number here is computed from the rows that an edge holds as private: columns, categories and
+constants are what the publishers printed (docs/data.md says which, and what is taken as public).
 """
 
 from __future__ import annotations
@@ -22,34 +23,37 @@ _ADULT_COLUMNS = 15
 _HELD_OUT = 5  # every fifth row of a table without a test set of its own
 _SPLIT_SEED = 1860
 _RECORDINGS = 3  # of every subject of pd-speech, in rows that follow each other
-_FAR = 5.0  # spreads
-_MONEY = math.nan
-# LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE, PAY_0 to PAY_6 (months late, -2 to 9), six bills, six payments
+_FAR = 5.0  # the bound on a column of pd-speech, in spreads
+_MONEY = math.nan  # marks an amount of money, which is scaled by its logarithm
+# What each column is divided by: LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE, PAY_0 to PAY_6 (months
+# late, -2 to 9), six bills, six payments.
 _CREDIT_UNITS = np.array([_MONEY, 2, 4, 3, 100, *[9] * 6, *[_MONEY] * 12])
 
 
 def adult(names: bytes, table: bytes, files: tuple[str, ...]) -> Stored:
-    """Census income (Becker and Kohavi 1996): the eight categorical columns one-hot (n, 102), y = 1 above $50K.
+    """Census income (Becker and Kohavi, doi:10.24432/C5XW20): one-hot categories (n, 102), y = 1
+    above $50K.
 
-    Categories and their order are those of adult.names, and a column with missing values has one more, last. Every
-    row so has length √8. groups: the 16 educations. DP-PASGD's section 8 uses the categorical columns alone too.
+    The eight categorical columns are used. Categories and their order are those of adult.names, and
+    a column with missing values has one more, last. Every row so has length √8. groups: the 16
+    educations. Section 8 of DP-PASGD (arXiv:2003.12705) uses the categorical columns alone too.
     """
     categories = _categories(unzipped(names, files[0]).decode())
-    rows = [
-        row for row in _csv(table, files[1]) if len(row) == _ADULT_COLUMNS
-    ]  # not the comment, not the last line
+    # The comment and the last line are of another length.
+    rows = [row for row in _csv(table, files[1]) if len(row) == _ADULT_COLUMNS]
     blocks = []
     for column, values in categories.items():
         codes = {value: code for code, value in enumerate(values)}
         blocks.append(np.eye(len(values), dtype=np.float32)[[codes[row[column]] for row in rows]])
     y = np.array([row[-1].startswith(">50K") for row in rows], dtype=np.int64)
-    return Stored(
-        np.concatenate(blocks, 1), y, groups=blocks[1].argmax(1)
-    )  # the second one is education
+    # The second block is education.
+    return Stored(np.concatenate(blocks, 1), y, groups=blocks[1].argmax(1))
 
 
 def _categories(names: str) -> dict[int, list[str]]:
-    """{column: its values} of the categorical columns, from the lines "name: value, value." of adult.names."""
+    """{column: its values} of the categorical columns, from lines "name: value, value." of
+    adult.names.
+    """
     lines = [line for line in names.splitlines() if ":" in line and not line.startswith("|")]
     found = {}
     for column, line in enumerate(lines):
@@ -61,11 +65,13 @@ def _categories(names: str) -> dict[int, list[str]]:
 
 
 def vehicle(content: bytes, file: str, split: Split) -> Stored:
-    """SensIT (Duarte and Hu 2004), the 1,860 rows that Li et al. (2021) published: 23 sensors, 100 features.
+    """SensIT (Duarte and Hu, doi:10.1016/j.jpdc.2004.03.020): 1,860 rows of 100 features of 23
+    sensors.
 
-    The publisher standardised the features over all sensors; that mean and variance are taken as public. y is 1 for
-    the label +1. groups: the sensor, 0 to 22. No test set was published: of every sensor a fifth of its rows, rounded
-    down, is held out by a permutation that never changes.
+    The rows are those that Li et al. published (2021). The publisher standardised the features over
+    all sensors; that mean and variance are taken as public. y is 1 for the label +1. groups: the
+    sensor, 0 to 22. No test set was published: of every sensor a fifth of its rows, rounded down,
+    is held out by a permutation that never changes.
     """
     published = json.loads(unzipped(content, file))["user_data"]
     tables = [
@@ -80,10 +86,12 @@ def vehicle(content: bytes, file: str, split: Split) -> Stored:
 
 
 def parkinson(content: bytes, file: str, split: Split) -> Stored:
-    """Speech of 252 subjects (Sakar et al. 2018), one row each: the mean of its three recordings. y is 1 for a patient.
+    """Speech of 252 subjects (Sakar et al., doi:10.1016/j.asoc.2018.10.022), one row each; y is 1
+    for a patient.
 
-    Every column is (value - centre) / spread of pd_speech.csv, at most 5 in size, before the mean: a bound on what one
-    recording says. ids: the subject. Of each class a fifth is held out.
+    A row is the mean of the subject's three recordings. Every column is (value - centre) / spread
+    of pd_speech.csv, at most 5 in size, before the mean: a bound on what one recording says. ids:
+    the subject. Of each class a fifth is held out.
     """
     rows = [row for row in _csv(content, file) if row[0].isdecimal()]  # below two lines of names
     numbers = np.array(rows, dtype=np.float64)
@@ -103,10 +111,12 @@ def parkinson(content: bytes, file: str, split: Split) -> Stored:
 
 
 def credit(content: bytes, file: str, split: Split) -> Stored:
-    """Default of credit card clients (Yeh and Lien 2009), 30,000 rows of 23 columns; y is 1 for a default.
+    """Default of credit card clients (Yeh and Lien, doi:10.1016/j.eswa.2007.12.020), 30,000 rows of
+    23 columns.
 
-    Amounts of money become sign(v)·log10(1 + |v|)/6; the other columns are divided by a round number that the
-    published description suggests. ids: the published one. Of each class a fifth is held out.
+    y is 1 for a default. Amounts of money become sign(v)·log10(1 + |v|)/6; the other columns are
+    divided by a round number that the published description suggests. ids: the published one. Of
+    each class a fifth is held out.
     """
     numbers = np.array(list(_csv(content, file))[1:], dtype=np.float64)
     x = numbers[:, 1:-1] / _CREDIT_UNITS
@@ -118,10 +128,11 @@ def credit(content: bytes, file: str, split: Split) -> Stored:
 
 
 def breast(guest: bytes, host: bytes, split: Split) -> Stored:
-    """Breast cancer (Wolberg et al. 1995) as FATE cut it for two parties: 10 columns of the guest, 20 of the host.
+    """Breast cancer (Wolberg et al., doi:10.24432/C5DW2B) as FATE cut it for two parties.
 
-    FATE standardised the columns over all 569 rows; those means and variances are taken as public. y is the guest's.
-    ids: the published one. Of each class a fifth is held out.
+    10 columns are the guest's, 20 the host's. FATE standardised the columns over all 569 rows;
+    those means and variances are taken as public. y is the guest's. ids: the published one. Of each
+    class a fifth is held out.
     """
     left, right = (
         np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64)
@@ -139,8 +150,12 @@ def _one_split(x: Array, y: Rows, split: Split, ids: Rows) -> Stored:
 
 
 def held_out(groups: Rows, split: Split) -> Rows:
-    """Row numbers (ascending) of a fixed split of a table without one: of each group of n rows, n // 5 are for test."""
-    # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and version.
+    """Row numbers (ascending) of a fixed split of a table without one.
+
+    Of each group of n rows, n // 5 are for test.
+    """
+    # RandomState's streams are frozen by numpy's policy: the split is the same on every machine and
+    # version.
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(groups))
     chosen = [rows[: len(rows) // _HELD_OUT] for rows in _by_group(groups, order)]
     test = np.sort(np.concatenate(chosen))

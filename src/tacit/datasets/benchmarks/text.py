@@ -1,11 +1,12 @@
-"""WikiText-2 (Merity et al. 2016) as sequences of words for a language model.
+"""WikiText-2 (Merity et al., arXiv:1609.07843) as sequences of words for a language model.
 
-A row, and so the unit of a record-level guarantee, is one sequence: T words and the word after each. Rows share no
-word, because each takes T + 1 of the running text. An article, the natural group of a row, has many rows; a person
-whom several rows are about is not what a record-level ε protects.
+A row, and so the unit of a record-level guarantee, is one sequence: T words and the word after
+each. Rows share no word, because each takes T + 1 of the running text. An article, the natural
+group of a row, has many rows; a person whom several rows are about is not what a record-level ε
+protects.
 
-The vocabulary is the V - 1 most frequent words of the training split, and <unk> for every other. It is taken as
-public: chosen in private it would need a mechanism of its own.
+The vocabulary is the V - 1 most frequent words of the training split, and <unk> for every other. It
+is taken as public: chosen in private it would need a mechanism of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tacit.datasets.benchmarks.sources import Rows, Stored, unzipped
 from tacit.errors import ConfigError
 
 UNKNOWN, END = "<unk>", "<eos>"
-WORDS = 33_278  # of the training split, <unk> and <eos> included
+WORDS = 33_278  # different ones in the training split, <unk> and <eos> included
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,13 @@ class Text:
             raise ConfigError(f"data.sequence = {self.sequence} must be in [1, 1000]")
 
     def rows(self, words: int) -> int:
-        """How many sequences a text of so many words gives; what is left over at the end is not used."""
+        """How many sequences a text of so many words gives; the rest at the end is not used."""
         return words // (self.sequence + 1)
 
 
 def wikitext2(train: bytes, part: bytes, files: tuple[str, str], text: Text) -> Stored:
-    """The text of `part` in sequences, in words of `train`: x and y int64 (n, T), y[i, t] the word after x[i, t].
+    """The text of `part` in sequences, in words of `train`: x, y int64 (n, T), y[i, t] the word
+    after x[i, t].
 
     groups: the article that a sequence begins in.
     """
@@ -73,7 +75,9 @@ def _lines(content: bytes) -> list[list[str]]:
 
 
 def _vocabulary(lines: list[list[str]], size: int) -> dict[str, int]:
-    """{word: number}: <unk> is 0, then the most frequent words, of equally frequent ones the alphabetically first."""
+    """{word: number}: <unk> is 0, then the most frequent words; of equally frequent ones,
+    alphabetically.
+    """
     counts = Counter(chain.from_iterable(lines))
     del counts[UNKNOWN]
     ordered = sorted(counts, key=lambda word: (-counts[word], word))
@@ -81,5 +85,8 @@ def _vocabulary(lines: list[list[str]], size: int) -> dict[str, int]:
 
 
 def _begins(line: list[str]) -> bool:
-    """Whether a line is the title of an article, "= title = <eos>" (and not of a section, "= = title = = <eos>")."""
+    """Whether a line is the title of an article: "= title = <eos>".
+
+    The title of a section is "= = title = = <eos>".
+    """
     return len(line) > 3 and line[0] == line[-2] == "=" != line[1] and line[-3] != "="
