@@ -1,7 +1,8 @@
-"""What several edges of linear models do, in one process and in one go, to the bits of one by one: for the simulators.
+"""The work of several edges of linear models in one call, with the same bits: for the simulators.
 
-Every edge keeps its own rows, ledger, budget and randomness, and draws from it in the same order. Shared are the calls:
-for small models most of a step's time is what it costs to call torch, and a call for 32 edges costs little more.
+Every edge keeps its own rows, ledger, budget and randomness, and draws from it in the same order.
+Only the calls are shared: for small models most of a step's time is the cost of calling torch, and
+a call for 32 edges costs little more than one.
 """
 
 from __future__ import annotations
@@ -21,20 +22,28 @@ from tacit.protocol.messages import GlobalModel, Push
 
 
 def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
-    """Whether `work` may take this task: nothing about it is refused, and the budget pays for it."""
+    """Whether `answer_together` may take this task: the edge refuses nothing and its budget
+    pays.
+    """
     if not isinstance(edge, Mapa | LocalSteps) or edge.halted or edge.refuses(message):
         return False
     return can_batch(edge, message.clip, edge.task_steps(message.version))
 
 
 def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
-    """Whether `count` sums of this edge can be computed with others': rigorous noise, a linear model, on the CPU."""
+    """Whether `count` sums of this edge can be computed with others'.
+
+    They can with rigorous noise and a linear model, on the CPU, if the edge and the budget allow
+    it.
+    """
     alike = edge.ghost and edge.size <= edge.rows and edge.device == "cpu"
     return alike and edge.releaser.plan.private and edge.releaser.can_pay(clip, count)
 
 
 def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
-    """`work` of edges of one kind, for tasks that are `batchable`."""
+    """What `EdgeRole.work` of each edge pushes, for tasks that are `batchable`, of edges of one
+    kind.
+    """
     edges, messages = [edge for edge, _ in tasks], [message for _, message in tasks]
     local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalSteps)]
     if local:
@@ -60,9 +69,10 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
 
 
 def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clipped]:
-    """What `Worker.gradient` of peers whose next step is `possible` will release, each at its own model (d,).
+    """What `Worker.gradient` of each peer will release, each at its own model (d,).
 
-    Neither charged nor noised yet: that is done, and must be, when the step is.
+    The peers' next steps must be ones that `can_batch`. Nothing is charged or noised yet: that is
+    done, and must be, when the step is.
     """
     return _sums(
         peers, [params.to(torch.float32) for params in models], [peer.terms.clip for peer in peers]
@@ -72,7 +82,7 @@ def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clip
 def _sums(
     edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]
 ) -> list[Clipped]:
-    """`EdgeRole.query` of each at its own model and clip."""
+    """`EdgeRole.query` of each edge, at its own model and clip."""
     batches = [edge.draw() for edge in edges]
     x = torch.cat([edge.x[batch.index] for edge, batch in zip(edges, batches, strict=True)])
     y = torch.cat([edge.y[batch.index] for edge, batch in zip(edges, batches, strict=True)])

@@ -1,17 +1,18 @@
-"""The simulator: the same roles as over MQTT, under a virtual clock, in one process.
+"""The simulator of a server and its edges: the same roles as over MQTT, in one process.
 
-An event is a message on its way to the server, or the end of the role's timer. What an edge does between getting a
-model and answering is computed when the answer arrives, on the model that it was given: so only models of tasks under
-way are held, and their number is bounded by the number of edges, never by the length of the run. An edge at work drops
-what it is sent meanwhile, as over MQTT; one that is away says Hello on its return.
+A virtual clock runs. An event is a message on its way to the server, or the end of the role's
+timer. What an edge does between getting a model and answering is computed when the answer arrives,
+on the model that it was given: so only models of tasks under way are held, and their number is
+bounded by the number of edges, never by the length of the run. An edge at work drops what it is
+sent meanwhile, as over MQTT; one that is away says Hello on its return.
 
-With `network.staleness` there is no clock: each update is a random edge's, on a model whose age is uniform in
-{0, …, max}, as in the evaluation of FedAsync (../shared/papers 001, section 6).
+With `network.staleness` there is no clock: each update is a random edge's, on a model whose age is
+uniform in {0, …, max}, as in the evaluation of FedAsync (arXiv:1903.03934, section 6).
 
 A vertical party's tasks are a roster, a feedback and a request; each takes one step's time.
 
-Everything is a function of the run file: with edges of seeded noise (`Random(seed)`, which protects nobody), two
-simulations end in the same bits.
+Guarantee: everything is a function of the run file. With edges of seeded noise (`Random(seed)`,
+which protects nobody), two simulations end in the same bits.
 """
 
 from __future__ import annotations
@@ -44,26 +45,24 @@ from tacit.protocol.vertical import Embed, Feedback, Request, Roster
 from tacit.simulation import batched_edges
 from tacit.simulation.pace import EdgeTimes, seeded_stream
 
-Task = (
-    GlobalModel | Roster | Feedback | Request
-)  # what an edge, or a vertical party, is given to answer
-_Event = tuple[
-    float, int, str, Task | Timer | None
-]  # when, tie-breaker, sender, its task (None: Hello)
+# What an edge, or a vertical party, is given to answer.
+Task = GlobalModel | Roster | Feedback | Request
+# When, tie-breaker, sender, and the sender's task (None: it says Hello).
+_Event = tuple[float, int, str, Task | Timer | None]
 _CLOCK = ""  # the sender of a timer
-MAX_TOGETHER = 32  # tasks of linear models that are computed in one call
-MAX_EMPTY_DEADLINES = (
-    4  # deadlines in a row, with nothing under way, after which nothing will ever come
-)
+MAX_TOGETHER = 32  # tasks of linear models computed in one call
+# After so many deadlines in a row, with nothing under way, nothing will ever come.
+MAX_EMPTY_DEADLINES = 4
 NOBODY = "nobody is left who could answer"
-MAX_USELESS_ANSWERS = (
-    50  # answers, of which none made an update, for each that one takes, after which none ever will
-)
+# After so many useless answers for each answer that an update takes, no update will ever come.
+MAX_USELESS_ANSWERS = 50
 ALL_LATE = "no answer makes an update any more: each comes after its deadline, or too stale"
 
 
 def received(message: object) -> Hello | Update | Retired:
-    """What the server gets for what an edge or a peer tells it: as `wire.read_up` reads it, without the bytes."""
+    """What the server gets of an edge's or a peer's message: as `wire.read_up` reads it, without
+    bytes.
+    """
     if isinstance(message, Push):
         released = message.released
         vector = wire.gradient(released.vector, released.scale)
@@ -91,15 +90,40 @@ def received(message: object) -> Hello | Update | Retired:
 
 
 class Simulator:
-    """One server role and its edges, in virtual time. What is under way at the end is in no ε that is reported."""
+    """One server role and its edges, in virtual time.
+
+    What is under way at the end is in no ε that is reported.
+
+    >>> from tacit import config, datasets
+    >>> from tacit.algorithms.mapa import Edge, Server
+    >>> from tacit.privacy.release import Releaser
+    >>> from tacit.privacy.sampling import Random
+    >>> from tacit.privacy.simulated import SimulatedLedger
+    >>> text = '''
+    ... run.updates = 5
+    ... data.dataset = "digits"
+    ... model.name = "logistic"
+    ... algorithm.name = "mapa"
+    ... edges.count = 2
+    ... '''
+    >>> run = config.parse(text, "example")
+    >>> model, digits = run.build_model(), datasets.load("digits", "train", None)
+    >>> edges = []
+    >>> for number in range(2):
+    ...     rows = digits.take(datasets.shard(digits.y, number, shards=2, method="iid", seed=1))
+    ...     releaser = Releaser(run.plan(number, len(rows)), SimulatedLedger(), Random(number))
+    ...     edges.append(Edge(f"edge-{number}", rows, model, releaser))
+    >>> simulator = Simulator(run, Server(run, model), edges)
+    >>> simulator.run()
+    >>> simulator.server.version
+    5
+    """
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
         self.run_file, self.server = run, server
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
-        self.now, self.refused = (
-            0.0,
-            0,
-        )  # virtual seconds; updates that would not have entered the journal
+        self.now = 0.0  # virtual seconds
+        self.refused = 0  # updates that would not have entered the journal
         self.tasks: dict[str, Task] = {}  # what each edge at work has been given
         self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(edges)}
         self._events: list[_Event] = []
@@ -109,12 +133,14 @@ class Simulator:
         self._useless_at_most = MAX_USELESS_ANSWERS * max(
             len(edges), run.algorithm.uploads(len(edges))
         )
-        self._computed_ahead: dict[
-            str, Push
-        ] = {}  # what has been computed together with another's task, and not come yet
+        # Pushes that were computed together with another edge's task, and are not due yet.
+        self._computed_ahead: dict[str, Push] = {}
 
     def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
-        """To the end; `observe` sees the role after every message. Ends early where nobody can answer any more."""
+        """Simulate to the end; `observe` sees the role after every message.
+
+        It ends early where nobody can answer any more.
+        """
         if self.run_file.network.staleness is not None:
             self._sampled(self.run_file.network.staleness, observe)
             return
@@ -129,13 +155,13 @@ class Simulator:
             observe(self.server)
 
     def greet(self, name: str) -> None:
-        """Hello of edge `name` reaches the server: it has nothing to work on."""
+        """Deliver the Hello of edge `name`: it has nothing to work on."""
         self.tasks.pop(name, None)
         for out in self.edges[name].start():
             self.fold(received(out.message))
 
     def answer(self, name: str) -> None:
-        """What edge `name` has made of its task reaches the server."""
+        """Deliver what edge `name` has made of its task."""
         task = self.tasks.pop(name)
         push = self._computed_ahead.pop(name, None)
         if push is not None:
@@ -153,7 +179,7 @@ class Simulator:
         return role.on_message(task)
 
     def fold(self, message: Hello | Update | Retired | Deadline) -> None:
-        """One message into the server role; its answers go out."""
+        """Give one message to the server role; its answers go out."""
         if isinstance(message, Update) and self.server.screen(message) is not None:
             self.refused += 1
             return
@@ -164,7 +190,7 @@ class Simulator:
             if isinstance(out.message, Task):
                 self._assign(out.to, out.message)
 
-    # -- the clock ----------------------------------------------------------------------------------------------
+    # -- the clock ---------------------------------------------------------------------------------
 
     def _step(self) -> None:
         self.now, _, sender, content = heapq.heappop(self._events)
@@ -188,7 +214,10 @@ class Simulator:
             self._deliver(Halt(self.server.version, ALL_LATE))
 
     def _compute(self, name: str, task: Task) -> None:
-        """The task that is due together with those due next: a task's result is a function of model and edge alone."""
+        """Compute the task that is due together with those due next.
+
+        That is allowed because a task's result is a function of model and edge alone.
+        """
         if self._batchable(name, task) is None:
             return
         due = heapq.nsmallest(
@@ -205,7 +234,7 @@ class Simulator:
     def _batchable(
         self, name: str, task: Task | Timer | None
     ) -> tuple[EdgeRole, GlobalModel] | None:
-        """The edge and its task, if that has not been computed yet and can be computed with others'."""
+        """The edge and its task, if that is not computed yet and can be computed with others'."""
         role = self.edges[name]
         if (
             name in self._computed_ahead
@@ -256,7 +285,7 @@ class Simulator:
         )
         return any(name in records and not records[name].retired for name in there)
 
-    # -- sampled staleness --------------------------------------------------------------------------------------
+    # -- sampled staleness -------------------------------------------------------------------------
 
     def _sampled(self, most: int, observe: Callable[[ServerRole], None]) -> None:
         random, names = seeded_stream(self.run_file.run.seed, 3), list(self.edges)
@@ -268,7 +297,7 @@ class Simulator:
             age = random.randint(len(recent))
             answer = [received(out.message) for out in self._answer_to(name, recent[-1 - age])]
             if not all(isinstance(message, Update) for message in answer) or not answer:
-                names.remove(name)  # its budget is spent, or its policy refuses
+                names.remove(name)  # the edge's budget is spent, or its policy refuses
             for message in answer:
                 self.server.on_message(message)
             if self.server.version > recent[-1].version:

@@ -1,9 +1,10 @@
 """The simulator of peers: the same roles as over MQTT, under a virtual clock, in one process.
 
-An event is a step that is done, a message that arrives, or a peer's return. A step takes [network]'s compute, a message
-its sender's uplink and its receiver's downlink. What is sent to a peer that is away is lost, as with a broker that
-keeps nothing; when it is back, both sides ask again for what is open. Reports reach the observer at once. A gradient is
-computed when its step is done, at the model that was read when it began. As in `simulate`, everything is a function of
+An event is a step that is done, a message that arrives, or a peer's return. A step takes
+[network]'s compute, a message its sender's uplink and its receiver's downlink. What is sent to a
+peer that is away is lost, as with a broker that keeps nothing; when it is back, both sides ask
+again for what is open. Reports reach the observer at once. A gradient is computed when its step is
+done, at the model that was read when it began. As in `client_server`, everything is a function of
 the run file.
 """
 
@@ -43,14 +44,16 @@ class PeerSimulator:
         self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(peers)}
         self._events: list[_Event] = []
         self._scheduled = 0
-        self._busy: dict[str, Tensor] = {}  # who computes a step, at which model
-        self._computed_ahead: dict[
-            str, Clipped
-        ] = {}  # sums that were computed together with another's
+        self._busy: dict[str, Tensor] = {}  # peers that compute a step, and at which model
+        # Sums that were computed together with another peer's.
+        self._computed_ahead: dict[str, Clipped] = {}
         self._reported: dict[str, tuple[int, Tensor | None]] = dict.fromkeys(self.edges, (0, None))
 
     def run(self, observe: Callable[[ServerRole], None] = lambda role: None) -> None:
-        """To the end; `observe` sees the observer's role after every event. Ends early where nothing can happen."""
+        """Simulate to the end; `observe` sees the observer's role after every event.
+
+        It ends early where nothing can happen any more.
+        """
         for name, role in self.edges.items():
             self._tell(role.start())
             self._at(self._times[name].start(1), partial(self._begin, name))
@@ -64,17 +67,18 @@ class PeerSimulator:
 
     def _finish_early(self) -> None:
         timer = self.server.timer()
-        if (
-            timer is not None
-        ):  # all that were there have said their last, and the observer's patience is no one's time
+        # All peers have said their last word, so the observer's deadline is over at once.
+        if timer is not None:
             self.server.on_message(Deadline(timer.number))
         if not self.server.halted:
             self.server.on_message(Halt(self.server.version, NOBODY))
 
-    # -- a peer ---------------------------------------------------------------------------------------------------
+    # -- a peer ------------------------------------------------------------------------------------
 
     def _begin(self, name: str) -> None:
-        """Begin a step, unless one is under way, or the peer is away, waits for others, or has nothing left to do."""
+        """Begin a step, if none is under way and the peer is present, waits for nobody and is not
+        finished.
+        """
         role, back = self.edges[name], self._times[name].next_online(self.now)
         if name in self._busy:
             return
@@ -93,7 +97,11 @@ class PeerSimulator:
             self._at(self._times[name].step(self.now), partial(self._finish, name))
 
     def _gradient(self, name: str) -> Released:
-        """Its sum with those of all others who compute: it is a function of the model and its peer alone."""
+        """The release of a peer's step.
+
+        Its sum is computed with those of all others that compute, as each is a function of the
+        model and its peer alone.
+        """
         if name not in self._computed_ahead and self._can_batch(name):
             due = [
                 other
@@ -132,21 +140,23 @@ class PeerSimulator:
         self._begin(name)
 
     def _relay(self, name: str) -> None:
-        """Without a budget a peer takes no more steps; it goes on averaging while anybody else does."""
+        """Average on. Without a budget a peer takes no more steps, but it averages while anybody
+        else does.
+        """
         role = self.edges[name]
         if not role.finished and self._anybody_left():
             self._send(role, role.propose())
             self._at(self._times[name].step(self.now), partial(self._relay, name))
 
     def _anybody_left(self) -> bool:
-        """Whether a peer is left whose budget is not spent: without one, averages would be taken for ever."""
+        """Whether a peer has budget left; without one, averages would be taken for ever."""
         records = self.server.edges
         return any(name not in records or not records[name].retired for name in self.edges)
 
     def _hear(self, name: str, message: Gossip) -> None:
         role = self.edges[name]
         back = self._times[name].next_online(self.now)
-        if back > self.now:  # lost; once the peer is back, it asks for what is open, and is asked
+        if back > self.now:  # the message is lost; once back, the peer asks again, and is asked
             self._at(back, partial(self._back, name))
             return
         self._send(role, role.hear(message))
@@ -166,7 +176,7 @@ class PeerSimulator:
             arrival = self.now + self._times[role.edge].uplink() + self._times[out.to].downlink()
             self._at(arrival, partial(self._hear, out.to, out.message))
 
-    # -- the observer ---------------------------------------------------------------------------------------------
+    # -- the observer ------------------------------------------------------------------------------
 
     def _report(self, role: Worker) -> None:
         steps, params = role.steps, role.trained.params

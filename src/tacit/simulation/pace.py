@@ -1,7 +1,9 @@
-"""The world that the simulator plays: how long an edge's work and messages take, and when it is there.
+"""The world of a simulation: how long an edge's work and messages take, and when the edge is
+present.
 
-Every edge draws from its own stream, seeded by the run's seed and its number: what happens to one edge changes no
-other's times. Seconds throughout. numpy's RandomState, whose streams are frozen across versions.
+Every edge draws from its own stream, seeded by the run's seed and its number: what happens to one
+edge changes no other's times. All times are in seconds. Streams are numpy's RandomState, frozen
+across versions.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from tacit.config.sections import Delay, Network
 
 
 def draw_delay(delay: Delay, random: np.random.RandomState) -> float:
-    """One duration: constant m; uniform on m(1 ± s); exponential, Poisson, log-normal (σ = s), all of mean m."""
+    """One duration of mean m: constant, uniform on m(1 ± s), exponential, Poisson, or log-normal (σ
+    = s).
+    """
     mean, spread = delay.seconds, delay.spread
     match delay.model:
         case "constant":
@@ -37,42 +41,48 @@ def seeded_stream(seed: int, *names: int) -> np.random.RandomState:
 
 
 class EdgeTimes:
-    """The times of edge number `number`."""
+    """The times of edge number `number`: of its work, its messages and its absences."""
 
     def __init__(self, run: RunFile, number: int) -> None:
         self._network, self._random = run.network, seeded_stream(run.run.seed, 1, number)
         self._presence = _Presence(run.network, number, seeded_stream(run.run.seed, 2, number))
         self._scale = _scale(run, number)
         self._phase = number / run.edges.count if run.network.start == "cyclic" else 0.0
-        self.dropped_out = False  # dropped out for good
+        self.dropped_out = False  # for good
 
     def start(self, steps: int) -> float:
-        """When the edge first says Hello; `steps` is the length of a task, of which a cyclic start waits a part."""
+        """When the edge first says Hello. With a cyclic start it waits for a part of a task of
+        `steps` steps.
+        """
         return self.next_online(self._phase * steps * self._network.compute.seconds)
 
     def hello(self, now: float) -> float:
-        """When a Hello sent now is at the server (inf: never)."""
+        """When a Hello that is sent now is at the server (inf: never)."""
         return self.next_online(now + draw_delay(self._network.uplink, self._random))
 
     def task(self, now: float, steps: int) -> float:
-        """When the answer to a model sent now is at the server, after `steps` local steps (inf: never).
+        """When the answer to a model that is sent now is at the server, after `steps` local steps
+        (inf: never).
 
-        One duration of a step is drawn for the whole task. An edge that is away when it is done sends on its return.
+        One duration of a step is drawn for the whole task. An edge that is away when it is done
+        sends on its return.
         """
         working = self._working(steps)
         duration = self.downlink() + working + self.uplink()
         return self._done(now + duration)
 
     def step(self, now: float) -> float:
-        """When a peer's step that begins now is done (inf: never); what it says travels by itself."""
+        """When a peer's step that begins now is done (inf: never); its messages take their own
+        time.
+        """
         return self._done(now + self._working(1))
 
     def uplink(self) -> float:
-        """How long a message from here takes to the broker, or to the server."""
+        """How long a message takes from this edge to the broker, or to the server."""
         return draw_delay(self._network.uplink, self._random)
 
     def downlink(self) -> float:
-        """How long a message to here takes from there."""
+        """How long a message takes from there to this edge."""
         return draw_delay(self._network.downlink, self._random)
 
     def _working(self, steps: int) -> float:
@@ -88,12 +98,14 @@ class EdgeTimes:
         return self.next_online(when)
 
     def next_online(self, when: float) -> float:
-        """The first moment from `when` on at which the edge is there (inf: never again)."""
+        """The first moment from `when` on at which the edge is present (inf: never again)."""
         return math.inf if self.dropped_out else self._presence.next(when)
 
 
 class _Presence:
-    """When an edge is there: its part of the schedule, and random absences drawn as time goes on."""
+    """When an edge is present: its part of the schedule, and random absences drawn as time goes
+    on.
+    """
 
     def __init__(self, network: Network, number: int, random: np.random.RandomState) -> None:
         mine = (away for away in network.away if away.edge == number)
@@ -101,8 +113,8 @@ class _Presence:
             (away.leaves, math.inf if away.returns is None else away.returns) for away in mine
         )
         self._online, self._offline, self._random = network.online_s, network.offline_s, random
-        self._leaves: list[float] = []  # of the random absences drawn so far, in order
-        self._returns: list[float] = [0.0]  # the one before, and theirs
+        self._leaves: list[float] = []  # when the random absences drawn so far begin, in order
+        self._returns: list[float] = [0.0]  # when they end, after a first one that ended at 0
 
     def next(self, when: float) -> float:
         while (moved := self._after_churn(self._after_schedule(when))) != when:
