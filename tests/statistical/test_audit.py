@@ -19,8 +19,8 @@ from torch import Tensor
 
 from tacit.audit import checks, rows
 from tacit.audit.mutants import FIRST_LAYER, HALF, MEAN_CLIP, OTHERS, SAMPLED
-from tacit.audit.party import HONEST as PARTIES
-from tacit.audit.party import MUTANTS, STRUCTURE
+from tacit.audit.party_mutants import HONEST as PARTIES
+from tacit.audit.party_mutants import MUTANTS, STRUCTURE
 from tacit.audit.statistics import (
     DECISIONS,
     SHARE,
@@ -34,9 +34,10 @@ from tacit.audit.statistics import (
     tails,
     uneven,
 )
-from tacit.audit.subject import NARROW, WIDE, MessageSource, Randomness, Subject, World, quiet_source, quiet_world
+from tacit.audit.subject import NARROW, WIDE, Randomness, Subject
 from tacit.audit.training import HISTORIES, accountants, training
 from tacit.audit.whole import ALGORITHMS, AUDITED, HONEST, SAMPLED_TESTS, audit
+from tacit.audit.worlds import MessageSource, World, quiet_source, quiet_world
 from tacit.datasets import Dataset
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.mechanisms import knorm, paper_noise

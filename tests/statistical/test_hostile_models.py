@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
+from tacit.audit.adapters import vector
 from tacit.audit.mutants_rows import CopiesStrangeRows
 from tacit.audit.statistics import Finding, Values, proven
-from tacit.audit.subject import SCHEMA, Randomness, Subject, vector
+from tacit.audit.subject import SCHEMA, Randomness, Subject
 from tacit.audit.times import QUIET_Z, times
 from tacit.datasets import Dataset
 from tacit.models import Model, build

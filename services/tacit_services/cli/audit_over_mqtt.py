@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from tacit.audit.statistics import Values
-from tacit.audit.subject import EDGE, RUN, SCHEMA, MessageSource
+from tacit.audit.subject import EDGE, RUN, SCHEMA
 from tacit.audit.times import WARM, Pair, turns
+from tacit.audit.worlds import MessageSource
 from tacit.errors import ServiceError
 from tacit.protocol import topics, wire
 from tacit_services.testbed.processes import Child, start_broker, stopping

@@ -1,4 +1,7 @@
-"""The audit's tests A and B: one message, or many of the same kind, seen as bytes. privacy.md says what each is for."""
+"""The audit's tests A and B: one message, or many of the same kind, seen as bytes.
+
+docs/privacy.md, "The audit", says what each test is for.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from tacit.audit.adapters import make
 from tacit.audit.statistics import Finding, Values, proven, related, tails, uneven
-from tacit.audit.subject import (
-    CLIP,
-    CLIPS,
-    ROWS,
-    WIDE,
-    Ask,
+from tacit.audit.subject import CLIP, CLIPS, ROWS, WIDE, Ask, Randomness, Resend, Subject
+from tacit.audit.worlds import (
     MessageSource,
-    Randomness,
-    Resend,
-    Subject,
     World,
-    make,
     opposed_world,
     quiet_source,
     quiet_world,
@@ -39,16 +35,18 @@ STRANGE_PUSHES, CHARGED_PUSHES = 25, 12
 Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
-# -- A: one record, in or out ---------------------------------------------------------------------------------------
+# -- A: one record, in or out ----------------------------------------------------------------------
 
 
 def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: bounds on what one message says about one record, in either direction; above the claim is an alarm."""
+    """A: bounds on what one message says about one record, in either direction; above the claim:
+    alarm.
+    """
     return _in_or_out("canary", subject, source, quiet_world(subject.model), pushes)
 
 
 def against(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: the same of a record that all others pull against, through all layers at once."""
+    """A: the same for a record that all others pull against, through all layers at once."""
     subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
     return _in_or_out("canary against all", subject, source, opposed_world(), pushes)
 
@@ -66,7 +64,10 @@ def _in_or_out(
 def compared(
     test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0
 ) -> list[Finding]:
-    """Findings of two samples of scores, both ways round; `factor`: how many records differ (group privacy, μ only)."""
+    """The findings of two samples of scores, in both directions.
+
+    factor: how many records differ (group privacy, for μ only).
+    """
     findings = []
     for name, left, right in (("D/D'", inside, outside), ("D'/D", -outside, -inside)):
         mu, epsilon = proven(left, right, subject.delta)
@@ -82,13 +83,14 @@ def compared(
 
 
 def _score(subject: Subject, world: World, pushes: Tensor) -> Values:
-    """How much a push looks as if the canary were in: along its gradient, or by distance where noise is radial."""
+    """How much a push looks as if the canary were in.
+
+    It is the push along the canary's gradient, or its distance where noise is radial.
+    """
     values: Values
     if subject.mechanism in ("knorm", "paper", "paper:mean_clip", "paper:density"):
-        whole = subject.mechanism in (
-            "paper",
-            "paper:mean_clip",
-        )  # a mean that is clipped is all canary
+        # Where a mean is clipped, the canary is all of it.
+        whole = subject.mechanism in ("paper", "paper:mean_clip")
         shift = world.direction * CLIP / (1 if whole else subject.batch)
         values = (pushes.norm(dim=1) - (pushes - shift).norm(dim=1)).numpy()
     else:
@@ -96,11 +98,13 @@ def _score(subject: Subject, world: World, pushes: Tensor) -> Values:
     return values
 
 
-# -- B: structure ---------------------------------------------------------------------------------------------------
+# -- B: structure ----------------------------------------------------------------------------------
 
 
 def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> list[Finding]:
-    """B: every coordinate of a message has the claimed noise, to its tails, and no two messages have the same."""
+    """B: every coordinate of a message has the claimed noise, to its tails, and no two messages
+    share it.
+    """
     subject = subject.but(model=WIDE, rate=min(subject.rate, 0.5))
     drawn = quiet_source(subject, source, canary=False).vectors(pushes)
     worst, wrong = uneven(drawn, subject.std, subject.kurtosis)
@@ -137,15 +141,14 @@ def anew(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a batch without any record is a message of the same size, with the same noise."""
+    """B: a batch without any record makes a message of the same size, with the same noise."""
     drawn = subject.but(model=WIDE, rate=1e-9)
     ask = quiet_source(drawn, source, canary=True)
     payloads = [ask() for _ in range(2)]
     full = quiet_source(subject.but(model=WIDE), source, canary=True)()
     worst, wrong = uneven(ask.vectors(EMPTY_PUSHES), drawn.std, drawn.kurtosis)
-    shorter = any(
-        abs(len(payload) - len(full)) > 16 for payload in payloads
-    )  # numbers of another rate, not 600 bytes
+    # The rate itself may take a few bytes more or less; a missing tensor would be 600.
+    shorter = any(abs(len(payload) - len(full)) > 16 for payload in payloads)
     return [
         Finding(
             "empty batch",
@@ -169,7 +172,10 @@ def starts(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def forks(subjects: list[Subject], source: Randomness, fork: Fork) -> list[Finding]:
-    """B: nor does a forked child. All children are made before this process computes its first gradient."""
+    """B: a forked child does not draw its parent's noise.
+
+    All children are made before this process computes its first gradient.
+    """
     asks = [quiet_source(subject.but(model=WIDE), source, canary=False) for subject in subjects]
     children = [torch.stack([ask.read(sent) for sent in fork(ask, START_PUSHES)]) for ask in asks]
     return [
@@ -188,7 +194,9 @@ def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Fi
 
 
 def fields(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: all of a message but the tensor, its digest and the chain's head is the same with the canary and without."""
+    """B: all of a message but tensor, digest and chain head is the same with the canary and
+    without.
+    """
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
         asks = [
@@ -216,7 +224,9 @@ def _public(payload: bytes) -> tuple[int, bytes]:
 
 
 def strange(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a record whose features are no numbers, huge or tiny changes neither whether a message comes nor its size."""
+    """B: a record whose features are no numbers, huge or tiny changes no message's coming or
+    size.
+    """
     wrong = 0
     subject = subject.but(rate=1.0, steps=1)
     plain = len(quiet_source(subject, source, canary=True)())
@@ -228,7 +238,9 @@ def strange(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
-    """Whether the next message comes, is as long as others, and no longer than noise and one row make it."""
+    """Whether the next message comes, is as long as others, and no longer than noise and one row
+    make it.
+    """
     try:
         payload = ask()
         return len(payload) == size and float(ask.read(payload).norm()) <= reach
@@ -237,7 +249,9 @@ def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
 
 
 def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
-    """B: the ledger's one file, copied while the edge runs, holds all releases that have been sent, at their price."""
+    """B: the ledger's one file, copied while the edge runs, holds all sent releases at their
+    price.
+    """
     ask = MessageSource(subject, source, quiet_world(subject.model), canary=True, ledger=path)
     missing = 0
     for number in range(1, CHARGED_PUSHES + 1):
@@ -251,15 +265,13 @@ def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
 
 
 def _counted(path: Path, subject: Subject) -> int:
-    """Charges in the file at the subject's rate and noise; 0 for a file that is no ledger."""
+    """The charges in the file at the subject's rate and noise; 0 for a file that is no ledger."""
     try:
         spent = [spend for chain in ledger.read_chains(path) for spend in chain.history()]
     except TacitError:
         return 0
-    right = {
-        (subject.rate, subject.z, subject.mechanism),
-        (subject.rate, 0.0, subject.mechanism),
-    }  # 0: a known seed
+    # z is 0 where the noise is from a known seed.
+    right = {(subject.rate, subject.z, subject.mechanism), (subject.rate, 0.0, subject.mechanism)}
     return sum(
         s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right
     )
@@ -279,7 +291,10 @@ def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]
 
 
 def orders(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: whatever terms or clip a server sends, no push leaves with less than the claimed noise, or another clip."""
+    """B: whatever terms or clip a server sends, no push leaves with less noise than claimed.
+
+    Nor does one leave with another clip.
+    """
     subject = subject.but(model=WIDE)
     params = quiet_world(WIDE).params
     hostile = [GlobalModel(3, params, clip) for clip in (0.0, math.nan, CLIPS[0] / 2, 2 * CLIPS[1])]
@@ -307,6 +322,5 @@ def _obeyed(subject: Subject, source: Randomness, message: GlobalModel) -> bool:
     if not sent:
         return False
     drawn = torch.stack([adapter.read(payload, message.params) for payload in sent])
-    return (
-        message.clip != CLIP or float(drawn.square().mean()) < (0.9 * subject.std) ** 2
-    )  # 9,000 numbers: 12σ or more
+    # Of 9,000 numbers: with honest noise this is 12σ or more away.
+    return message.clip != CLIP or float(drawn.square().mean()) < (0.9 * subject.std) ** 2

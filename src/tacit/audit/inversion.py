@@ -1,9 +1,11 @@
 """The attack that privacy has to stop: an image back from the gradient of softmax regression.
 
-MAPA's Fig. 4, after Phong et al. ("Privacy-preserving deep learning via additively homomorphic encryption", 2018).
-For one image x with residual r = p - y the gradient is dW = r·xᵀ and db = r: of rank one, so its leading singular
-vector *is* the image, and its label is where db is lowest. The singular vector, unlike the quotient dW/db, survives
-noise: it averages over all classes (privacy.md §10). Of a batch it is the mixture that the labels make.
+MAPA's Fig. 4 (arXiv:1912.07902), after Phong et al. ("Privacy-preserving deep learning via
+additively homomorphic encryption", doi:10.1109/TIFS.2017.2787987). For one image x with residual r
+= p - y the gradient is dW = r·xᵀ and db = r: of rank one, so its leading singular vector *is* the
+image, and its label is where db is lowest. The singular vector, unlike the quotient dW/db, survives
+noise, as it averages over all classes (docs/attacks.md). Of a batch it is the mixture that the
+labels make.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_PLAUSIBLE = (
-    0.5,
-    2.0,
-)  # the brightest pixel of a reconstruction whose scale is believed; images lie in [0, 1]
+# A reconstruction's scale is believed if its brightest pixel is in here; images lie in [0, 1].
+_PLAUSIBLE = (0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """What was read out of a gradient. image: (*shape) float64 in [0, 1]; label: the class it is thought to be."""
+    """What was read out of a gradient.
+
+    image: (*shape) float64 in [0, 1]. label: the class that it is thought to be.
+    """
 
     image: Tensor
     label: int
@@ -31,9 +34,10 @@ class Reconstruction:
 def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruction:
     """The image and label behind a (noisy, clipped, averaged) gradient of softmax regression.
 
-    gradient: (classes·prod(shape) + classes,), the weights row-major and then the biases, as `models.build("logistic")`
-    lays them out. Exact for one image without noise, up to the gradient's own rounding. A gradient of pure noise
-    gives an image of noise. Raises ValueError for another length or a non-finite value.
+    gradient: (classes·prod(shape) + classes,), the weights row-major and then the biases, as
+    `models.build("logistic")` lays them out. Exact for one image without noise, up to the
+    gradient's own rounding. A gradient of pure noise gives an image of noise.
+    Raises ValueError for another length or a non-finite value.
     """
     features = math.prod(shape)
     if gradient.numel() != classes * (features + 1) or not bool(torch.isfinite(gradient).all()):
@@ -42,17 +46,17 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
         )
     weight, bias = torch.split(gradient.to(torch.float64), [classes * features, classes])
     left, values, right = torch.linalg.svd(weight.view(classes, features), full_matrices=False)
-    residual, image = (
-        left[:, 0],
-        right[0],
-    )  # r/||r|| (classes,) and x/||x|| (features,), up to one common sign
+    # r/||r|| (classes,) and x/||x|| (features,), up to one common sign.
+    residual, image = left[:, 0], right[0]
     sign = 1.0 if float(image.sum()) >= 0 else -1.0  # pixels are not negative
     scale = float(values[0] / (residual @ bias))  # σ = ||r||·||x||, u·db = ||r||
     return Reconstruction(_shown(sign * image, abs(scale)).view(shape), int(bias.argmin()))
 
 
 def cosine(found: Tensor, original: Tensor) -> float:
-    """Cosine of the angle between two images, each less its own mean; 0 where one of them is flat."""
+    """The cosine of the angle between two images, each less its own mean; 0 where one of them is
+    flat.
+    """
     a, b = (
         image.to(torch.float64).flatten() - image.to(torch.float64).mean()
         for image in (found, original)
@@ -62,13 +66,19 @@ def cosine(found: Tensor, original: Tensor) -> float:
 
 
 def psnr(found: Tensor, original: Tensor) -> float:
-    """Peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones. Below 15 dB little is seen."""
+    """The peak signal-to-noise ratio in dB of images in [0, 1]; infinite for equal ones.
+
+    Below 15 dB little is seen.
+    """
     error = float((found.to(torch.float64) - original.to(torch.float64)).square().mean())
     return -10 * math.log10(error) if error else math.inf
 
 
 def _shown(image: Tensor, scale: float) -> Tensor:
-    """`image` brought to [0, 1]: at the gradient's own scale where that is plausible, else its brightest pixel is 1."""
+    """`image` brought to [0, 1].
+
+    At the gradient's own scale where that is plausible; else so that its brightest pixel is 1.
+    """
     brightest = float(image.max())
     low, high = _PLAUSIBLE
     factor = (

@@ -1,6 +1,7 @@
-"""Edges with one defect each, which the audit must catch. They are real edges with one class replaced.
+"""Edges with one defect each, which the audit must catch: real edges with one class replaced.
 
-They exist so that `tacit audit` shows what it can see; nothing but the audit may import this module.
+They exist so that `tacit audit` shows what it can see. Nothing but the audit may import this
+module.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tacit.privacy.sampling import Random, poisson
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing
 
 _NONCE = bytes(16)
-_zeros = bytes  # inside a Random, `bytes` is its method
+_zeros = bytes  # inside a Random the name `bytes` is its method
 
 
 class MeanClipping(Edge):
-    """Clips the mean of the batch, as the papers do: one record can turn it round."""
+    """Clips the mean of the batch, as the papers do: one record can turn the mean round."""
 
     def query(self, params: Tensor, clip: float) -> Clipped:
         plan = self.releaser.plan
@@ -42,7 +43,9 @@ class MeanClipping(Edge):
 
 
 class ShuffledBatches(Edge):
-    """Epochs of a shuffled order in batches of one size, as data loaders do it; accounted as Poisson."""
+    """Draws epochs of a shuffled order in batches of one size, as data loaders do, accounted as
+    Poisson.
+    """
 
     _left = torch.empty(0, dtype=torch.int64)
 
@@ -56,7 +59,7 @@ class ShuffledBatches(Edge):
 
 
 class TrueDenominator(Edge):
-    """Divides by the number of records drawn: how many there are is secret."""
+    """Divides by the number of drawn records, which is secret."""
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         self.releaser.plan = replace(self.releaser.plan, batch=max(1.0, float(mask.sum())))
@@ -67,7 +70,7 @@ class Obedient(Edge):
     """Takes its noise from a server's message."""
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
-        """Obey, then work."""
+        """Obey the terms, then work."""
         if (
             isinstance(message, GlobalModel)
             and message.terms
@@ -99,19 +102,23 @@ class LessNoise(Releaser):
 
 
 class RootHalfNoise(LessNoise):
-    """A factor of √2 is lost: noise for one record where a replaced one counts twice, or a mean of two draws."""
+    """Loses a factor of √2: noise for one record where a replaced one counts twice, or a mean of
+    draws.
+    """
 
     factor = 0.5**0.5
 
 
 class MeanNoise(LessNoise):
-    """A(DP)²SGD as printed (E1): noise for the sensitivity of a mean, on the sum."""
+    """Adds the noise for the sensitivity of a mean to the sum, as A(DP)²SGD is printed
+    (arXiv:2008.09246).
+    """
 
     factor = 1 / ROWS
 
 
 class FirstLayerNoise(Releaser):
-    """Noise on the first layer only; the others are "post-processing"."""
+    """Adds noise to the first layer only, the others being "post-processing"."""
 
     def _noisy(
         self, clipped: Clipped, clip: float, paper_dims: slice | None
@@ -123,7 +130,7 @@ class FirstLayerNoise(Releaser):
 
 
 class LineDensity(Releaser):
-    """Noise whose norm is exponential: Laplace's density on the line, used in d dimensions."""
+    """Adds noise whose norm is exponential: Laplace's density on the line, used in d dimensions."""
 
     def _noisy(
         self, clipped: Clipped, clip: float, paper_dims: slice | None
@@ -133,7 +140,7 @@ class LineDensity(Releaser):
 
 
 class SeededNoise(Random):
-    """Every start begins at the same place of the same stream."""
+    """Begins at the same place of the same stream at every start."""
 
     def _rekey(self) -> None:
         super()._rekey()
@@ -141,7 +148,7 @@ class SeededNoise(Random):
 
 
 class TwoByteKeys(Random):
-    """Keys of which only two bytes are random."""
+    """Has keys of which only two bytes are random."""
 
     def _rekey(self) -> None:
         super()._rekey()
@@ -149,13 +156,13 @@ class TwoByteKeys(Random):
         self._stream = Cipher(algorithms.ChaCha20(key, _NONCE), mode=None).encryptor()
 
     def renew(self) -> None:
-        """A fresh key, whether the stream is secret or not."""
+        """Take a fresh key, whether the stream is secret or not."""
         self._seed = None if self._seed is None else self._seed + 1_000_003
         self._rekey()
 
 
 class ReusedNoise(Random):
-    """The same noise for every push."""
+    """Has the same noise for every push."""
 
     def bytes(self, count: int) -> bytes:
         """The first `count` bytes of the stream, each time."""
@@ -169,10 +176,10 @@ class CopiedByFork(Random):
     """Keeps its key for good, and does not notice a fork."""
 
     def renew(self) -> None:
-        """The key stays."""
+        """Do nothing: the key stays."""
 
     def bytes(self, count: int) -> bytes:
-        """The next bytes, the child's being the parent's."""
+        """The next bytes; a child's are its parent's."""
         return self._stream.update(_zeros(count))
 
 
@@ -182,18 +189,18 @@ def renoised(ask: Ask) -> tuple[bytes, bytes]:
 
 
 class Amplified(Subject):
-    """A(DP)²SGD's Theorem 2 (E2): K peers, so a batch is thought to be drawn at q/K, in K times as many steps."""
+    """Claims A(DP)²SGD's Theorem 2: a batch drawn at q/K, for K peers, in K times as many steps."""
 
     peers: ClassVar[int] = 256
 
     @property
     def mu(self) -> None:
-        """Not a Gaussian's any more."""
+        """None: the claim is not a Gaussian's any more."""
         return
 
     @property
     def epsilon(self) -> float:
-        """The claim for one push of this peer."""
+        """The claimed ε of one push of this peer."""
         return epsilon_pld([Spend(1 / self.peers, self.z, self.peers, self.mechanism)], DELTA)
 
 
@@ -201,15 +208,14 @@ def _mutant(name: str, **changes: object) -> Subject:
     return Subject(f"MUTANT {name}").but(honest=False, **changes)
 
 
-HALF = _mutant(
-    "half noise", z=0.5, releaser=LessNoise
-)  # near μ = 2 a factor is found with the fewest pushes
+# z = 0.5, as near μ = 2 a wrong factor is found with the fewest pushes.
+HALF = _mutant("half noise", z=0.5, releaser=LessNoise)
 FIRST_LAYER = _mutant("first-layer-only noise", releaser=FirstLayerNoise)
 MEAN_CLIP = _mutant("mean clipping", edge=MeanClipping)
 DENOMINATOR = _mutant("wrong denominator |B|", edge=TrueDenominator)
 LOCAL: dict[str, object] = {"algorithm": "fedasync", "steps": 4, "rate": 0.5}  # H > 1 and q < 1
 
-# (test, mutant, messages each way): the tests that must catch it; docs/privacy.md has their power.
+# (test, mutant, messages each way): a test that must catch it; docs/privacy.md has its power.
 SAMPLED: tuple[tuple[str, Subject, int], ...] = (
     ("canary", MEAN_CLIP, 600),
     ("canary", FIRST_LAYER, 600),

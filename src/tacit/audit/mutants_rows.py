@@ -1,4 +1,6 @@
-"""Edges with one defect each in what they do with rows, steps and charges, which the audit must catch."""
+"""Edges with one defect each in what they do with rows, steps and charges, which the audit must
+catch.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from tacit.privacy.release import Released, Releaser, Steps
 from tacit.privacy.sampling import Batch, poisson
 from tacit.protocol.messages import GlobalModel, Outgoing
 
-# -- which rows, and where ------------------------------------------------------------------------------------------
+# -- which rows, and where -------------------------------------------------------------------------
 
 
 class TwoCoins(Edge):
-    """A row has two coins of q/2 each, and stands in the batch twice if both say yes."""
+    """Gives a row two coins of q/2 each, so that it stands in the batch twice if both say yes."""
 
     def draw(self) -> Batch:
         """Two batches at half the rate, as one."""
@@ -35,10 +37,12 @@ class TwoCoins(Edge):
 
 
 class OppositeCoins(Edge):
-    """Two neighbours share a coin, and are never drawn together: whoever sees one knows of the other."""
+    """Lets two neighbours share a coin: they are never drawn together, so one tells of the
+    other.
+    """
 
     def draw(self) -> Batch:
-        """Every row at rate q, as promised; but not independently."""
+        """Every row at rate q, as promised, but not independently."""
         rate = self.releaser.plan.sampling_rate
         coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(
             np.float64
@@ -51,13 +55,14 @@ class OppositeCoins(Edge):
 
 
 class Packed(Edge):
-    """The drawn rows stand one behind the other, from the first slot on: a record moves all behind it."""
+    """Puts the drawn rows one behind the other from the first slot on, so a record moves all behind
+    it.
+    """
 
     def draw(self) -> Batch:
-        """Poisson, but for the places."""
-        index = (
-            super().draw().index.sort().values.roll(self.first())
-        )  # empty slots have the largest number
+        """A Poisson batch, but for the places."""
+        # Empty slots have the largest number, so they are sorted to the end.
+        index = super().draw().index.sort().values.roll(self.first())
         return Batch(index, index < self.records)
 
     def first(self) -> int:
@@ -66,18 +71,20 @@ class Packed(Edge):
 
 
 class Turned(Packed):
-    """As `Packed`, but the first slot is a random one: where each stands *relative to the others* still tells."""
+    """As `Packed`, from a random slot on: where each row stands *relative to the others* still
+    tells.
+    """
 
     def first(self) -> int:
-        """Any."""
+        """Any slot."""
         return int(self.releaser.random.words(1)[0] % np.uint64(self.size))
 
 
-# -- how they are clipped -------------------------------------------------------------------------------------------
+# -- how they are clipped --------------------------------------------------------------------------
 
 
 class LayersApart(Edge):
-    """Clips each layer's part of a row by itself: together they are longer than C."""
+    """Clips each layer's part of a row by itself; together the parts are longer than C."""
 
     def _clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
@@ -104,7 +111,9 @@ class PairsTogether(Edge):
 
 
 class RoundedToNearest(Edge):
-    """Rounds to the nearest step of the grid and does not look at the norm again: many halves become ones."""
+    """Rounds to the nearest grid step and does not look at the norm again: many halves become
+    ones.
+    """
 
     def _clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
@@ -118,7 +127,7 @@ class RoundedToNearest(Edge):
 
 
 class StrangeRowsToo(Edge):
-    """Believes that every gradient is a number."""
+    """Takes every gradient for a number."""
 
     def _clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
@@ -129,7 +138,7 @@ class StrangeRowsToo(Edge):
 
 
 class CopiesStrangeRows(Edge):
-    """Replaces what is not finite in a copy, where there is any: the time of a push then tells."""
+    """Replaces non-finite numbers in a copy, where there are any: the time of a push then tells."""
 
     def _clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
@@ -144,11 +153,11 @@ class TwiceTheClip(Peer):
     """A peer that clips at 2C and adds the noise of C."""
 
     def query(self, params: Tensor, clip: float) -> Clipped:
-        """The sum of too long rows, as if it were of C."""
+        """The sum of rows that are too long, as if they were cut to C."""
         return replace(super().query(params, 2 * clip), sensitivity=clip)
 
 
-# -- local steps, noise and charges ---------------------------------------------------------------------------------
+# -- local steps, noise and charges ----------------------------------------------------------------
 
 
 class OneBatch(fedasync.Edge):
@@ -157,21 +166,21 @@ class OneBatch(fedasync.Edge):
     _kept: Batch | None = None
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """A task with a batch of its own."""
+        """One task with one batch."""
         self._kept = None
         return super().work(message)
 
     def draw(self) -> Batch:
-        """The task's."""
+        """The task's batch."""
         self._kept = self._kept or super().draw()
         return self._kept
 
 
 class NoiseAtTheEnd(Releaser):
-    """Noise on the last local step only: the others are "post-processed" by it."""
+    """Adds noise at the last local step only; the others are "post-processed" by it."""
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
-        """All but one without noise."""
+        """All steps but the last one without noise."""
         params = self._begin_steps(steps)
         for number in range(1, steps.count + 1):
             clipped = query(params)
@@ -185,14 +194,14 @@ class NoiseAtTheEnd(Releaser):
 
 
 class ChargedOnce(Releaser):
-    """One charge for all local steps of a task."""
+    """Makes one charge for all local steps of a task."""
 
     def _charge(self, clip: float, count: int) -> None:
         super()._charge(clip, 1)
 
 
 class CutNoise(Releaser):
-    """Noise that is cut off at three standard deviations."""
+    """Cuts its noise off at three standard deviations."""
 
     def _noisy(
         self, clipped: Clipped, clip: float, paper_dims: slice | None
@@ -211,7 +220,7 @@ class LateLedger(Ledger):
     _waiting: list[tuple[tuple[Any, ...], dict[str, Any]]]
 
     def charge(self, *numbers: Any, **others: Any) -> None:
-        """Later."""
+        """Keep the charge, and write all that are kept once there are sixteen."""
         self._waiting = [*getattr(self, "_waiting", []), (numbers, others)]
         if len(self._waiting) >= 16:
             for positional, named in self._waiting:

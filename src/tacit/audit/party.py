@@ -1,14 +1,15 @@
-"""The audit's test G: a vertical party, before a server that asks for record 0 as often as it likes.
+"""The audit's test G: a vertical party, and a server that asks for record 0 as often as it likes.
 
-The two worlds differ in the features of record 0 (in `cached`, where all is released at once, of every record). What
-is claimed is what the ledger says on the wire: μ² of one answer is that of all, divided by their number.
+The two worlds differ in the features of record 0 (in `cached`, where all is released at once, of
+every record). The claim is what the ledger says on the wire: μ² of one answer is that of all
+answers, divided by their number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,10 +26,8 @@ from tacit.privacy.embeddings import (
     EmbeddingReleaser,
     EmbeddingStore,
     Mode,
-    clip_rows,
 )
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import gaussian
 from tacit.privacy.simulated import SimulatedLedger
 from tacit.protocol import wire
 from tacit.protocol.messages import Outgoing, Update
@@ -51,14 +50,14 @@ class Vertical:
     honest: bool = True
 
     def plan(self) -> EmbeddingPlan:
-        """Without a budget that binds."""
+        """The party's plan, without a budget that binds."""
         return EmbeddingPlan(
             self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z
         )
 
 
 class InMemory:
-    """Where a party's releases are kept, for as long as this process lives."""
+    """A store of a party's releases, for as long as this process lives."""
 
     def __init__(self) -> None:
         self._held: dict[str, Tensor] = {}
@@ -68,11 +67,11 @@ class InMemory:
         return self._held.get(name)
 
     def put(self, name: str, vectors: Tensor) -> None:
-        """Keep it."""
+        """Store `vectors` under `name`."""
         self._held[name] = vectors
 
 
-# -- the party ------------------------------------------------------------------------------------------------------
+# -- the party -------------------------------------------------------------------------------------
 
 
 def party(
@@ -81,21 +80,20 @@ def party(
     """A party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
     random = source.random()
-    ledger = (
-        Ledger(":memory:", "audit") if random.secret else SimulatedLedger()
-    )  # which counts a known seed as secret
+    # A simulated ledger counts noise from a known seed as secret.
+    ledger = Ledger(":memory:", "audit") if random.secret else SimulatedLedger()
     door = subject.releaser(subject.plan(), ledger, random, len(x), kept)
     network = embedding("linear", (FEATURES,), WIDTH)
     return Party(EDGE, 0, Protocol(2, len(x)), x, names(ids, SALT, EDGE), network, door)
 
 
 def roster(records: int) -> Roster:
-    """All of them, in the party's own order."""
+    """All records, in the party's own order."""
     return Roster(names([str(number) for number in range(records)], SALT, "server"), records)
 
 
 def features(length: float, records: int = RECORDS, *, everybody: bool = False) -> Tensor:
-    """(records, FEATURES): record 0, or everybody, is a multiple of the first feature; the others are alike."""
+    """(records, FEATURES): the first feature is `length` of record 0, or of everybody, else 0.5."""
     x = torch.zeros(records, FEATURES)
     x[:, 0] = length if everybody else 0.5
     x[0, 0] = length
@@ -139,7 +137,9 @@ def tabled(subject: Vertical, source: Randomness, length: float, count: int) -> 
 
 
 def stepped(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
-    """Steps of θ_m for gradients that are of record 0 alone and without measure; θ_m is seen, and put back."""
+    """Steps of θ_m for gradients of record 0 alone that nothing bounds; θ_m is seen, and put
+    back.
+    """
     made = party(subject, source, features(length))
     made.on_message(roster(RECORDS))
     start = made.theta.clone()
@@ -151,7 +151,7 @@ def stepped(subject: Vertical, source: Randomness, length: float, count: int) ->
     for k in range(1, count + 1):
         answer = heard(made.on_message(Feedback(made.step, k, _gradient(made))))
         seen.append((start - made.theta) * RECORDS / made.protocol.steps.party(k))
-        made.theta = start  # what it was is public
+        made.theta = start  # the public θ_m of before
     assert answer is not None
     return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(
         answer, 0.0, count
@@ -159,7 +159,10 @@ def stepped(subject: Vertical, source: Randomness, length: float, count: int) ->
 
 
 def learned(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
-    """Answers for all records after θ_m has learned, without protection, from record 0: each is full of it."""
+    """Answers for all records after θ_m has learned, without protection, from record 0.
+
+    Each answer depends on record 0.
+    """
     made = party(subject, source, features(length))
     made.on_message(roster(RECORDS))
     start = made.theta.clone()
@@ -182,7 +185,7 @@ def learned(subject: Vertical, source: Randomness, length: float, count: int) ->
 
 
 def _towards(made: Party) -> Tensor:
-    """(WIDTH,) across record 0's own embedding: what passes its clipping."""
+    """(WIDTH,): across record 0's own embedding, so that clipping it leaves this."""
     across = torch.cross(way(made), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64), dim=0)
     return across.div(across.norm()).float()
 
@@ -198,11 +201,11 @@ def _gradient(made: Party) -> Tensor:
 
 
 def _one(answer: Update, before: float, count: int) -> float:
-    """μ of one answer of `count` alike, by the ledger that the last one carries."""
+    """μ of one answer of `count` equal ones, by the ledger that the last one carries."""
     return math.sqrt(max(0.0, gdp.mu(answer.spent) ** 2 - before**2) / count)
 
 
-# -- tests ----------------------------------------------------------------------------------------------------------
+# -- tests -----------------------------------------------------------------------------------------
 
 Attack = Callable[[Vertical, Randomness, float, int], Answers]
 
@@ -210,7 +213,7 @@ Attack = Callable[[Vertical, Randomness, float, int], Answers]
 def attacked(
     name: str, attack: Attack, subject: Vertical, source: Randomness, count: int
 ) -> list[Finding]:
-    """G: μ that the server proves of record 0's features, above what the ledger says: an alarm."""
+    """G: the μ that the server proves of record 0's features; above what the ledger says: alarm."""
     inside, claim = attack(subject, source, FAR, count)
     outside, _ = attack(subject, source, -FAR, count)
     found = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
@@ -231,7 +234,9 @@ def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
 
 
 def again(subject: Vertical, source: Randomness) -> list[Finding]:
-    """G: a table that is asked for again, by a party that has begun anew, is the same, byte for byte."""
+    """G: a table that is asked for again, of a party that was restarted, is the same, byte for
+    byte.
+    """
     kept, x = InMemory(), features(1.0)
     first, second = (
         heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)
@@ -248,116 +253,3 @@ def again(subject: Vertical, source: Randomness) -> list[Finding]:
             subject.honest,
         )
     ]
-
-
-# -- mutants --------------------------------------------------------------------------------------------------------
-
-
-class Unclipped(EmbeddingReleaser):
-    """Noise for an embedding of norm B on one that nothing bounds."""
-
-    def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        return (
-            gaussian(embeddings.detach().flatten(), self.plan.std, self.random)
-            .float()
-            .view_as(embeddings)
-        )
-
-
-class Halved(EmbeddingReleaser):
-    """Noise for a record that is removed (B), where it is replaced (2B)."""
-
-    def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        own, self.plan = (
-            self.plan,
-            replace(self.plan, noise_multiplier=self.plan.noise_multiplier / 2),
-        )
-        noisy = super()._noisy(embeddings, count)
-        self.plan = own
-        return noisy
-
-    def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
-        """As much too little on a step."""
-        self._charge_above(self._stepped, rows, self.plan.step_multiplier)
-        clipped = clip_rows(gradients(), self.plan.step_clip).sum(0)
-        return gaussian(
-            clipped, self.plan.step_clip * self.plan.step_multiplier, self.random
-        ).float()
-
-
-class OneNoise(EmbeddingReleaser):
-    """One noise vector for all embeddings of a release."""
-
-    def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        clipped = clip_rows(embeddings.detach(), self.plan.bound)
-        return (
-            clipped + gaussian(torch.zeros(clipped.shape[1]), self.plan.std, self.random)
-        ).float()
-
-
-class OnceForAll(EmbeddingReleaser):
-    """Charges a record's first release, and no other."""
-
-    def _charge(self, multiplier: float, count: int) -> None:
-        if not self.ledger.charged().count:
-            super()._charge(multiplier, count)
-
-
-class AsIfFresh(EmbeddingReleaser):
-    """Forgets that θ_m has learned from every record."""
-
-    def _pay(self, rows: Tensor) -> None:
-        self._learned = False
-        super()._pay(rows)
-
-
-class MadeAgain(EmbeddingReleaser):
-    """Makes the table anew whenever it is asked for."""
-
-    def release_once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> object:  # type: ignore[override]
-        """Anew."""
-        return self.release(rows, embed)
-
-
-CACHED, FRESH = Vertical("party, cached", "cached"), Vertical("party, fresh", "fresh")
-STEPS = Vertical("party, dp_sgd", "dp_sgd", z=50.0, step_z=1.0, bound=1e9)
-TRAINED = Vertical("party, trained", "trained")
-ATTACKS: dict[str, Attack] = {"asked": asked, "table": tabled, "steps": stepped, "learned": learned}
-HONEST = (
-    ("asked", FRESH, 1200),
-    ("table", CACHED, 4000),
-    ("steps", STEPS, 800),
-    ("learned", TRAINED, 800),
-)
-
-
-def _mutant(name: str, subject: Vertical, releaser: type[EmbeddingReleaser]) -> Vertical:
-    return replace(subject, name=f"MUTANT {name}", releaser=releaser, honest=False)
-
-
-MUTANTS = (
-    ("asked", _mutant("embeddings without a bound", FRESH, Unclipped), 600),
-    ("asked", _mutant("half the sensitivity of an embedding", FRESH, Halved), 1600),
-    ("asked", _mutant("fresh embeddings charged once", FRESH, OnceForAll), 600),
-    ("steps", _mutant("half the sensitivity of a step", STEPS, Halved), 1200),
-    ("learned", _mutant("learned, charged as if fresh", TRAINED, AsIfFresh), 600),
-)
-STRUCTURE = (
-    (unlike, _mutant("one noise for all embeddings", FRESH, OneNoise)),
-    (again, _mutant("a table made again", CACHED, MadeAgain)),
-)
-
-
-def party_tests(source: Randomness, *, mutants: bool) -> list[Finding]:
-    """G, all of it: every mode, and the mutants if they are wanted."""
-    found = []
-    for name, subject, count in HONEST + (MUTANTS if mutants else ()):
-        found += attacked(name, ATTACKS[name], subject, source, count)
-    for test, subject in (
-        (unlike, FRESH),
-        (unlike, CACHED),
-        (again, CACHED),
-        *(STRUCTURE if mutants else ()),
-    ):
-        found += test(subject, source)
-    return found

@@ -1,4 +1,4 @@
-"""The audit's test C: which rows are in a message, how often, and where they stand while it is computed."""
+"""The audit's test C: which rows are in a message, how often, and where they stand in the batch."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from torch import Tensor
 
 from tacit.audit.checks import compared
 from tacit.audit.statistics import SHARE, Finding, Table, Values, sampler_p_value
-from tacit.audit.subject import CLIP, MessageSource, Randomness, Subject, World
+from tacit.audit.subject import CLIP, Randomness, Subject
+from tacit.audit.worlds import MessageSource, World
 from tacit.datasets import Dataset
 from tacit.models import Layered, Model, build
 
 SAMPLER_ROWS, SAMPLER_RATE, SAMPLER_PUSHES = 40, 0.25, 600
 PLACE_ROWS, PLACE_SLOTS = 21, 32
 CROWD, CROWD_INPUTS, CROWD_Z = 4000, 131, 2000.0
-_VISIBLE = {
-    "knorm": 0.005
-}  # noise far below one record's share, so that the wire shows who was in the batch
+# z with noise far below one record's share, so that the wire shows who was in the batch.
+_VISIBLE = {"knorm": 0.005}
 
 
-# -- who was drawn --------------------------------------------------------------------------------------------------
+# -- who was drawn ---------------------------------------------------------------------------------
 
 
 def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
-    """C: how often each row was in each message, read off the wire with hardly any noise, is as Poisson says."""
+    """C: how often each row is in each message, read off the wire with little noise, is as Poisson
+    says.
+    """
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
@@ -43,21 +45,23 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
 
 
 def visible(subject: Subject) -> Subject:
-    """The same with a model of a pixel a row, and noise that hides nobody."""
+    """The subject with a model of one pixel a row, and noise that hides nobody."""
     model = build("logistic", (1, 1, SAMPLER_ROWS), 2)
     z, most = _VISIBLE.get(subject.mechanism, 0.02), SAMPLER_ROWS
     return subject.but(model=model, z=z, rate=SAMPLER_RATE, most=most, learning_rate=1e-3)
 
 
 def _p_value(table: Table, steps: int) -> float:
-    """p-value of: a row's count is Binomial(steps, q) in every message, independently. table: (messages, rows)."""
+    """The p-value of: a row's count is Binomial(steps, q) in every message, independently.
+
+    table: (messages, rows).
+    """
     if steps == 1:
         return sampler_p_value(table, SAMPLER_RATE)
     law = stats.binom(steps, SAMPLER_RATE)
     counts = np.arange(steps + 1)
-    factorial = counts * (
-        counts - 1.0
-    )  # its mean tells one batch for all steps from a batch for each
+    # The mean of this tells one batch for all steps from a batch for each.
+    factorial = counts * (counts - 1.0)
     found = []
     for values in (counts.astype(float), factorial):
         mean = float(values @ law.pmf(counts))
@@ -74,22 +78,26 @@ def pixels(rows: int) -> Dataset:
 
 
 def alone(push: Tensor, rows: int) -> Values:
-    """(rows,): each row's own direction in a push of the logistic model, C times its multiplicity over L."""
+    """(rows,): a push of the logistic model along each row's own direction.
+
+    That is C times the row's multiplicity over L.
+    """
     weights = push[: 2 * rows].view(2, rows)
     sign = 1.0 - 2.0 * (torch.arange(rows) % 2)  # the gradient lowers the score of the wrong class
     values: Values = (sign * (weights[1] - weights[0]) / 2**0.5).numpy()
     return values
 
 
-# -- where they stand -----------------------------------------------------------------------------------------------
+# -- where they stand ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Uneven(Layered):
     """A linear model whose kernel computes nothing in every second slot.
 
-    What rounding does a little, done thoroughly, so that the test does not depend on this machine's kernels. A slot's
-    result is a function of the slot, its row and the parameters alone, so nothing here breaks what is promised.
+    It does thoroughly what rounding does a little, so that the test does not depend on this
+    machine's kernels. A slot's result is a function of the slot, its row and the parameters alone,
+    so nothing here breaks what is promised.
     """
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -101,7 +109,9 @@ UNEVEN = Uneven("audit", (1, 1, 2), 2)
 
 
 def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: a record without any gradient, in the midst of others, does not move them to other places."""
+    """C: a record without any gradient, in the midst of others, does not move them to other
+    places.
+    """
     subject = subject.but(model=UNEVEN, most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
     scores = []
     for there in (True, False):
@@ -111,29 +121,28 @@ def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
 
 
 def _rows(record: bool) -> World:
-    """loud, quiet, …, (record,) loud, quiet, …: the model is sure of the quiet ones, and wrong about the loud ones.
+    """Rows loud, quiet, …, (record,) loud, quiet, …, and a model that is wrong about the loud ones.
 
-    The record is quiet, and would move all behind it by one place.
+    It is sure of the quiet ones. The record is quiet, and would move all behind it by one place.
     """
     params = torch.tensor([40.0, 0.0, -40.0, 0.0, 0.0, 0.0])  # class 0 for the first feature
     first = [-1.0 if place % 2 == 0 else 1.0 for place in range(PLACE_ROWS)]
     first[PLACE_ROWS // 2 : PLACE_ROWS // 2] = [1.0] if record else []
     x = torch.stack((torch.tensor(first), torch.zeros(len(first))), dim=1)
     data = Dataset(x.view(-1, 1, 1, 2), torch.zeros(len(first), dtype=torch.int64), 2, "audit")
-    shift = torch.tensor(
-        [1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64
-    )  # a loud row's gradient
+    # The gradient of a loud row.
+    shift = torch.tensor([1.0, 0.0, -1.0, 0.0, -1.0, 1.0], dtype=torch.float64)
     return World(params, data, Dataset(data.x[:0], data.y[:0], 2, "audit"), shift / shift.norm())
 
 
-# -- what they are rounded to ---------------------------------------------------------------------------------------
+# -- what they are rounded to ----------------------------------------------------------------------
 
 
 def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """C: many equal records that come together move the mean push by no more than as many times C.
 
-    With as much noise, C is a few steps of the grid, and what rounding adds to a row is a good part of it. Nothing is
-    seen of one record then; of m it is, and each of them may move the sum by C.
+    With much noise, C is a few steps of the grid, and what rounding adds to a row is a good part of
+    it. Nothing is then seen of one record, but of m records it is, and each may move the sum by C.
     """
     model = build("logistic", (1, 1, CROWD_INPUTS), 2)
     subject = subject.but(model=model, z=CROWD_Z, batch=1.0, most=CROWD + 1, rate=1.0, steps=1)

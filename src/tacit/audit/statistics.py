@@ -1,7 +1,8 @@
-"""What the audit may conclude from numbers: bounds that hold with a stated false-alarm rate, and the finding itself.
+"""What the audit may conclude from numbers: bounds with a stated false-alarm rate, and findings.
 
-A bound is never an estimate: with probability 1 - SHARE it is below the truth. One run of the audit makes fewer than
-DECISIONS decisions about honest mechanisms, so all of them together raise a false alarm at most once in 1/ALPHA runs.
+A bound is never an estimate: with probability 1 - SHARE it is below the truth. One run of the audit
+makes fewer than DECISIONS decisions about honest mechanisms, so all of them together raise a false
+alarm at most once in 1/ALPHA runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 ALPHA = 1e-3  # false alarms of one whole run
-DECISIONS = 192  # at most, in one run: a Clopper-Pearson bound, or a test that says yes or no
+DECISIONS = 192  # the most in one run: Clopper-Pearson bounds, and tests that say yes or no
 SHARE = ALPHA / DECISIONS
 
 Values = NDArray[np.float64]
@@ -24,9 +25,10 @@ Table = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one test says of one target. Its verdict is good when honesty passes and a mutant does not.
+    """What one test says of one target.
 
-    claim, measured: in units of `quantity`. alarm: the test says that the claim is broken. skipped: why it was not run.
+    claim, measured: in units of `quantity`. alarm: the test says that the claim is broken. skipped:
+    why it was not run.
     """
 
     test: str
@@ -40,12 +42,12 @@ class Finding:
 
     @property
     def good(self) -> bool:
-        """No alarm for an honest target, an alarm for a mutant."""
+        """Whether there is no alarm for an honest target, and one for a mutant."""
         return bool(self.skipped) or self.alarm != self.honest
 
     @property
     def verdict(self) -> str:
-        """In one or two words."""
+        """The finding in one or two words."""
         if self.skipped:
             return f"skipped: {self.skipped}"
         if self.honest:
@@ -53,7 +55,7 @@ class Finding:
         return "caught" if self.alarm else "MISSED"
 
 
-# -- A: two samples -------------------------------------------------------------------------------------------------
+# -- A: two samples --------------------------------------------------------------------------------
 
 
 def at_least(hits: Table, count: int) -> Values:
@@ -71,7 +73,10 @@ def at_most(hits: Table, count: int) -> Values:
 def bounds(
     inside: Values, outside: Values, thresholds: Values, delta: float
 ) -> tuple[Values, Values]:
-    """(μ, ε) that each test `value > threshold` proves: Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR), at their worst."""
+    """(μ, ε) that each test `value > threshold` proves, from Clopper-Pearson bounds on its rates.
+
+    Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
+    """
     hits = at_least((inside[:, None] > thresholds).sum(0), len(inside))
     alarms = at_most((outside[:, None] > thresholds).sum(0), len(outside))
     mu = stats.norm.ppf(hits) - stats.norm.ppf(alarms)
@@ -80,7 +85,10 @@ def bounds(
 
 
 def proven(inside: Values, outside: Values, delta: float) -> tuple[float, float]:
-    """(μ, ε) by which `inside` lies above `outside`: thresholds from the first quarters, bounds from the rest."""
+    """(μ, ε) by which `inside` lies above `outside`.
+
+    Thresholds are chosen on the first quarters of the samples, bounds are taken from the rest.
+    """
     tried_on = min(len(inside), len(outside)) // 4
     pooled = np.concatenate((inside[:tried_on], outside[:tried_on]))
     thresholds = np.quantile(pooled, np.linspace(0.005, 0.995, 199))
@@ -96,14 +104,14 @@ def proven(inside: Values, outside: Values, delta: float) -> tuple[float, float]
     return mu, epsilon
 
 
-# -- B: one sample of noise -----------------------------------------------------------------------------------------
+# -- B: one sample of noise ------------------------------------------------------------------------
 
 
 def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, list[int]]:
     """(the coordinate's std / `std` farthest from 1, the coordinates that are not of that std).
 
-    noise: (n, d) without signal. Chi-square at SHARE / d; for a kurtosis other than 3, with as many degrees of freedom
-    as give a sum of squares its variance.
+    noise: (n, d) without signal. Chi-square at SHARE / d; for a kurtosis other than 3, with as many
+    degrees of freedom as give a sum of squares its variance.
     """
     count, dims = noise.shape
     ratio = noise.square().mean(dim=0).numpy() / std**2  # (d,)
@@ -120,9 +128,10 @@ def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, lis
 
 
 def tails(noise: Tensor) -> tuple[float, float]:
-    """(p-value of: every number of `noise` is standard normal, as far as its tails tell; its limit, SHARE).
+    """(p-value, its limit SHARE) of: every number of `noise` is standard normal, by its tails.
 
-    By how many lie beyond 1, 2, 3 and 3.5 standard deviations: noise that is cut off has none there.
+    It counts how many lie beyond 1, 2, 3 and 3.5 standard deviations: noise that is cut off has
+    none there.
     """
     sizes = noise.abs().flatten().numpy()
     beyond = [
@@ -134,7 +143,7 @@ def tails(noise: Tensor) -> tuple[float, float]:
 
 
 def related(first: Tensor, second: Tensor) -> tuple[float, float]:
-    """(largest |correlation| between a coordinate of `first` and one of `second`, its limit at SHARE).
+    """(largest |correlation| of a coordinate of `first` with one of `second`, its limit at SHARE).
 
     first, second: (n, d) without signal, row by row what should be independent.
     """
@@ -144,17 +153,20 @@ def related(first: Tensor, second: Tensor) -> tuple[float, float]:
     return largest, float(stats.norm.isf(SHARE / (2 * dims**2))) / math.sqrt(count)
 
 
-# -- C: who was in the batch ----------------------------------------------------------------------------------------
+# -- C: who was in the batch -----------------------------------------------------------------------
 
 
 def sampler_p_value(table: Table, rate: float) -> float:
-    """p-value of: every row is in every batch with probability `rate`, independently. table: (batches, rows)."""
+    """The p-value of: every row is in every batch with probability `rate`, independently.
+
+    table: (batches, rows).
+    """
     tests = (_inclusion, _size, _pairs, _next_call)
     return min(1.0, len(tests) * min(test(table, rate) for test in tests))
 
 
 def _binomial(hits: Table, count: int, p: float) -> float:
-    """The smallest two-sided p-value of many binomial counts, paid for."""
+    """The smallest two-sided p-value of many binomial counts, times their number."""
     tails = np.minimum(stats.binom.cdf(hits, count, p), stats.binom.sf(hits - 1, count, p))
     return float(min(1.0, 2 * hits.size * tails.min()))
 
@@ -164,7 +176,9 @@ def _chi_square(statistic: float, degrees: float) -> float:
 
 
 def _inclusion(table: Table, rate: float) -> float:
-    """Every row is in a batch with probability q: not one too often, and not all too evenly (epochs)."""
+    """Every row is in a batch with probability q: not one too often, and not all too evenly
+    (epochs).
+    """
     count, rows = table.shape
     z = (table.sum(0) - count * rate) / math.sqrt(count * rate * (1 - rate))
     return 2 * min(_binomial(table.sum(0), count, rate), _chi_square(float((z**2).sum()), rows))
@@ -181,7 +195,9 @@ def _size(table: Table, rate: float) -> float:
 
 
 def _pairs(table: Table, rate: float) -> float:
-    """Two rows are together with probability q²: no pair too often, and not all too rarely (fixed sizes)."""
+    """Two rows are together with probability q²: no pair too often, not all too rarely (fixed
+    sizes).
+    """
     count, rows = table.shape
     single = _binomial((table.T @ table)[np.triu_indices(rows, 1)], count, rate**2)
     sizes = np.arange(rows + 1)
@@ -195,25 +211,28 @@ def _pairs(table: Table, rate: float) -> float:
 
 
 def _next_call(table: Table, rate: float) -> float:
-    """A row is in two consecutive batches with probability q². Only every second pair of batches: independent."""
+    """A row is in two consecutive batches with probability q².
+
+    Only every second pair of batches counts, so that pairs are independent.
+    """
     count, rows = table.shape
     twice = (table[0 : count - 1 : 2] * table[1:count:2]).sum()
     return _binomial(np.asarray([twice]), rows * (count // 2), rate**2)
 
 
-# -- D: one run -----------------------------------------------------------------------------------------------------
+# -- D: one run ------------------------------------------------------------------------------------
 
 
 def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """The probability that (ε, δ)-DP allows for `right` or more right guesses out of `guesses` (Steinke et al. 2023).
+    """The probability that (ε, δ)-DP allows for `right` or more right guesses out of `guesses`.
 
-    "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2: each of `canaries` records is in or
-    out by a fair coin; P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i with W ~ Bin(r, e^ε/(1+e^ε)).
+    Steinke et al., "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2:
+    each of `canaries` records is in or out by a fair coin; P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i
+    with W ~ Bin(r, e^ε/(1+e^ε)).
     """
     accuracy = 1 / (1 + math.exp(-epsilon))
-    tails = stats.binom.sf(
-        np.arange(right, -1, -1) - 1, guesses, accuracy
-    )  # P[W ≥ v - i], i = 0 … v
+    # P[W ≥ v - i] for i = 0 … v.
+    tails = stats.binom.sf(np.arange(right, -1, -1) - 1, guesses, accuracy)
     gain = float(((tails[1:] - tails[0]) / np.arange(1, right + 1)).max()) if right else 0.0
     return float(min(1.0, tails[0] + 2 * canaries * delta * gain))
 

@@ -1,4 +1,7 @@
-"""The audit's test F: does the time of a push tell of one record? A model is sent with which one row overflows."""
+"""The audit's test F: does the time of a push tell of one record?
+
+A model is sent with which one row overflows.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,23 @@ import torch
 from torch import Tensor
 
 from tacit.audit.statistics import Finding, Values, proven
-from tacit.audit.subject import MessageSource, Randomness, Subject, World
+from tacit.audit.subject import Randomness, Subject
+from tacit.audit.worlds import MessageSource, World
 from tacit.datasets import Dataset
 from tacit.models import build
 
 DEEP = build("mlp", (1, 28, 28), 10, hidden=(8,) * 7)
 IMAGES, QUIET_Z, WARM = 128, 50.0, 20
 TINY = 1e-40  # every product with it is denormal
-Seconds = Callable[
-    ["Pair", int], tuple[Values, Values]
-]  # of so many pushes of each, in random order
+# (pair, pushes) -> seconds of so many pushes of each edge, in random order
+Seconds = Callable[["Pair", int], tuple[Values, Values]]
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two edges that differ in one row: `strange` has a row that overflows, or of denormals, `plain` has none."""
+    """Two edges that differ in one row: one of `strange` overflows or is denormal, none of
+    `plain`.
+    """
 
     strange: MessageSource
     plain: MessageSource
@@ -34,7 +39,9 @@ class Pair:
 def times(
     subject: Subject, source: Randomness, pushes: int, seconds: Seconds | None = None
 ) -> list[Finding]:
-    """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are taken."""
+    """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are
+    taken.
+    """
     subject = timed(subject)
     found = []
     for name, feature, params in (
@@ -57,7 +64,7 @@ def times(
 
 
 def timed(subject: Subject) -> Subject:
-    """The same with a deep model and much noise, so that little is claimed to be seen."""
+    """The subject with a deep model and so much noise that it claims to show little."""
     return subject.but(model=DEEP, z=QUIET_Z, most=IMAGES, batch=float(IMAGES), rate=1.0, steps=1)
 
 
@@ -76,7 +83,7 @@ def pair(subject: Subject, source: Randomness, feature: float, params: Tensor) -
 
 
 def overflowing() -> Tensor:
-    """Parameters (d,), none beyond 1e6, with which a row whose first pixel is 1 overflows, and no other does."""
+    """Parameters (d,), none beyond 1e6, with which only a row whose first pixel is 1 overflows."""
     params = torch.zeros(DEEP.size)
     for name, weight in DEEP.unflatten(params).items():
         if name.endswith("weight"):
@@ -85,7 +92,10 @@ def overflowing() -> Tensor:
 
 
 def images(strange: float) -> Dataset:
-    """Random images whose first pixel is black. In the first one it is `strange`, or, if that is tiny, they all are."""
+    """Random images whose first pixel is black, except in the first image.
+
+    There it is `strange`; if `strange` is tiny, all pixels of that image are.
+    """
     generator = torch.Generator().manual_seed(1)
     x = torch.rand(IMAGES, 1, 28, 28, generator=generator)
     x[:, 0, 0, 0] = 0.0
@@ -96,7 +106,9 @@ def images(strange: float) -> Dataset:
 
 
 def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
-    """Processor time of each push, in random order, so that whatever the machine does falls on both."""
+    """Processor time of each push, in random order, so that the machine's load falls on both
+    edges.
+    """
     taken: tuple[list[float], list[float]] = ([], [])
     for which in turns(pushes):
         edge = (edges.strange, edges.plain)[which]
@@ -107,6 +119,8 @@ def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
 
 
 def turns(pushes: int) -> list[int]:
-    """Whose turn it is: WARM of each that do not count, then `pushes` of each in random order."""
+    """Whose turn it is: WARM pushes of each edge that do not count, then `pushes` of each at
+    random.
+    """
     order: list[int] = np.random.default_rng(1).permutation(np.arange(2 * pushes) % 2).tolist()
     return [0, 1] * WARM + order

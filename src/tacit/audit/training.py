@@ -1,4 +1,4 @@
-"""The audit's tests D and E: a whole training seen by one attacker, and the accountants against one another."""
+"""The audit's tests D and E: a whole training seen by one attacker, and accountants compared."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ import numpy as np
 import torch
 
 from tacit.algorithms.mapa import Server
+from tacit.audit.adapters import EdgeAdapter, make
 from tacit.audit.rows import alone, pixels
 from tacit.audit.statistics import SHARE, Finding, Values, one_run_epsilon, one_run_p_value
-from tacit.audit.subject import (
-    CLIP,
-    DELTA,
-    SCHEMA,
-    EdgeAdapter,
-    Randomness,
-    Subject,
-    make,
-    received,
-)
+from tacit.audit.subject import CLIP, DELTA, SCHEMA, Randomness, Subject
+from tacit.audit.worlds import received
 from tacit.config import parse
 from tacit.datasets import Dataset
 from tacit.models import build
@@ -44,16 +37,19 @@ batch = 100.0
 clip = {CLIP}
 clip_min = {CLIP}
 clip_max = {CLIP}
-"""  # of which the server and the plan are taken; 3 edges, since one would hold about half of the canaries
+# The server and the plan are taken of this run. It has 3 edges, as the one audited holds about half
+# of the canaries.
+"""
 
 Epsilon = Callable[[float, float, int, float], float]  # (q, z, pushes, δ)
 
 
 def training(subject: Subject, source: Randomness) -> list[Finding]:
-    """D: the ε of a whole training that guesses of 1,000 records' membership refute (Steinke et al. 2023).
+    """D: the ε of a whole training that guesses of 1,000 records' membership refute.
 
-    Every record is in the data by a coin of its own. The attacker reads the wire, adds up what points along a record's
-    gradient, and calls the 100 highest in and the 100 lowest out; the number of guesses is fixed beforehand.
+    Steinke et al. (arXiv:2305.08846): every record is in the data by a coin of its own. The
+    attacker reads the wire, adds up what points along a record's gradient, and calls the 100
+    highest in and the 100 lowest out; the number of guesses is fixed beforehand.
     """
     z = _NOISE.get(subject.mechanism, _GAUSSIAN)
     run = parse(_RUN + f'mechanism = "{subject.mechanism}"\nnoise_multiplier = {z}\n', "audit")
@@ -76,7 +72,7 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def _scores(adapter: EdgeAdapter, server: Server) -> Values:
-    """What the attacker adds up for each record, over a whole run of the two."""
+    """What the attacker adds up for each record over a whole run of the server and the edge."""
     hello, size = adapter.edge.start()[0].message, adapter.edge.model.size
     assert isinstance(hello, Hello)
     (out,) = server.on_message(hello)
@@ -91,15 +87,16 @@ def _scores(adapter: EdgeAdapter, server: Server) -> Values:
     return scores
 
 
-# -- E --------------------------------------------------------------------------------------------------------------
+# -- E ---------------------------------------------------------------------------------------------
 
 HISTORIES = ((0.01, 1.0, 500), (0.05, 2.14, 100), (0.02, 0.8, 200))  # (q, z, pushes)
 
 
 def accountants(second: Epsilon | None, first: Epsilon | None = None) -> list[Finding]:
-    """E: PLD agrees with another library's PRV to 0.02, RDP is never below it, and the certified count is monotone.
+    """E: PLD agrees with another library's PRV to 0.02, RDP is never below it, T_max is monotone.
 
-    second: Opacus's PRV accountant, if there is one. first: what is checked against it, `epsilon_pld`.
+    second: Opacus's PRV accountant, if there is one. first: what is checked against it,
+    `epsilon_pld`.
     """
     first = first or _pld
     pld = [first(q, z, count, DELTA) for q, z, count in HISTORIES]
@@ -124,7 +121,9 @@ def _pld(rate: float, z: float, count: int, delta: float) -> float:
 
 
 def _not_monotone() -> int:
-    """How often more budget or more noise certifies fewer pushes, or an earlier release more."""
+    """How often more budget or more noise certifies fewer pushes, or an earlier release certifies
+    more.
+    """
     by_budget = [certified_pushes(e, DELTA, 0.05, 2.0) for e in (0.5, 1.0, 2.0)]
     by_noise = [certified_pushes(1.0, DELTA, 0.05, z) for z in (1.5, 2.0, 3.0)]
     by_past = [certified_pushes(1.0, DELTA, 0.05, 2.0, (Spend(0.05, 2.0, n),)) for n in (40, 20, 0)]

@@ -1,7 +1,8 @@
 """The whole audit: what every honest mechanism must pass, and what every mutant must be caught by.
 
-An attacker who sees nothing but bytes on the wire, and when they come; privacy.md ("The audit") says what each test is
-for. One run raises a false alarm with probability below ALPHA (audit/statistics.py).
+Its attacker sees nothing but bytes on the wire, and when they come; docs/privacy.md, "The audit",
+says what each test is for. One run raises a false alarm with probability below ALPHA
+(audit/statistics.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, get_args
 
 from tacit.audit import checks, rows
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
-from tacit.audit.party import party_tests
+from tacit.audit.party_mutants import party_tests
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Resend, Subject
 from tacit.audit.times import Seconds, times
@@ -33,13 +34,8 @@ ALGORITHMS: Final = (
     Subject("dp-pasgd, gaussian").but(**LOCAL | {"algorithm": "dp-pasgd"}),
     Subject("adp2sgd, gaussian", algorithm="adp2sgd"),
 )
-PUSHES: Final = {
-    "canary": 2000,
-    "against": 1200,
-    "places": 600,
-    "crowd": 60,
-    "times": 240,
-}  # each way
+# Messages each way.
+PUSHES: Final = {"canary": 2000, "against": 1200, "places": 600, "crowd": 60, "times": 240}
 Test = Callable[[Subject, Randomness], list[Finding]]
 Sampled = Callable[[Subject, Randomness, int], list[Finding]]
 SAMPLED_TESTS: Final[dict[str, Sampled]] = {
@@ -53,11 +49,12 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What takes a process or a disk, so that this library does not do it.
+    """What needs a process or a disk, given by the caller, so that this library needs neither.
 
-    resend: keeps a message where the edge keeps it, and returns it as sent and as found after a restart. fork: what a
-    forked child sends. prv: a second accountant, if installed. scratch: a folder for as long as it is open. seconds:
-    how pushes are timed; None: by the processor time of each.
+    resend: keeps a message where the edge keeps it, and returns it as sent and as found after a
+    restart. fork: what a forked child sends. prv: a second accountant, if installed. scratch: a
+    folder for as long as it is open. seconds: how pushes are timed; None: by the processor time of
+    each.
     """
 
     resend: Resend
@@ -74,10 +71,10 @@ def audit(
     seed: int | None = None,
     mutants: bool = True,
 ) -> Iterator[Finding]:
-    """Every finding about `mechanisms`, as it is made. `seed` makes the edges' noise predictable: for tests only.
+    """Every finding about `mechanisms`, as it is made.
 
-    A subject's mechanism decides whether it is in; most mutants, and parties, are Gaussian. The accountants are always
-    in.
+    A subject's mechanism decides whether it is in; most mutants, and parties, are Gaussian. The
+    accountants are always in. seed: makes the edges' noise predictable, for tests only.
     """
     wanted, source = set(mechanisms), Randomness(seed)
     honest, algorithms = (
@@ -87,9 +84,9 @@ def audit(
         (test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted
     ]
     forked = [*honest, *(subject for test, subject in others if test == "forks")]
-    yield from checks.forks(
-        forked, Randomness(), host.fork
-    )  # first; a seeded stream is copied, so never from `source`
+    # First of all. Never with `source`: a fork copies a seeded stream, so its noise is the
+    # parent's.
+    yield from checks.forks(forked, Randomness(), host.fork)
     tests = _tests(host)
     for subject in honest:
         for name, sampled in _sampled(subject).items():
@@ -132,7 +129,9 @@ def _tests(host: Host) -> dict[str, Test]:
 
 
 def _sampled(subject: Subject) -> dict[str, Sampled]:
-    """The tests with many messages that are for a mechanism; `knorm` has no grid, and no claim in μ."""
+    """The tests with many messages that suit a mechanism; `knorm` has no grid, and no claim in
+    μ.
+    """
     names = (
         ("canary", "against")
         if subject.mechanism == "knorm"
@@ -142,7 +141,9 @@ def _sampled(subject: Subject) -> dict[str, Sampled]:
 
 
 def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:
-    """What is tested of an algorithm whose messages are not pushes; its edge shares the rest with MAPA's."""
+    """The tests of an algorithm whose messages are not pushes; its edge shares the rest with
+    MAPA's.
+    """
     yield from checks.canary(subject, source, PUSHES["canary"] // 3)
     yield from rows.places(subject, source, PUSHES["places"])
     for name in ("noise", "fields", "strange", "charges", "sampler"):
@@ -150,7 +151,7 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
 
 
 def _worst(findings: list[Finding]) -> Finding:
-    """Of what one test says of a mutant, the clearest alarm."""
+    """The clearest alarm of what one test says of a mutant."""
     return max(
         findings, key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0))
     )

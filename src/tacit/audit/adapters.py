@@ -1,0 +1,156 @@
+"""One adapter for each algorithm: a real edge, its messages in bytes, and the sum they speak of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random as Chooser
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms import fedasync
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.dp_pasgd import averaging
+from tacit.algorithms.gossip.adp2sgd import Peer, Terms
+from tacit.algorithms.mapa import Edge
+from tacit.audit.subject import CLIP, EDGE, RUN, SCHEMA, Randomness, Subject
+from tacit.config.algorithms import DpPasgd, FedAsync
+from tacit.config.topology import build
+from tacit.datasets import Dataset
+from tacit.privacy.release import Releaser
+from tacit.protocol import wire, wire_gossip
+from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
+
+
+class EdgeAdapter:
+    """MAPA's edge for the audit: model in, bytes out. A push is the noisy sum itself."""
+
+    def __init__(self, subject: Subject, data: Dataset, releaser: Releaser) -> None:
+        self.subject = subject
+        self.edge = self.role(data, releaser)
+
+    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+        """The audited edge."""
+        return (self.subject.edge or Edge)(EDGE, data, self.subject.model, releaser)
+
+    def ask(self, message: GlobalModel) -> bytes | None:
+        """The edge's message for a model, as bytes; None if it sends nothing. Raises what the edge
+        raises.
+        """
+        for out in self.edge.on_message(message):
+            if isinstance(out.message, Push):
+                return wire.up(RUN, 1, out.message, SCHEMA)
+        return None
+
+    def read(self, payload: bytes, start: Tensor) -> Tensor:
+        """(d,) float64: the noisy sum over L in a message that was computed from `start` (d,)."""
+        return vector(payload)
+
+
+class LocalStepsAdapter(EdgeAdapter):
+    """FedAsync's and FedAvg's worker: a message is the model after H local steps, start - η·Σ
+    g̃.
+    """
+
+    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+        """A worker of H steps."""
+        s = self.subject
+        section = FedAsync(
+            name="fedbuff" if s.algorithm == "fedbuff" else "fedasync",
+            steps_min=s.steps,
+            learning_rate=s.learning_rate,
+            proximal=0.0,
+        )
+        return (s.edge or fedasync.Edge)(section, EDGE, data, s.model, releaser)
+
+    def read(self, payload: bytes, start: Tensor) -> Tensor:
+        """Σ g̃."""
+        return (start.double() - vector(payload)) / self.subject.learning_rate
+
+
+class DistanceAdapter(LocalStepsAdapter):
+    """FedBuff's worker: a message is how far H local steps led."""
+
+    def read(self, payload: bytes, start: Tensor) -> Tensor:
+        """Σ g̃."""
+        return -vector(payload) / self.subject.learning_rate
+
+
+class PeriodicAdapter(LocalStepsAdapter):
+    """DP-PASGD's device: a message is its model after τ local steps."""
+
+    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+        """A device of τ steps."""
+        s = self.subject
+        section = DpPasgd(name="dp-pasgd", tau=s.steps, learning_rate=s.learning_rate)
+        return (s.edge or averaging.Edge)(section, EDGE, data, s.model, releaser)
+
+
+class PeerAdapter(EdgeAdapter):
+    """A(DP)²SGD's peer with one neighbour: a message is the peer's model after a step, in a
+    proposal.
+    """
+
+    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+        """One peer of two."""
+        terms, pair = (
+            Terms(self.subject.learning_rate, CLIP, 10**9, 10),
+            build("complete", (EDGE, "edge-1")),
+        )
+        self.asked = 0
+        kind = self.subject.edge or Peer
+        return kind(
+            EDGE, data, self.subject.model, releaser, terms, pair, seed=1, random=Chooser(1)
+        )
+
+    def ask(self, message: GlobalModel) -> bytes | None:
+        """The proposal after one step from the model in `message`, as if an exchange had led
+        there.
+        """
+        peer = self.edge
+        assert isinstance(peer, Peer)
+        peer.trained.restore(message.params.double())
+        read, _ = peer.begin()
+        assert read is not None
+        peer.finish(peer.gradient(read))
+        peer.here = {"edge-1"}
+        (out,) = peer.propose()
+        peer.here, self.asked = set(), self.asked + 1
+        assert isinstance(out.message, Proposal)
+        peer.hear(Answer("edge-1", 1, self.asked, torch.zeros(self.subject.model.size), {}))
+        return wire_gossip.encode_peer_message(RUN, out.message, SCHEMA)
+
+    def read(self, payload: bytes, start: Tensor) -> Tensor:
+        """g̃."""
+        sent = wire_gossip.read_peer_message(
+            wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size
+        )
+        assert isinstance(sent, Proposal)
+        assert isinstance(sent.model, Tensor)
+        return (start.double() - sent.model.double()) / self.subject.learning_rate
+
+
+ADAPTERS: dict[str, type[EdgeAdapter]] = {
+    "mapa": EdgeAdapter,
+    "fedasync": LocalStepsAdapter,
+    "fedbuff": DistanceAdapter,
+    "dp-pasgd": PeriodicAdapter,
+    "adp2sgd": PeerAdapter,
+}
+
+
+def make(
+    subject: Subject, data: Dataset, source: Randomness, ledger: Path | str = ":memory:"
+) -> EdgeAdapter:
+    """The audited edge, with a ledger in memory or at a path."""
+    random = source.random(subject.random)
+    releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)
+    return ADAPTERS[subject.algorithm](subject, data, releaser)
+
+
+def vector(payload: bytes) -> Tensor:
+    """(d,) float64: a message's tensor, in real units."""
+    received = wire.decode(payload)
+    assert received.tensor is not None
+    scale = received.meta.update.scale if received.tensor.dtype == torch.int32 else 1.0
+    return received.tensor.to(torch.float64) * scale
