@@ -34,8 +34,9 @@ class EdgeAdapter:
         return (self.subject.edge or Edge)(EDGE, data, self.subject.model, releaser)
 
     def ask(self, message: GlobalModel) -> bytes | None:
-        """The edge's message for a model, as bytes; None if it sends nothing. Raises what the edge
-        raises.
+        """The edge's message for a model, as bytes; None if it sends nothing.
+
+        Raises what the edge raises.
         """
         for out in self.edge.on_message(message):
             if isinstance(out.message, Push):

@@ -41,8 +41,9 @@ _EPSILON = 1e-5  # added to a variance, as PyTorch's GroupNorm does
 
 
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of one example after `features`. Raises ConfigError if they are not defined for
-    `shape`.
+    """The shape of one example after `features`.
+
+    Raises ConfigError if they are not defined for `shape`.
     """
     if features == "none":
         return shape

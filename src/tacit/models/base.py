@@ -93,8 +93,9 @@ class Model(ABC):
 
     @property
     def linear(self) -> bool:
-        """Whether one dense layer is all there is. An example's gradient is then an outer
-        product.
+        """Whether one dense layer is all there is.
+
+        An example's gradient is then an outer product.
         """
         return False
 

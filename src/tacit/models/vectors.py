@@ -91,8 +91,9 @@ def vmap_gradients(
 def mean_gradient(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """The gradient (d,) of the mean loss, penalty included; zeros if B is 0. For runs without
-    privacy.
+    """The gradient (d,) of the mean loss, penalty included; zeros if B is 0.
+
+    For runs without privacy.
     """
     if len(y) == 0:
         return torch.zeros_like(params)

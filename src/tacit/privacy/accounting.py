@@ -125,6 +125,7 @@ class RunningRdp:
 
     def epsilon(self, delta: float) -> float:
         """ε at `delta` of everything added: 0.0 of nothing, inf after a release without noise.
+
         About 0.3 ms.
         """
         if not self._pushes:

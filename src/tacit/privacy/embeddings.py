@@ -48,11 +48,10 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedEmbedding:
-    """Embeddings that have been paid for. Only `EmbeddingReleaser` makes one; the wire takes
-    nothing else.
+    """Embeddings that have been paid for.
 
-    vectors: (b, e) float32, row i of record rows[i]. charged: the ledger's count and chain head
-    after this release.
+    Only `EmbeddingReleaser` makes one; the wire takes nothing else. vectors: (b, e) float32, row i
+    of record rows[i]. charged: the ledger's count and chain head after this release.
     """
 
     rows: Tensor

@@ -83,8 +83,9 @@ class RenyiFilter:
         return self.spent + self._cost(spend) <= self.budget and spend.count <= self._left
 
     def charge(self, spend: Spend) -> None:
-        """Count `spend`, before it is computed. Raises BudgetSpent, and counts nothing, if it does
-        not fit.
+        """Count `spend`, before it is computed.
+
+        Raises BudgetSpent, and counts nothing, if it does not fit.
         """
         if not self.accepts(spend):
             raise BudgetSpent(

@@ -137,8 +137,9 @@ class Ledger:
         self._history = merged([*self._history, replace(entry, count=count).spend()])
 
     def history(self) -> History:
-        """Everything ever released from this dataset. Noise from a known seed counts as none (z =
-        0).
+        """Everything ever released from this dataset.
+
+        Noise from a known seed counts as none (z = 0).
         """
         return self._history
 
@@ -147,8 +148,9 @@ class Ledger:
         return Charged(self._count, self._head) if self._count else UNCHARGED
 
     def verify(self) -> None:
-        """Read the rows back from the file and recompute the chain. Raises PrivacyError if they
-        differ.
+        """Read the rows back from the file and recompute the chain.
+
+        Raises PrivacyError if they differ.
         """
         try:
             chain = read_chain(self._db, self._dataset)

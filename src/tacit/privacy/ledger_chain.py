@@ -91,8 +91,9 @@ class Chain:
             )
 
     def history(self) -> History:
-        """All rows for the accountant. Raises ValueError or OverflowError for numbers no charge can
-        have.
+        """All rows for the accountant.
+
+        Raises ValueError or OverflowError for numbers no charge can have.
         """
         history = merged(entry.spend() for entry in self.rows)
         if any(

@@ -1,5 +1,6 @@
-"""The noise: a closed set of mechanisms, each with its guarantee. None can be replaced by a
-plug-in.
+"""The noise: a closed set of mechanisms, each with its guarantee.
+
+None can be replaced by a plug-in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The data owner's policy: what an edge allows, and which models it refuses at run time. Pure
-checks.
+"""The data owner's policy: what an edge allows, and which models it refuses at run time.
 
-A policy can only forbid. What it does not name is as the run file says; nothing that a server sends
-loosens it.
+Pure checks. A policy can only forbid. What it does not name is as the run file says; nothing that a
+server sends loosens it.
 """
 
 from __future__ import annotations
@@ -98,8 +97,9 @@ class Terms:
 
 
 def parse(text: str, origin: str) -> Policy:
-    """The policy in the TOML `text`. Raises ConfigError: one line with `origin`, field and
-    value.
+    """The policy in the TOML `text`.
+
+    Raises ConfigError: one line with `origin`, field and value.
     """
     try:
         content = tomllib.loads(text)

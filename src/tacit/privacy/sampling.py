@@ -49,8 +49,9 @@ class Random:
         ).encryptor()
 
     def renew(self) -> None:
-        """Take a fresh key, at the beginning of a release. A stream from a seed goes on as it
-        is.
+        """Take a fresh key, at the beginning of a release.
+
+        A stream from a seed goes on as it is.
         """
         if self.secret:
             self._rekey()

@@ -23,8 +23,9 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A vector that may leave a peer, (d,) float32. Only `Trained` makes one; the wire takes
-    nothing else.
+    """A vector that may leave a peer, (d,) float32.
+
+    Only `Trained` makes one; the wire takes nothing else.
     """
 
     vector: Tensor
@@ -50,15 +51,17 @@ class Trained:
         self.params: Tensor = model.init(seed).to(torch.float64)
 
     def descend(self, released: Released, rate: float) -> None:
-        """w ← w - rate·g̃ with g̃ = vector·scale, paid for. Raises PrivacyError if w would not be
-        finite.
+        """w ← w - rate·g̃ with g̃ = vector·scale, paid for.
+
+        Raises PrivacyError if w would not be finite.
         """
         step = released.vector.to(torch.float64) * (rate * released.scale)
         self._become(self.params - step)
 
     def meet(self, theirs: Tensor) -> Shared:
-        """Move half way to `theirs`: w ← w + δ with δ = (theirs - w)/2. Returns δ, for the other
-        peer.
+        """Move half way to `theirs`: w ← w + δ with δ = (theirs - w)/2.
+
+        Returns δ, for the other peer.
 
         theirs: (d,), as it came from another peer, which takes δ from its own model and is then at
         the same mean. Raises PrivacyError if w would not be finite.
@@ -68,8 +71,9 @@ class Trained:
         return Shared(delta, _SEAL)
 
     def shift(self, delta: Tensor) -> None:
-        """w ← w - δ: our side of an exchange. delta: (d,), as the other peer sent it. Raises as
-        `meet`.
+        """w ← w - δ: our side of an exchange. delta: (d,), as the other peer sent it.
+
+        Raises as `meet`.
         """
         self._become(self.params - delta)
 

@@ -1,5 +1,6 @@
-"""Peers' messages to bytes and back (protos/tacit/v1/wire.proto). Decoding is strict, as in
-`wire`.
+"""Peers' messages to bytes and back (protos/tacit/v1/wire.proto).
+
+Decoding is strict, as in `wire`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from tacit.protocol.wire import Received, encode
 
 
 def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
-    """A peer's message as an envelope. Raises TypeError for a tensor that no `Trained` has
-    sealed.
+    """A peer's message as an envelope.
+
+    Raises TypeError for a tensor that no `Trained` has sealed.
     """
     meta = pb.Meta(run=run, edge=message.peer, schema_hash=schema)
     match message:

@@ -34,8 +34,9 @@ def pack_history(rows: History) -> list[pb.Spend]:
 
 
 def read_history(said: Iterable[pb.Spend]) -> History:
-    """A ledger's history from protobuf. Raises WireError ("value") for one that no ledger can
-    have.
+    """A ledger's history from protobuf.
+
+    Raises WireError ("value") for one that no ledger can have.
     """
     rows = tuple(
         Spend(

@@ -140,8 +140,9 @@ class PeerSimulator:
         self._begin(name)
 
     def _relay(self, name: str) -> None:
-        """Average on. Without a budget a peer takes no more steps, but it averages while anybody
-        else does.
+        """Average on.
+
+        Without a budget a peer takes no more steps, but it averages while anybody else does.
         """
         role = self.edges[name]
         if not role.finished and self._anybody_left():

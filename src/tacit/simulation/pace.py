@@ -51,8 +51,9 @@ class EdgeTimes:
         self.dropped_out = False  # for good
 
     def start(self, steps: int) -> float:
-        """When the edge first says Hello. With a cyclic start it waits for a part of a task of
-        `steps` steps.
+        """When the edge first says Hello.
+
+        With a cyclic start it waits for a part of a task of `steps` steps.
         """
         return self.next_online(self._phase * steps * self._network.compute.seconds)
 

@@ -98,8 +98,9 @@ def splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
 def load_labels(
     name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
 ) -> torch.Tensor:
-    """The labels only, int64 (n,), of text (n, T): what `partition.shard` needs. Raises as
-    `load`.
+    """The labels only, int64 (n,), of text (n, T): what `partition.shard` needs.
+
+    Raises as `load`.
     """
     source = source_of(name)
     files = source.files[split]
@@ -148,8 +149,9 @@ def shape_of(
 
 
 def train_size(name: str, text: Text = _DEFAULT_TEXT) -> int:
-    """The public number of rows of the training split, without reading the data. Raises
-    ConfigError.
+    """The public number of rows of the training split, without reading the data.
+
+    Raises ConfigError.
     """
     source = source_of(name)
     return text.rows(source.words) if source.words else source.train_rows

@@ -55,8 +55,9 @@ class Layered(Model):
 
     @property
     def linear(self) -> bool:
-        """Whether one dense layer is all there is. An example's gradient is then an outer
-        product.
+        """Whether one dense layer is all there is.
+
+        An example's gradient is then an outer product.
         """
         return not self.channels and not self.hidden
 
