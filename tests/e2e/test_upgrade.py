@@ -12,7 +12,7 @@ import pytest
 
 from tacit import config
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.ledger import read
+from tacit.privacy.ledger import read_chains
 from tests.e2e.stack import ROOT, Stack, docker, needs_engine
 from tests.integration.processes import Deployment, check, journalled, refold
 from tests.integration.servers import free_port
@@ -90,7 +90,7 @@ def goes_on(before: Deployment, after: Deployment) -> None:
 
 def counted_on(run: Deployment, number: int, said: dict[str, Any]) -> None:
     """ε is that of all releases, 0.1's and those since, by a ledger whose chain is whole."""
-    (chain,) = read(run.folder / "identities" / str(number) / "ledger.db")
+    (chain,) = read_chains(run.folder / "identities" / str(number) / "ledger.db")
     chain.verify()
     (each,) = chain.history()  # they are alike
     spent = [replace(each, count=said["pushes"])]

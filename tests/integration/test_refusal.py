@@ -21,7 +21,7 @@ from tacit_services.display import tables
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.policy import Terms
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Down, GlobalModel, Halt, Outgoing
+from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tests.golden.harness import make_edge
 from tests.integration.processes import Service
 from tests.integration.rest import serving
@@ -100,7 +100,7 @@ def test_refusals_do_not_become_a_storm(broker: Mosquitto, tmp_path: Path) -> No
         role = make_edge(rig.run, rig.model, 0, 5)
         heard = role.on_message
 
-        def on_message(message: Down) -> list[Outgoing]:
+        def on_message(message: ServerOutput) -> list[Outgoing]:
             before = role.refusals
             assert isinstance(message, GlobalModel | Halt)
             outgoing = heard(message)

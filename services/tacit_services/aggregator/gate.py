@@ -13,7 +13,7 @@ from tacit.algorithms.base.rounds import RoundServer
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip, Vafl
-from tacit.protocol.messages import Entry, Update
+from tacit.protocol.messages import ServerInput, Update
 from tacit_services.aggregator import participation
 
 log = logging.getLogger("tacit.gate")
@@ -31,7 +31,7 @@ class Gate:
     def resume(self) -> None:
         """The run has been taken over."""
 
-    def heard(self, message: Entry) -> None:
+    def heard(self, message: ServerInput) -> None:
         """This has been accepted and folded."""
 
     def admits(self, edge: str) -> bool:
@@ -68,7 +68,7 @@ class FairGate(Gate):
         self._start.begun = self._start.begun or bool(taken)
         self._shares.resume(taken)
 
-    def heard(self, message: Entry) -> None:
+    def heard(self, message: ServerInput) -> None:
         """An update ends its edge's turn. The first begins the run: its edge had its task before this process."""
         if isinstance(message, Update):
             self._start.begun = True

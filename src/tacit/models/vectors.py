@@ -72,25 +72,18 @@ def linear_factors_together(
     """
     parts = torch.split(x, list(sizes))
     with torch.enable_grad():
-        traced = [
-            model.trace(own.detach().requires_grad_(), part)[0]
-            for own, part in zip(params, parts, strict=True)
-        ]
+        traced = [model.trace(own.detach().requires_grad_(), part)[0] for own, part in zip(params, parts, strict=True)]
         scores = torch.cat([layer.output for layer in traced])
         (delta,) = torch.autograd.grad(model.data_loss(scores, y).sum(), [scores])
     return delta, torch.cat([layer.input.detach() for layer in traced])
 
 
-def vmap_gradients(
-    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
-) -> torch.Tensor:
+def vmap_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """`example_gradients` by its definition, for tests; B at least 1."""
     return _transformed(model)(params.detach(), x, y)
 
 
-def mean_gradient(
-    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
-) -> torch.Tensor:
+def mean_gradient(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The gradient (d,) of the mean loss, penalty included; zeros if B is 0.
 
     For runs without privacy.
@@ -113,9 +106,7 @@ def _transformed(model: Model) -> _Gradients:
     return per_example
 
 
-def _write_gradients(
-    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
-) -> None:
+def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
     """Write each example's gradient into its row of `out` (B, d); each layer writes its own
     columns.
     """
@@ -157,9 +148,7 @@ def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> No
     elif layer.window is not None:
         patches, places = _patches(x, layer.window), delta[0, 0].numel()
         batch = len(x) * layer.window.groups  # a group of channels sees its own patches
-        found = torch.bmm(
-            delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
-        )
+        found = torch.bmm(delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2))
         weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
     elif delta.dim() == 3:
         torch.bmm(delta.transpose(1, 2), x, out=weight.view(len(x), delta.shape[2], -1))

@@ -110,9 +110,7 @@ class _Presence:
 
     def __init__(self, network: Network, number: int, random: np.random.RandomState) -> None:
         mine = (away for away in network.away if away.edge == number)
-        self._schedule = sorted(
-            (away.leaves, math.inf if away.returns is None else away.returns) for away in mine
-        )
+        self._schedule = sorted((away.leaves, math.inf if away.returns is None else away.returns) for away in mine)
         self._online, self._offline, self._random = network.online_s, network.offline_s, random
         self._leaves: list[float] = []  # when the random absences drawn so far begin, in order
         self._returns: list[float] = [0.0]  # when they end, after a first one that ended at 0
@@ -123,9 +121,7 @@ class _Presence:
         return when
 
     def _after_schedule(self, when: float) -> float:
-        return next(
-            (returns for leaves, returns in self._schedule if leaves <= when < returns), when
-        )
+        return next((returns for leaves, returns in self._schedule if leaves <= when < returns), when)
 
     def _after_churn(self, when: float) -> float:
         if self._online is None or math.isinf(when):

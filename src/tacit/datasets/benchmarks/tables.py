@@ -74,10 +74,7 @@ def vehicle(content: bytes, file: str, split: Split) -> Stored:
     is held out by a permutation that never changes.
     """
     published = json.loads(unzipped(content, file))["user_data"]
-    tables = [
-        (np.array(published[name]["x"]), np.array(published[name]["y"]))
-        for name in sorted(published)
-    ]
+    tables = [(np.array(published[name]["x"]), np.array(published[name]["y"])) for name in sorted(published)]
     groups = np.repeat(np.arange(len(tables)), [len(y) for _, y in tables])
     x = np.concatenate([x for x, _ in tables]).astype(np.float32)
     y = (np.concatenate([y.reshape(-1) for _, y in tables]) > 0).astype(np.int64)
@@ -95,15 +92,8 @@ def parkinson(content: bytes, file: str, split: Split) -> Stored:
     """
     rows = [row for row in _csv(content, file) if row[0].isdecimal()]  # below two lines of names
     numbers = np.array(rows, dtype=np.float64)
-    scales = (
-        resources.files("tacit.datasets")
-        .joinpath("pd_speech.csv")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    )
-    centre, spread = np.array(
-        [line.split(",")[1:] for line in scales if line[0] != "#"][1:], dtype=np.float64
-    ).T
+    scales = resources.files("tacit.datasets").joinpath("pd_speech.csv").read_text(encoding="utf-8").splitlines()
+    centre, spread = np.array([line.split(",")[1:] for line in scales if line[0] != "#"][1:], dtype=np.float64).T
     features = ((numbers[:, 1:-1] - centre) / spread).clip(-_FAR, _FAR)
     x = features.reshape(-1, _RECORDINGS, len(centre)).mean(1).astype(np.float32)
     subjects = numbers[::_RECORDINGS].astype(np.int64)
@@ -135,13 +125,10 @@ def breast(guest: bytes, host: bytes, split: Split) -> Stored:
     class a fifth is held out.
     """
     left, right = (
-        np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64)
-        for side in (guest, host)
+        np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64) for side in (guest, host)
     )
     ids, y = left[:, :2].astype(np.int64).T  # the host's rows have the same ids in the same order
-    return _one_split(
-        np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids
-    )
+    return _one_split(np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids)
 
 
 def _one_split(x: Array, y: Rows, split: Split, ids: Rows) -> Stored:
