@@ -3,10 +3,12 @@
 # PYTHON       the interpreter .venv is made with (3.11 or later)
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
 # JOBS         pytest workers
+# BESIDE       commits that `house` measures as well: version 0.1, and the last one before its modules were moved
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
 JOBS ?= 2
+BESIDE ?= 2ff785b 5dfe38c
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
@@ -30,7 +32,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all chaos check e2e audit bench fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run test test-all chaos check map e2e audit bench house fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +98,9 @@ audit: setup ## attack every mechanism through the wire, and broken ones that mu
 
 bench: setup ## measure; writes out/bench.json
 	$(BIN)/python -m bench
+
+house: setup ## measure how easy the tree is to read, beside earlier commits; writes the table of docs/house.md
+	$(BIN)/python -m bench.house --write --beside $(BESIDE)
 
 fuzz: setup ## ten minutes of damaged messages at everything that decodes; writes out/fuzz.json
 	$(BIN)/python -m bench.fuzz
