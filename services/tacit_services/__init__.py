@@ -1,0 +1,1 @@
+"""The processes: all I/O, and no mathematics. What a command starts is here."""

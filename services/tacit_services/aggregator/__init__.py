@@ -1,0 +1,1 @@
+"""The server of a run: accepts messages, journals them, folds them, replies."""

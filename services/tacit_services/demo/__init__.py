@@ -1,0 +1,1 @@
+"""`tacit demo inversion`: images rebuilt out of what edges push."""

@@ -1,0 +1,1 @@
+"""Files that are whole after a crash."""

@@ -1,0 +1,1 @@
+"""What a run keeps: the store's journal and snapshot, and the journal file."""

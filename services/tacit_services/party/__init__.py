@@ -1,0 +1,1 @@
+"""The process of one party of a vertical run."""

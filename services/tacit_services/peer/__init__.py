@@ -1,0 +1,1 @@
+"""The process of one peer, which averages with its neighbours."""

@@ -1,0 +1,1 @@
+"""Whole runs on one machine: `tacit run` (all processes), `tacit simulate`, predictions."""

@@ -1,0 +1,1 @@
+"""Connections: MQTT, TLS, messages in parts, HTTP."""

@@ -1,0 +1,1 @@
+"""What goes over the wire: messages, envelopes, parts, topics; strictly decoded."""

@@ -1,0 +1,1 @@
+"""The aggregator's REST interface: routes, documents, metrics."""

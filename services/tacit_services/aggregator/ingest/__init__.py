@@ -1,0 +1,1 @@
+"""What edges say, up to the journal: limited, put together, decoded, screened."""

@@ -1,0 +1,1 @@
+"""What the aggregator says of its run: status, evaluations, results."""

@@ -1,0 +1,1 @@
+"""What only a vertical run's aggregator has: labels, and predictions."""

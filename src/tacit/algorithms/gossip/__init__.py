@@ -1,0 +1,1 @@
+"""A(DP)²SGD: peers that average in pairs, without a server."""
