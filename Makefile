@@ -70,13 +70,17 @@ test: setup ## the fast tests
 test-all: setup ## the fast and the slow tests
 	$(BIN)/pytest -m "not e2e and not exhaustive" $(WORKERS)
 
-check: setup ## lint, format, types, who imports whom, and that generated code is what protos/ says
+check: setup ## lint, format, types, who imports whom, the map of it, and that generated code is what protos/ says
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python -m bench.map --check
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb
+
+map: setup ## draw the map of docs/architecture.md anew, from the imports
+	$(BIN)/python -m bench.map
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, thirty audits, the profiles of compose.yaml; 40 minutes
 	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py

@@ -159,7 +159,7 @@ class Observer(Generic[_D]):
         return max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
 
     def status(self) -> dict[str, Any]:
-        """summary.json's keys, plus `state` and `edges_online` (see docs/architecture.md)."""
+        """summary.json's keys, plus `state` and `edges_online` (see docs/rest.md)."""
         role, driver, last = self.driver.role, self.driver, self.series[-1] if self.series else {}
         with driver.lock:
             staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
