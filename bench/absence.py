@@ -140,7 +140,7 @@ def _signal(service: Service, number: int) -> None:
 def folded(path: Path, versions: list[int]) -> list[float]:
     """The mean loss of all training records, from the embeddings that the server has, at each of `versions`."""
     losses: list[float] = []
-    with journal_file.opened(path) as file:
+    with journal_file.open_journal(path) as file:
         reader = journal_file.Reader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()

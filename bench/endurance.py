@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tacit_services.testbed.preload import Forked
+from tacit_services.testbed.preload import ForkedService
 from tacit_services.testbed.processes import Child, free_port, start_broker, start_store
 
 from bench.__main__ import ROOT, Worker
@@ -72,7 +72,7 @@ class Stack:
             "TACIT_RUN_FILE": str(self.file), "TACIT_RUN_ID": "bench", "TACIT_BROKER": self.broker,
             "TACIT_STORE": store, "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": self.url.removeprefix("http://"),
         }  # fmt: skip
-        self.aggregator = Forked(["aggregator"], os.environ | settings, folder / "aggregator.log")
+        self.aggregator = ForkedService(["aggregator"], os.environ | settings, folder / "aggregator.log")
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=10.0)
         self.workers: list[Worker] = []
 
@@ -110,7 +110,7 @@ class Stack:
 
     def __exit__(self, *_: object) -> None:
         self.http.close()
-        processes: list[subprocess.Popen[Any] | Forked] = [
+        processes: list[subprocess.Popen[Any] | ForkedService] = [
             self.aggregator,
             *(worker._process for worker in self.workers),
         ]

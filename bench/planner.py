@@ -164,12 +164,12 @@ def cost(root: Path) -> None:
     _compare([_median(runs) for runs in zip(*turns, strict=True)], found)
 
 
-def _median(runs: Sequence[measure.Round]) -> measure.Round:
+def _median(runs: Sequence[measure.RoundCost]) -> measure.RoundCost:
     seconds, sizes = (statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "bytes"))
     return replace(runs[0], seconds=seconds, bytes=sizes)
 
 
-def _compare(turn: list[measure.Round], found: design.Plan) -> None:
+def _compare(turn: list[measure.RoundCost], found: design.Plan) -> None:
     """What `turn`'s first two runs predict of the plan, and what its third spent."""
     for unit, each in zip(measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True):
         predicted, spent = unit.c1 * found.rounds + unit.c2 * found.K, each * found.rounds

@@ -23,8 +23,8 @@ from typing import Any
 
 import psutil
 import torch
-from tacit_services.journal.store import Anchor, Entry, Verdict, open_store
-from tacit_services.testbed.preload import Forked, prepare
+from tacit_services.journal.store import Anchor, NewEntry, Verdict, open_store
+from tacit_services.testbed.preload import ForkedService, prepare
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
@@ -48,12 +48,12 @@ class Edge:
         plan = run.plan(0)
         self.row = (plan.sampling_rate, plan.noise_multiplier, plan.mechanism)
 
-    def hello(self) -> Entry:
+    def hello(self) -> NewEntry:
         """Message 1."""
         hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
         return self._entry(pb.Meta(hello=hello), None, 0)
 
-    def update(self) -> Entry:
+    def update(self) -> NewEntry:
         """The next update, of integers as the default mechanism sends them."""
         rate, multiplier, mechanism = self.row
         spent = pb.Spend(sampling_rate=rate, noise_multiplier=multiplier, count=self.seq, mechanism=mechanism)
@@ -61,11 +61,11 @@ class Edge:
         update = pb.Update(base_version=self.seq - 1, clip=1.0, spent=[spent], charged=charged, scale=1e-6)
         return self._entry(pb.Meta(update=update), self.tensor, self.seq)
 
-    def _entry(self, meta: pb.Meta, tensor: torch.Tensor | None, count: int) -> Entry:
+    def _entry(self, meta: pb.Meta, tensor: torch.Tensor | None, count: int) -> NewEntry:
         self.seq += 1
         meta.run, meta.edge, meta.seq, meta.schema_hash = RUN_ID, "edge-0", self.seq, self.schema
         anchor = Anchor("edge-0", count, Charged(count, count.to_bytes(32, "little")).head) if count else None
-        return Entry("edge-0", self.seq, wire.encode(meta, tensor), anchor)
+        return NewEntry("edge-0", self.seq, wire.encode(meta, tensor), anchor)
 
 
 class Repeater:
@@ -93,7 +93,7 @@ class Repeater:
             self._receipts[seq] = receipt.status
             self._changed.notify_all()
 
-    def accepted(self, entry: Entry, process: Forked) -> None:
+    def accepted(self, entry: NewEntry, process: ForkedService) -> None:
         """Return when it is; `process` must not end before."""
         (payload,) = wire.split(entry.payload, 256 * 1024)
         good = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE)
@@ -104,13 +104,13 @@ class Repeater:
                 self._changed.wait(1.0)
 
 
-def _start(file: Path, folder: Path, broker: str, store: str) -> Forked:
+def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
     settings = {"TACIT_DATA": data} if (data := _data()) else {}
     settings |= {
         "TACIT_RUN_FILE": str(file), "TACIT_RUN_ID": RUN_ID, "TACIT_BROKER": broker, "TACIT_STORE": store,
         "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": "127.0.0.1:0", "TACIT_MAX_JOURNAL": "1000000",
     }  # fmt: skip
-    return Forked(["aggregator"], os.environ | settings, folder / "aggregator.log")
+    return ForkedService(["aggregator"], os.environ | settings, folder / "aggregator.log")
 
 
 def fill(file: str, store_address: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit_services.figures import files
+from tacit_services.figures import figure_file
 
 HEAD = """
 [figure]
@@ -18,7 +18,7 @@ label = "y"
 """
 
 
-def written(folder: Path, text: str) -> files.Figure:
+def written(folder: Path, text: str) -> figure_file.Figure:
     """The figure of a file `f.toml` with this text."""
     (folder / "f.toml").write_text(text)
-    return files.read(folder / "f.toml")
+    return figure_file.read(folder / "f.toml")

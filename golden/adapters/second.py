@@ -14,12 +14,12 @@ from tacit_services.cli.main import INTERRUPTED
 from tacit_services.cli.main import app as _commands
 from tacit_services.cli.main import main as command_line
 from tacit_services.cli.replay import fold as fold_journal
-from tacit_services.enrollment.authority import Authority as _Authority
-from tacit_services.enrollment.rest import Desk as _Desk
+from tacit_services.enrollment.authority import CertificateAuthority as _Authority
+from tacit_services.enrollment.rest import RegistrationAuthority as _Desk
 from tacit_services.enrollment.rest import create_app as _enrolment
-from tacit_services.figures import files as figures
+from tacit_services.figures import figure_file
 from tacit_services.figures.sweep import measure
-from tacit_services.figures.untrained_points import Asked
+from tacit_services.figures.untrained_points import UntrainedPoint as Asked
 from tacit_services.journal.journal_file import Header, Writer
 from tacit_services.journal.snapshot_file import loads as read_snapshot
 from tacit_services.journal.store import Snapshot
@@ -27,7 +27,8 @@ from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.weights import weights
 from tacit_services.settings import AggregatorSettings, EdgeSettings
-from tacit_services.testbed.simulate import parts, simulate
+from tacit_services.testbed.simulate import rows_by_edge as parts
+from tacit_services.testbed.simulate import simulate
 from torch import Tensor
 
 from tacit import config, datasets, errors
@@ -126,3 +127,11 @@ def enrolment(folder: Path) -> FastAPI:
 def schema_hash(model: Model) -> bytes:
     """What a message must carry to be for this model."""
     return model.schema_hash()
+
+
+class figures:  # noqa: N801  (a module's name)
+    """Figure files, and the runs that they are made of."""
+
+    read = staticmethod(figure_file.read)
+    seeded = staticmethod(figure_file.seeded)
+    cells = staticmethod(figure_file.plotted_runs)

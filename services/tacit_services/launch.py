@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tacit.errors import TacitError
 from tacit_services import logs
-from tacit_services.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
 
 INTERRUPTED = 130
 
@@ -19,7 +19,7 @@ def aggregator() -> None:
     """Serve one run. Raises TacitError."""
     from tacit_services.aggregator.main import main
 
-    settings = read(AggregatorSettings)
+    settings = read_settings(AggregatorSettings)
     logs.to_stderr(settings.log, settings.log_format)
     main(settings)
 
@@ -45,7 +45,12 @@ def party() -> None:
     _work(main)
 
 
-SERVICES: dict[str, Callable[[], None]] = {"aggregator": aggregator, "edge": edge, "peer": peer, "party": party}
+SERVICES: dict[str, Callable[[], None]] = {
+    "aggregator": aggregator,
+    "edge": edge,
+    "peer": peer,
+    "party": party,
+}
 
 
 def main(name: str) -> None:
@@ -65,6 +70,6 @@ def complain(message: str, code: int) -> int:
 
 
 def _work(main: Callable[[EdgeSettings], None]) -> None:
-    settings = read(EdgeSettings)
+    settings = read_settings(EdgeSettings)
     logs.to_stderr(settings.log, settings.log_format)
     main(settings)

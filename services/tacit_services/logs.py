@@ -11,7 +11,7 @@ FACTS = ("edge", "seq", "version", "reason")
 _TIME = "%Y-%m-%dT%H:%M:%S"
 
 
-class Text(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """One line per record: UTC time, level, logger, message, facts."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Text(logging.Formatter):
         return super().formatMessage(record) + facts
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def __init__(self) -> None:
@@ -34,7 +34,12 @@ class Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, a traceback in it."""
         at = f"{self.formatTime(record, _TIME)}.{int(record.msecs):03d}Z"
-        said = {"time": at, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        said = {
+            "time": at,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         if record.exc_info:
             said["exception"] = self.formatException(record.exc_info)
         return json.dumps(said | _facts(record))
@@ -43,11 +48,15 @@ class Json(logging.Formatter):
 def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:
     """Log records of `level` and above to standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Json() if form == "json" else Text())
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a request that was answered is no news either
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a request that was answered is no news either
+    logging.getLogger("httpx").setLevel(
+        logging.WARNING
+    )  # a request that was answered is no news either
+    logging.getLogger("httpx").setLevel(
+        logging.WARNING
+    )  # a request that was answered is no news either
 
 
 def _facts(record: logging.LogRecord) -> dict[str, str | int]:

@@ -25,29 +25,49 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="TACIT_", extra="ignore", frozen=True)
 
-    run_file: str = Field(description="run file; several, separated by ':', mean the first whose data is there")
-    run_id: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="names the topics")
+    run_file: str = Field(
+        description="run file; several, separated by ':', mean the first whose data is there"
+    )
+    run_id: str = Field(
+        "run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="names the topics"
+    )
     broker: HostPort = "127.0.0.1:1883"
-    tls_ca: Path | None = Field(None, description="certificates of the authorities that the broker's may come from")
-    tls_cert: Path | None = Field(None, description="own certificate for the broker; its name is the user's")
+    tls_ca: Path | None = Field(
+        None, description="certificates of the authorities that the broker's may come from"
+    )
+    tls_cert: Path | None = Field(
+        None, description="own certificate for the broker; its name is the user's"
+    )
     tls_key: Path | None = Field(None, description="own key")
     data: Path | None = Field(None, description="folder with the datasets; not needed for digits")
     edges: int | None = Field(None, gt=0, description="edges.count instead of the run file's")
     seed: int | None = Field(None, ge=0, description="run.seed instead of the run file's")
-    salt: str = Field("tacit", min_length=1, description="secret of a vertical run's parties and server: names records")
+    salt: str = Field(
+        "tacit",
+        min_length=1,
+        description="secret of a vertical run's parties and server: names records",
+    )
     chunk: int = Field(256 * 1024, ge=1024, le=1 << 26, description="largest MQTT payload, bytes")
-    connect_timeout: float = Field(60.0, gt=0, description="seconds to wait for the broker and store at start")
+    connect_timeout: float = Field(
+        60.0, gt=0, description="seconds to wait for the broker and store at start"
+    )
     threads: int = Field(1, ge=1, le=1024, description="torch threads of this process")
     log: Literal["debug", "info", "warning"] = "info"
     log_format: Literal["text", "json"] = "text"
 
     def tls(self) -> Tls | None:
         """What the connection to the broker is made with; None: plain. Raises ConfigError unless all or none is set."""
-        given = {"TACIT_TLS_CA": self.tls_ca, "TACIT_TLS_CERT": self.tls_cert, "TACIT_TLS_KEY": self.tls_key}
+        given = {
+            "TACIT_TLS_CA": self.tls_ca,
+            "TACIT_TLS_CERT": self.tls_cert,
+            "TACIT_TLS_KEY": self.tls_key,
+        }
         missing = [name for name, path in given.items() if path is None]
         if missing and len(missing) < len(given):
             present = next(name for name in given if name not in missing)
-            raise ConfigError(f"{present}={str(given[present])!r}: {' and '.join(missing)} must be set as well")
+            raise ConfigError(
+                f"{present}={str(given[present])!r}: {' and '.join(missing)} must be set as well"
+            )
         if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
             return None
         return Tls(self.tls_ca, self.tls_cert, self.tls_key)
@@ -60,7 +80,9 @@ class ServiceSettings(BaseSettings):
             if datasets.available(run.data.dataset, self.data):
                 return run
         if len(files) > 1:
-            raise DataError(f"run_file={self.run_file}: the data of none of them is in data={self.data}")
+            raise DataError(
+                f"run_file={self.run_file}: the data of none of them is in data={self.data}"
+            )
         return run  # loading the data will say which file is missing
 
 
@@ -70,12 +92,22 @@ class AggregatorSettings(ServiceSettings):
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
     http: HostPort = "127.0.0.1:8000"
-    token_file: Path | None = Field(None, description="operator token for writes; made if it does not exist")
+    token_file: Path | None = Field(
+        None, description="operator token for writes; made if it does not exist"
+    )
     linger: bool = Field(False, description="go on serving REST after the run has ended")
-    trusted: Path = Field(Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server")
-    labels: Path = Field(Path("state/labels.safetensors"), description="noisy labels of a vertical run, drawn once")
-    journal_file: Path | None = Field(None, description="keep every accepted message here as well, for tacit replay")
-    max_journal: int = Field(4096, gt=0, description="journal entries before edges are told to wait")
+    trusted: Path = Field(
+        Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server"
+    )
+    labels: Path = Field(
+        Path("state/labels.safetensors"), description="noisy labels of a vertical run, drawn once"
+    )
+    journal_file: Path | None = Field(
+        None, description="keep every accepted message here as well, for tacit replay"
+    )
+    max_journal: int = Field(
+        4096, gt=0, description="journal entries before edges are told to wait"
+    )
     max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
 
 
@@ -83,19 +115,36 @@ class EdgeSettings(ServiceSettings):
     """`tacit edge`."""
 
     identities: Path = Path("state/identities")
-    identity: int | None = Field(None, ge=0, description="take this identity only; default: the first free one")
-    ledger: str | None = Field(None, description="privacy ledger; {n}: the identity [identities/{n}/ledger.db]")
+    identity: int | None = Field(
+        None, ge=0, description="take this identity only; default: the first free one"
+    )
+    ledger: str | None = Field(
+        None, description="privacy ledger; {n}: the identity [identities/{n}/ledger.db]"
+    )
     device: str = "cpu"
-    patience: float = Field(5.0, gt=0, description="seconds without an answer before the same bytes go out again")
-    turns: Path | None = Field(None, description="named pipe of `tacit run`: its edges take turns at computing")
-    enroll_url: str | None = Field(None, description="https://HOST:PORT that signs a certificate for this identity")
+    patience: float = Field(
+        5.0, gt=0, description="seconds without an answer before the same bytes go out again"
+    )
+    turns: Path | None = Field(
+        None, description="named pipe of `tacit run`: its edges take turns at computing"
+    )
+    enroll_url: str | None = Field(
+        None, description="https://HOST:PORT that signs a certificate for this identity"
+    )
     enroll_token_file: Path | None = Field(None, description="token for enroll_url")
-    serve: bool = Field(False, description="a vertical party goes on answering after the run's end, for tacit predict")
-    policy: Path | None = Field(None, description="what the owner of the data allows; default: what the run file says")
+    serve: bool = Field(
+        False,
+        description="a vertical party goes on answering after the run's end, for tacit predict",
+    )
+    policy: Path | None = Field(
+        None, description="what the owner of the data allows; default: what the run file says"
+    )
 
     def load_policy(self) -> Policy:
         """The policy file, checked; without one, a policy that allows every plan. Raises ConfigError."""
-        return Policy(noise_at=("edge", "server")) if self.policy is None else load_policy(self.policy)
+        return (
+            Policy(noise_at=("edge", "server")) if self.policy is None else load_policy(self.policy)
+        )
 
 
 def load_policy(path: Path) -> Policy:
@@ -107,7 +156,7 @@ def load_policy(path: Path) -> Policy:
     return policy.parse(text, f"policy {path}")
 
 
-def read(kind: type[S], **overrides: Any) -> S:
+def read_settings(kind: type[S], **overrides: Any) -> S:
     """Settings of `kind` from the environment and `overrides` (None: not given). Raises ConfigError, one line."""
     given = {name: value for name, value in overrides.items() if value is not None}
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 from tacit_services.enrollment import certificates
 from tacit_services.transport.mqtt import Connection
-from tacit_services.transport.tls import Tls, believing
+from tacit_services.transport.tls import Tls, context_trusting
 
 ca, folder, name = Path("/run/tacit/ca.crt"), Path("/tmp/probe"), sys.argv[1]
 tls = None
@@ -21,7 +21,7 @@ if name != "plain":
         key = certificates.new_key()
         request = certificates.pem(certificates.request(key, name)).decode()
         token = Path("/run/tacit/token").read_text().strip()
-        with httpx.Client(verify=believing(ca), headers={"Authorization": f"Bearer {token}"}) as web:
+        with httpx.Client(verify=context_trusting(ca), headers={"Authorization": f"Bearer {token}"}) as web:
             answer = web.post("https://enrollment:8443/v1/enroll", json={"csr": request})
         tls.key.write_bytes(certificates.key_pem(key))
         tls.cert.write_text(answer.json()["certificate"])

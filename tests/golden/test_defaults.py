@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pydantic import BaseModel
-from tacit_services.figures.untrained_points import Asked
+from tacit_services.figures.untrained_points import UntrainedPoint
 
 from tacit.config import sections_of
 from tacit.config.fingerprint import DEFINITION_FORMAT
@@ -24,7 +24,7 @@ def sections(kind: type[BaseModel]) -> list[type[BaseModel]]:
 
 def defaults() -> Defaults:
     """Every key of a run file, and of a figure's point, with its default as JSON; "required" where it has none."""
-    return {kind.__name__: {key: _default(kind, key) for key in kind.model_fields} for kind in sections(Asked)}
+    return {kind.__name__: {key: _default(kind, key) for key in kind.model_fields} for kind in sections(UntrainedPoint)}
 
 
 def _default(kind: type[BaseModel], key: str) -> Any:

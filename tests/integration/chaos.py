@@ -174,7 +174,7 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
     """Every promise; what happened, in numbers."""
     run, folder = scene.run, scene.run.folder
     # The journal file, redis's own file and the model are one story; serial replay ends in the same bits.
-    with journal_file.opened(folder / "run.journal") as file:
+    with journal_file.open_journal(folder / "run.journal") as file:
         kept = [(record.position, record.payload) for record in journal_file.Reader(file, "journal")]
     entries = appended(folder)
     assert kept == [(entry.position, entry.payload) for entry in entries]

@@ -17,7 +17,7 @@ from typing import Any
 from tacit_services.aggregator import main as aggregator_main
 from tacit_services.edge import main as edge_main
 from tacit_services.logs import to_stderr
-from tacit_services.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.loop import EdgeLoop
 from tacit_services.worker.outbox import Outbox
@@ -103,11 +103,11 @@ def start(order: dict[str, Any]) -> int:
     def work() -> None:
         to_stderr("info")
         if order["kind"] == "aggregator":
-            aggregator_main.main(read(AggregatorSettings, **order["start"]))
+            aggregator_main.main(read_settings(AggregatorSettings, **order["start"]))
             return
         Faults(order["seed"]).install()
         keep_account(order["account"])
-        edge_main.main(read(EdgeSettings, **order["start"]))
+        edge_main.main(read_settings(EdgeSettings, **order["start"]))
 
     return forked(order["log"], work)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from tacit_services.edge import main as edge_main
-from tacit_services.settings import EdgeSettings, read
+from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.transport.mqtt import Connection
 from tacit_services.worker import row_owner
 from tacit_services.worker.loop import EdgeLoop
@@ -100,7 +100,7 @@ def warm(settings: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     certified = lru_cache(maxsize=None)(Plan.pushes_left)
     Plan.pushes_left = certified  # type: ignore[method-assign]
-    given = read(EdgeSettings, **settings)
+    given = read_settings(EdgeSettings, **settings)
     run = given.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
     ledger = Ledger(":memory:", run.data.dataset)
@@ -114,7 +114,7 @@ def start(order: dict[str, Any]) -> int:
 
     def work() -> None:
         Killer(order["point"], order["release"]).install()
-        edge_main.main(read(EdgeSettings, **order["start"]))
+        edge_main.main(read_settings(EdgeSettings, **order["start"]))
 
     return forked(order["log"], work)
 

@@ -20,7 +20,7 @@ from tacit_services.aggregator import entries
 from tacit_services.journal import journal_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
-from tacit_services.testbed.preload import Forked
+from tacit_services.testbed.preload import ForkedService
 from tacit_services.transport.mqtt import Connection, Inbound
 
 from tacit import config
@@ -47,11 +47,11 @@ class Service:
 
     def __init__(self, command: str, settings: dict[str, str], log: Path) -> None:
         self._command, self._settings, self._log = command, settings, log
-        self.process: Forked | None = None
+        self.process: ForkedService | None = None
 
     def start(self, *arguments: str) -> None:
         """Start it; its log grows."""
-        self.process = Forked([self._command, *arguments], environment(**self._settings), self._log)
+        self.process = ForkedService([self._command, *arguments], environment(**self._settings), self._log)
 
     def signal(self, number: int) -> int:
         """Send it a signal and return its exit code once it has ended."""

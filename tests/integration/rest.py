@@ -106,7 +106,7 @@ def served(rig: Rig) -> AbstractContextManager[str]:
 def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
     """A REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
     with socket.create_server((HOST, 0)) as listener:  # it listens already: the first request waits for uvicorn
-        server = uvicorn.Server(http_server.config(app, timeout_graceful_shutdown=30))
+        server = uvicorn.Server(http_server.uvicorn_config(app, timeout_graceful_shutdown=30))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

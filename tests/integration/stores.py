@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tacit_services.journal.store import Appended, Entry, Store
+from tacit_services.journal.store import Appended, NewEntry, Store
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store.redis_store import RedisStore
 from tacit_services.journal.store.rules import Limits
@@ -35,8 +35,8 @@ def connector(backend: str, place: str, stack: ExitStack) -> Connect:
     return connect
 
 
-def entries(edge: str, *seqs: int, size: int = 10) -> list[Entry]:
-    return [Entry(edge, seq, bytes([seq % 256]) * size) for seq in seqs]
+def entries(edge: str, *seqs: int, size: int = 10) -> list[NewEntry]:
+    return [NewEntry(edge, seq, bytes([seq % 256]) * size) for seq in seqs]
 
 
 def verdicts(answers: list[Appended]) -> list[str]:

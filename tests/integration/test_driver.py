@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.journal.store import Record, open_store
+from tacit_services.journal.store import StoredEntry, open_store
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -408,7 +408,7 @@ class Interrupted(MemoryStore):
 
     reads = 0
 
-    def read(self, after: int, limit: int) -> list[Record]:
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
         self.reads += 1
         if self.reads == 2:
             raise ServiceError("store: gone")
@@ -483,14 +483,17 @@ class TestTakeOver:
     @pytest.mark.parametrize(
         ("record", "said"),
         [
-            (lambda r: Record(r.position + 1, r.edge, r.seq, r.payload), "entry 6: comes after 4"),
-            (lambda r: Record(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
-            (lambda r: Record(r.position, r.edge, r.seq, r.payload[:-1] + b"?"), "entry 5: sha256: "),
-            (lambda r: Record(r.position, r.edge, r.seq, r.payload.replace(b"edge-0", b"edge-9")), "entry 5: the fold"),
+            (lambda r: StoredEntry(r.position + 1, r.edge, r.seq, r.payload), "entry 6: comes after 4"),
+            (lambda r: StoredEntry(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
+            (lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload[:-1] + b"?"), "entry 5: sha256: "),
+            (
+                lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload.replace(b"edge-0", b"edge-9")),
+                "entry 5: the fold",
+            ),
         ],
     )
     def test_an_entry_that_nobody_has_accepted_is_named(
-        self, first: Rig, shared: dict[str, MemoryRun], record: Callable[[Record], Record], said: str
+        self, first: Rig, shared: dict[str, MemoryRun], record: Callable[[StoredEntry], StoredEntry], said: str
     ) -> None:
         journal = shared["take-over"].journal
         journal[1] = record(journal[1])
@@ -530,10 +533,10 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(address: str, updat
 METAS = [hello_meta(), update_meta(0), update_meta(0), update_meta(2), update_meta(1), update_meta(2)]
 
 
-def everything(rig: Rig) -> list[Record]:
+def everything(rig: Rig) -> list[StoredEntry]:
     """The journal of the `first` fixture as it was before its snapshot."""
     return [
-        Record(seq, "edge-0", seq, message.payload[wire.PART_HEADER :])
+        StoredEntry(seq, "edge-0", seq, message.payload[wire.PART_HEADER :])
         for seq, message in enumerate(inbound(rig, METAS), 1)
     ]
 

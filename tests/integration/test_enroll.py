@@ -18,12 +18,12 @@ from cryptography import x509
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tacit_services.enrollment import certificates, rest
-from tacit_services.enrollment.authority import Authority
-from tacit_services.enrollment.tokens import Tokens
+from tacit_services.enrollment.authority import CertificateAuthority
+from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.identity import folder as identities
 from tacit_services.identity.folder import Identity
-from tacit_services.settings import EdgeSettings, read
-from tacit_services.transport.tls import believing
+from tacit_services.settings import EdgeSettings, read_settings
+from tacit_services.transport.tls import context_trusting
 from tacit_services.worker.enroll import credentials
 
 from tacit.errors import ConfigError, ServiceError
@@ -34,9 +34,9 @@ class Desk:
     """An enrolment server on its own port, and its authority."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority = Authority.create(folder)
+        self.authority = CertificateAuthority.create(folder)
         self.authority.issue(rest.SERVER, [HOST])
-        self.tokens = Tokens(folder)
+        self.tokens = TokenRegister(folder)
         self.ca = folder / "ca.crt"
         self.url, self.web = "", httpx.Client()
 
@@ -51,7 +51,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     own = made.authority.folder / rest.SERVER
     with socket.create_server((HOST, 0)) as listener:
         config = uvicorn.Config(
-            rest.create_app(rest.Desk(made.authority)), log_level="warning", access_log=False,
+            rest.create_app(rest.RegistrationAuthority(made.authority)), log_level="warning", access_log=False,
             ssl_certfile=own / "tls.crt", ssl_keyfile=own / "tls.key", timeout_graceful_shutdown=5,
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -59,7 +59,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         thread.start()
         made.url = "https://{}:{}".format(*listener.getsockname())
         made.web.close()
-        with httpx.Client(base_url=made.url, verify=believing(made.ca), trust_env=False) as made.web:
+        with httpx.Client(base_url=made.url, verify=context_trusting(made.ca), trust_env=False) as made.web:
             yield made
         server.should_exit = True
         thread.join(PATIENCE)
@@ -149,9 +149,11 @@ class TestServer:
 
     @pytest.mark.parametrize("known", [True, False])
     def test_answers_are_as_openapi_says(self, tmp_path: Path, known: bool) -> None:
-        authority = Authority.create(tmp_path / "pki")
-        token = Tokens(authority.folder).add("*", once=False) if known else "unknown"
-        contract = schemathesis.openapi.from_asgi("/openapi.json", rest.create_app(rest.Desk(authority)))
+        authority = CertificateAuthority.create(tmp_path / "pki")
+        token = TokenRegister(authority.folder).add("*", once=False) if known else "unknown"
+        contract = schemathesis.openapi.from_asgi(
+            "/openapi.json", rest.create_app(rest.RegistrationAuthority(authority))
+        )
         operations = [found.ok() for found in contract.get_all_operations() if isinstance(found, Ok)]
         assert len(operations) == 2
         for operation in operations:
@@ -192,7 +194,7 @@ class TestEdge:
         made.close()
 
     def settings(self, **values: object) -> EdgeSettings:
-        return read(EdgeSettings, run_file="x", connect_timeout=0.5, **values)
+        return read_settings(EdgeSettings, run_file="x", connect_timeout=0.5, **values)
 
     def enrolling(self, desk: Desk, token: Path, **more: object) -> EdgeSettings:
         given = {"tls_ca": desk.ca, "enroll_url": desk.url, "enroll_token_file": token} | more
@@ -226,7 +228,7 @@ class TestEdge:
     def test_a_certificate_of_another_authority_is_replaced(
         self, desk: Desk, token: Path, identity: Identity, tmp_path: Path
     ) -> None:
-        bundle = Authority.create(tmp_path / "other").issue("edge-1")
+        bundle = CertificateAuthority.create(tmp_path / "other").issue("edge-1")
         for name in ("tls.key", "tls.crt"):
             (identity.path / name).write_bytes((bundle / name).read_bytes())
         tls = credentials(self.enrolling(desk, token), identity, STOP)
@@ -251,7 +253,7 @@ class TestEdge:
         monkeypatch.setattr("tacit_services.worker.enroll.RETRY_CAP", 0.2)
         with pytest.raises(ServiceError, match=r"enrolment at https://.*refused"):
             credentials(self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}"), identity, STOP)
-        other = Authority.create(tmp_path / "other").folder / "ca.crt"
+        other = CertificateAuthority.create(tmp_path / "other").folder / "ca.crt"
         with pytest.raises(ServiceError, match="CERTIFICATE_VERIFY_FAILED"):
             credentials(self.enrolling(desk, token, tls_ca=other), identity, STOP)
 

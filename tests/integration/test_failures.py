@@ -11,7 +11,7 @@ import pytest
 from tacit_services.journal import journal_file
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store.memory import MemoryStore
-from tacit_services.journal.store_with_file import KeptStore
+from tacit_services.journal.store_with_file import StoreWithJournalFile
 
 from tacit.config import RunFile
 from tests.golden.harness import sha256
@@ -71,7 +71,7 @@ def sqlite(folder: Path, run: RunFile) -> Store:
 
 
 def kept(folder: Path, run: RunFile) -> Store:
-    return KeptStore(MemoryStore("full", ROOMY), journal_file.Writer(folder / "run.journal"), "full", run)
+    return StoreWithJournalFile(MemoryStore("full", ROOMY), journal_file.Writer(folder / "run.journal"), "full", run)
 
 
 @pytest.mark.parametrize("make", [sqlite, kept])
@@ -110,7 +110,7 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
     assert len(accepted) == 4
     assert sha256(refold(rig.run, accepted)[0]) == sha256(rig.driver.role)
     if make is kept:
-        with journal_file.opened(tmp_path / "run.journal") as file:
+        with journal_file.open_journal(tmp_path / "run.journal") as file:
             assert [record.payload for record in journal_file.Reader(file, "file")] == accepted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tacit_services.journal.store import Appended, Entry
+from tacit_services.journal.store import Appended, NewEntry
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Inbound
 
@@ -29,7 +29,7 @@ class Slow(MemoryStore):
         self.fails: set[str] = set()
         self.steps: list[str] = []
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         if not entries:
             return list
         self._step("begin")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.testbed.measure import Round, Tap, as_toml, solve
+from tacit_services.testbed.measure import BrokerTap, RoundCost, as_toml, solve
 
 from tacit import config
 from tacit.errors import ServiceError
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_eq_8_is_solved_for_both_costs() -> None:
     c1, c2 = 3.0, 0.25
-    measured = [Round(tau, 9, c1 + c2 * tau, 700.0) for tau in (1, 20)]
+    measured = [RoundCost(tau, 9, c1 + c2 * tau, 700.0) for tau in (1, 20)]
     seconds, octets, joules = solve(measured, 4.0)
     assert [each.unit for each in (seconds, octets, joules)] == ["seconds", "bytes", "joules"]
     assert [seconds.c1, seconds.c2] == pytest.approx([3, 0.25])
@@ -56,16 +56,16 @@ def test_eq_8_is_solved_for_both_costs() -> None:
 
 
 def test_noise_around_zero_is_zero() -> None:
-    (seconds, _) = solve([Round(1, 9, 1.0, 1.0), Round(20, 9, 0.9, 1.0)], None)
+    (seconds, _) = solve([RoundCost(1, 9, 1.0, 1.0), RoundCost(20, 9, 0.9, 1.0)], None)
     assert (seconds.c1, seconds.c2) == (1.0, 0.0)
-    (seconds, _) = solve([Round(1, 9, 1.0, 1.0), Round(20, 9, 40.0, 1.0)], None)
+    (seconds, _) = solve([RoundCost(1, 9, 1.0, 1.0), RoundCost(20, 9, 40.0, 1.0)], None)
     assert seconds.c1 == 0.0
     assert seconds.c2 == pytest.approx(39 / 19)
 
 
 def test_no_round_is_an_error() -> None:
     with pytest.raises(ServiceError, match="without a whole round"):
-        Tap().round(1)
+        BrokerTap().round(1)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)

@@ -24,7 +24,7 @@ from tacit_services.journal import journal_file
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
-from tacit_services.journal.store_with_file import KeptStore
+from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.journal.weights import weights
 from tacit_services.testbed import local_run
 from tacit_services.testbed.predict import predict
@@ -70,7 +70,9 @@ class Trained:
     def __init__(self, folder: Path, broker: str, mode: str, pushes: int, *, serves: bool) -> None:
         self.folder, self.file = folder, folder / "run.journal"
         self.run = config.parse(RUN.format(mode=mode, pushes=pushes), "predict")
-        store = KeptStore(MemoryStore("predict", Limits(10**6, 1 << 40)), Writer(self.file), "predict", self.run)
+        store = StoreWithJournalFile(
+            MemoryStore("predict", Limits(10**6, 1 << 40)), Writer(self.file), "predict", self.run
+        )
         self.mqtt = MqttRun(self.run, broker, store, folder, "predict")
         self.mqtt.serves = serves
         self.driver, self.stop = self.mqtt.driver, threading.Event()
@@ -160,7 +162,7 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
     assert isinstance(run.driver.role, Server)
     sha256 = hashlib.sha256(weights(run.mqtt.model, run.driver.role.params)).hexdigest()
     assert fold(run.file).model_sha256 == sha256
-    with journal_file.opened(run.file) as file:
+    with journal_file.open_journal(run.file) as file:
         payloads = [kept.payload for kept in journal_file.Reader(file, "file")]
     role, _ = refold(run.run, payloads, registry.people(run.run, datasets.splits("digits", None), SALT))
     assert isinstance(role, Server)

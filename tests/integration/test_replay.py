@@ -38,7 +38,7 @@ def refusal(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -
 
 
 def payloads(file: Path) -> list[tuple[int, bytes]]:
-    with journal_file.opened(file) as opened:
+    with journal_file.open_journal(file) as opened:
         return [(kept.position, kept.payload) for kept in Reader(opened, "file")]
 
 

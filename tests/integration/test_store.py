@@ -19,9 +19,9 @@ from tacit_services.journal.store import (
     MAX_SEQ,
     Anchor,
     Appended,
-    Entry,
-    Record,
+    NewEntry,
     Snapshot,
+    StoredEntry,
     Verdict,
     open_store,
 )
@@ -213,7 +213,7 @@ class TestContract:
         store = connect()
         store.open("f")
         with pytest.raises(ValueError, match="outside"):
-            store.append([Entry("a", 1, b""), Entry("b", seq, b"")])
+            store.append([NewEntry("a", 1, b""), NewEntry("b", seq, b"")])
         assert contents(store) == EMPTY
 
     def test_a_batch_sees_its_own_earlier_entries(self, connect: Connect) -> None:
@@ -247,7 +247,7 @@ class TestContract:
         store = connect(limits=Limits(entries=1000, bytes=25))
         store.open("f")
         # At 20 bytes the journal is under its limit and takes 10 more; at 30 it takes not even 0.
-        assert verdicts(store.append([*entries("a", 1, 2, 3), Entry("a", 4, b"")])) == [
+        assert verdicts(store.append([*entries("a", 1, 2, 3), NewEntry("a", 4, b"")])) == [
             "accepted",
             "accepted",
             "accepted",
@@ -274,7 +274,7 @@ class TestContract:
         store.append(entries("a", *range(1, 8)))
         everything = store.read(0, 100)
         assert [record.position for record in everything] == [1, 2, 3, 4, 5, 6, 7]
-        assert everything[0] == Record(1, "a", 1, bytes([1]) * 10)
+        assert everything[0] == StoredEntry(1, "a", 1, bytes([1]) * 10)
         assert store.read(0, 3) + store.read(3, 3) + store.read(6, 3) == everything
         assert store.read(7, 3) == store.read(99, 3) == []
         assert store.read(0, 0) == store.read(0, -1) == []
@@ -342,10 +342,10 @@ class TestContract:
     def test_one_mebibyte_of_every_byte_value(self, connect: Connect) -> None:
         store = connect()
         store.open("f")
-        store.append([Entry("édge\n", 1, ALL_BYTES_1_MIB), Entry("empty", 1, b"")])
+        store.append([NewEntry("édge\n", 1, ALL_BYTES_1_MIB), NewEntry("empty", 1, b"")])
         store.save(Snapshot(0, ALL_BYTES_1_MIB))
         reader = connect()
-        assert reader.read(0, 2) == [Record(1, "édge\n", 1, ALL_BYTES_1_MIB), Record(2, "empty", 1, b"")]
+        assert reader.read(0, 2) == [StoredEntry(1, "édge\n", 1, ALL_BYTES_1_MIB), StoredEntry(2, "empty", 1, b"")]
         assert reader.snapshot() == Snapshot(0, ALL_BYTES_1_MIB)
         assert reader.depth() == (2, 1 << 20)
         assert reader.last_seqs() == {"édge\n": 1, "empty": 1}
@@ -370,39 +370,44 @@ class TestContract:
         store.open("f")
         heads = {3: b"\x00\xff three \n" + bytes(20), 2: b"two", 7: b"7 seven"}
         marks = [Anchor("digits/a", count, heads[count]) for count in (3, 2, 7)]
-        store.append([Entry("a", seq, b"", mark) for seq, mark in enumerate(marks[:2], 1)])
+        store.append([NewEntry("a", seq, b"", mark) for seq, mark in enumerate(marks[:2], 1)])
         assert store.anchors() == {"digits/a": marks[0]}
-        store.append([Entry("a", 3, b"", marks[2]), Entry("b", 1, b"", Anchor("digits/é", 0, b"")), Entry("c", 1, b"")])
+        store.append(
+            [NewEntry("a", 3, b"", marks[2]), NewEntry("b", 1, b"", Anchor("digits/é", 0, b"")), NewEntry("c", 1, b"")]
+        )
         assert store.anchors() == {"digits/a": marks[2], "digits/é": Anchor("digits/é", 0, b"")}
         # An equal count does not replace the head.
-        store.append([Entry("a", 4, b"", Anchor("digits/a", 7, b"another"))])
+        store.append([NewEntry("a", 4, b"", Anchor("digits/a", 7, b"another"))])
         assert connect().anchors()["digits/a"] == marks[2]
 
     def test_anchors_outlive_a_save_a_restart_and_a_new_run(self, connect: Connect) -> None:
         mark = Anchor("digits/a", 5, bytes(32))
         store = connect("one")
         store.open("f")
-        store.append([Entry("a", 1, b"x", mark)])
+        store.append([NewEntry("a", 1, b"x", mark)])
         store.save(Snapshot(1, b"one"))
         store.close()
         assert connect("one").anchors() == connect("two").anchors() == {"digits/a": mark}
         two = connect("two")
         two.open("g")
         further = Anchor("digits/a", 6, bytes(32))
-        two.append([Entry("a", 1, b"x", further)])
+        two.append([NewEntry("a", 1, b"x", further)])
         assert connect("one").anchors() == {"digits/a": further}
 
     def test_a_message_that_is_not_accepted_leaves_no_anchor(self, connect: Connect) -> None:
         store, mark = connect(limits=Limits(1, 1000)), Anchor("digits/a", 5, bytes(32))
         store.open("f")
         store.append(entries("a", 1))
-        assert verdicts(store.append([Entry("a", 1, b"", mark), Entry("a", 2, b"", mark)])) == ["duplicate", "busy"]
+        assert verdicts(store.append([NewEntry("a", 1, b"", mark), NewEntry("a", 2, b"", mark)])) == [
+            "duplicate",
+            "busy",
+        ]
         other = connect()
         other.open("f")
         with pytest.raises(errors.Fenced):
-            store.append([Entry("a", 2, b"", mark)])
+            store.append([NewEntry("a", 2, b"", mark)])
         with pytest.raises(ValueError, match="anchor 9007199254740992 of edge 'a' is outside"):
-            other.append([Entry("a", 2, b"", Anchor("digits/a", MAX_SEQ + 1, b""))])
+            other.append([NewEntry("a", 2, b"", Anchor("digits/a", MAX_SEQ + 1, b""))])
         assert store.anchors() == {}
 
     def test_close_is_idempotent_and_loses_nothing(self, connect: Connect) -> None:
@@ -432,7 +437,7 @@ class TestContract:
 
 EDGES = st.sampled_from(["a", "b", "c"])
 ANCHOR = st.none() | st.builds(Anchor, EDGES, st.integers(0, 9), st.binary(max_size=40))
-MESSAGE = st.builds(Entry, EDGES, st.integers(0, 6), st.binary(max_size=30), ANCHOR)
+MESSAGE = st.builds(NewEntry, EDGES, st.integers(0, 6), st.binary(max_size=30), ANCHOR)
 HANDLE = st.integers(0, 1)
 OPERATION = st.one_of(
     st.tuples(st.just("open"), HANDLE, st.sampled_from(["f", "f", "g"])),

@@ -19,7 +19,7 @@ import redis
 from tacit_services.journal.store import (
     Anchor,
     Appended,
-    Entry,
+    NewEntry,
     Snapshot,
     Store,
     Verdict,
@@ -114,7 +114,7 @@ def test_a_server_that_dies_under_a_replay(own_server: RedisServer) -> None:
     with ExitStack() as stack:
         store = connector("redis", own_server.url, stack)("run")
         store.open("f")
-        store.append([Entry("a", seq, bytes(1 << 20)) for seq in range(1, 60)])
+        store.append([NewEntry("a", seq, bytes(1 << 20)) for seq in range(1, 60)])
         replay = store.replay(0, 10)
         assert next(replay).position == 1
         own_server.kill()
@@ -248,7 +248,7 @@ def test_redis_full_refuses_the_whole_batch_in_one_line(own_server: RedisServer)
         before = contents(store)
         client.config_set("maxmemory", "1mb")
         with pytest.raises(errors.ServiceError, match="out of memory: raise maxmemory") as refusal:
-            store.append([Entry("a", 2, ALL_BYTES_1_MIB), Entry("a", 3, b"")])
+            store.append([NewEntry("a", 2, ALL_BYTES_1_MIB), NewEntry("a", 3, b"")])
         assert "\n" not in str(refusal.value)
         with pytest.raises(errors.ServiceError, match="out of memory"):
             store.save(Snapshot(1, b"state"))
@@ -340,18 +340,18 @@ def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None
     db.close()
     before = [Appended(Verdict.DUPLICATE, 0, 1), Appended(Verdict.ACCEPTED, 2, 2)]
     assert store.open("f") == 2
-    assert store.append([*entries("a", 1), Entry("a", 2, b"", Anchor("digits/a", 1, b"h"))]) == before
+    assert store.append([*entries("a", 1), NewEntry("a", 2, b"", Anchor("digits/a", 1, b"h"))]) == before
     assert store.anchors() == {"digits/a": Anchor("digits/a", 1, b"h")}
     store.close()
 
 
 WRITER = """
 import sys
-from tacit_services.journal.store import Entry, open_store
+from tacit_services.journal.store import NewEntry, open_store
 store = open_store(sys.argv[1], "run")
 store.open("f")
 for first in range(1, 100_000, 3):
-    store.append([Entry("a", first + k, bytes(20_000)) for k in range(3)])
+    store.append([NewEntry("a", first + k, bytes(20_000)) for k in range(3)])
     print(first + 2, flush=True)
 """
 
@@ -405,7 +405,7 @@ def test_sqlite_that_cannot_write_keeps_what_it_had(tmp_path: Path) -> None:
     store.append(entries("a", 1))
     before = contents(store)
     with file_size_limit(256 * 1024), pytest.raises(errors.ServiceError, match=r"^store: sqlite file .*$"):
-        store.append([*entries("a", 2), Entry("a", 3, ALL_BYTES_1_MIB)])
+        store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)])
     assert contents(store) == before
-    assert verdicts(store.append([*entries("a", 2), Entry("a", 3, ALL_BYTES_1_MIB)])) == ["accepted"] * 2
+    assert verdicts(store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)])) == ["accepted"] * 2
     store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.figures import points, testbed
+from tacit_services.figures import stored_results, testbed
 
 from tacit.errors import ConfigError, ServiceError
 from tests.figure_files import HEAD, written
@@ -38,7 +38,7 @@ def test_a_run_is_trained_over_mqtt_and_kept(tmp_path: Path) -> None:
     (cell,) = testbed.cells(written(tmp_path, FIGURE), quick=False)
     counted: list[tuple[int, int]] = []
     found = testbed.sweep({"f": [cell.run]}, tmp_path / "kept", None, lambda *done: counted.append(done))
-    result = found[points.name(cell.run)]
+    result = found[stored_results.result_name(cell.run)]
     assert result["series"][-1]["version"] == 12
     assert 0.1 < result["series"][-1]["accuracy"] <= 1
     assert 0 < result["epsilon"] <= 8

@@ -17,8 +17,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tacit_services.enrollment import rest
-from tacit_services.enrollment.authority import Authority
-from tacit_services.enrollment.tokens import Tokens
+from tacit_services.enrollment.authority import CertificateAuthority
+from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.tls import Tls
 
@@ -57,7 +57,7 @@ class Site:
     """A broker, its authority, and the certificates that were issued before it started."""
 
     broker: Mosquitto
-    authority: Authority
+    authority: CertificateAuthority
 
     @property
     def address(self) -> str:
@@ -81,7 +81,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @contextmanager
 def started(folder: Path) -> Iterator[Site]:
-    authority = Authority.create(folder / "pki")
+    authority = CertificateAuthority.create(folder / "pki")
     with secure_mosquitto(folder, authority.issue("broker", [HOST])) as broker:
         yield Site(broker, authority)
 
@@ -159,13 +159,13 @@ class TestDoor:
             wrapped.close()
 
     def test_another_authoritys_certificate_is_refused(self, site: Site, tmp_path: Path) -> None:
-        stranger = Authority.create(tmp_path / "other").issue("edge-0")
+        stranger = CertificateAuthority.create(tmp_path / "other").issue("edge-0")
         tls = Tls(site.authority.folder / "ca.crt", stranger / "tls.crt", stranger / "tls.key")
         refused(site.address, tls, "(?i)unknown ca|alert")
 
     @LEAK
     def test_we_do_not_believe_another_authoritys_broker(self, site: Site, tmp_path: Path) -> None:
-        other = Authority.create(tmp_path / "other")
+        other = CertificateAuthority.create(tmp_path / "other")
         tls = Tls(other.folder / "ca.crt", site.tls("edge-0").cert, site.tls("edge-0").key)
         refused(site.address, tls, "certificate verify failed")
 
@@ -290,7 +290,7 @@ def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Pat
     with started(tmp_path) as site, deployment(tmp_path, RUN, site.address, "memory://", "tls") as made:
         pki = site.authority.folder
         site.authority.issue(rest.SERVER, [HOST])
-        (tmp_path / "token").write_text(Tokens(pki).add("edge-*", once=False))
+        (tmp_path / "token").write_text(TokenRegister(pki).add("edge-*", once=False))
         own = site.tls("aggregator")
         port = free_port()
         desk = Service("pki", {"TACIT_PKI": str(pki)}, tmp_path / "desk.log")

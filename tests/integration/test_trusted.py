@@ -10,7 +10,7 @@ import pytest
 import torch
 from tacit_services.aggregator import trusted
 from tacit_services.aggregator.reporting.run_status import Observer
-from tacit_services.journal.store import Appended, Entry
+from tacit_services.journal.store import Appended, NewEntry
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.transport.mqtt import Inbound
 from torch import Tensor
@@ -221,7 +221,7 @@ class Failing(MemoryStore):
 
     failures = 0
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         if self.failures:
             self.failures -= 1
             raise ServiceError("store: gone")

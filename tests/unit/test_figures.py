@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tacit_services.figures import draw, files, page, points, sweep, verdicts
-from tacit_services.figures.files import Figure
-from tacit_services.figures.points import Result
-from tacit_services.figures.untrained_points import Asked
+from tacit_services.figures import draw, figure_file, page, stored_results, sweep, verdicts
+from tacit_services.figures.figure_file import Figure
+from tacit_services.figures.stored_results import Result
+from tacit_services.figures.untrained_points import UntrainedPoint
 
 from tacit import config
 from tacit.algorithms.vafl import vertical_settings
@@ -81,14 +81,14 @@ def figure(tmp_path: Path, text: str = FIGURE) -> Figure:
 
 class TestFiles:
     def test_every_run_of_a_figure_and_only_those(self, tmp_path: Path) -> None:
-        cells = list(files.cells(figure(tmp_path), quick=False))
+        cells = list(figure_file.plotted_runs(figure(tmp_path), quick=False))
         assert {(c.panel, c.line, c.x) for c in cells} == {(0, 0, 1), (0, 0, 3), (0, 1, None), (1, 0, 1), (1, 0, 3)}
         assert len(cells) == 10
         assert [c.run.algorithm.steps for c in cells if c.line == 0 and c.seed == 1] == [1, 3, 1, 3]
         assert all(c.run.run.seed == c.seed and c.run.run.updates == 4 for c in cells)
 
     def test_quick_is_smaller(self, tmp_path: Path) -> None:
-        cells = list(files.cells(figure(tmp_path), quick=True))
+        cells = list(figure_file.plotted_runs(figure(tmp_path), quick=True))
         assert {c.panel for c in cells} == {0}
         assert {c.run.run.updates for c in cells} == {2}
 
@@ -114,15 +114,15 @@ class TestFiles:
     )
     def test_a_wrong_one_is_one_line(self, tmp_path: Path, before: str, after: str, complaint: str) -> None:
         with pytest.raises(ConfigError, match=re.escape(complaint)) as error:
-            list(files.cells(figure(tmp_path, FIGURE.replace(before, after, 1)), quick=False))
+            list(figure_file.plotted_runs(figure(tmp_path, FIGURE.replace(before, after, 1)), quick=False))
         assert "\n" not in str(error.value)
 
     @pytest.mark.parametrize("path", sorted((ROOT / "experiments" / "figures").glob("*.toml")), ids=lambda p: p.stem)
     def test_the_ones_that_are_there(self, path: Path) -> None:
-        found = files.read(path)
+        found = figure_file.read(path)
         names = {line.name for line in found.line}
         assert len(found.figure.seeds) >= 5
-        assert list(files.cells(found, quick=True))
+        assert list(figure_file.plotted_runs(found, quick=True))
         for claim in found.claim:
             assert names.issuperset(claim.lines)
             assert {panel.title for panel in found.panel}.issuperset(claim.panels)
@@ -134,20 +134,20 @@ Scores = dict[tuple[int, str, float | None], float]  # final accuracy by panel, 
 def results(found: Figure, scores: Scores) -> dict[str, Result]:
     """A result for every run, of the given final accuracies and a little difference between seeds."""
     made = {}
-    for cell in files.cells(found, quick=False):
+    for cell in figure_file.plotted_runs(found, quick=False):
         score = scores[cell.panel, found.line[cell.line].name, cell.x] + 0.01 * cell.seed
         point = {"version": 4, "accuracy": score, "loss": 1 - score, "gradients": 4}
-        made[points.name(cell.run)] = {"series": [point], "epsilon": 2.5 if cell.panel else None}
+        made[stored_results.result_name(cell.run)] = {"series": [point], "epsilon": 2.5 if cell.panel else None}
     return made
 
 
-def verdict(tmp_path: Path, plain: float, private: float, text: str = FIGURE) -> verdicts.Judged:
+def verdict(tmp_path: Path, plain: float, private: float, text: str = FIGURE) -> verdicts.JudgedClaim:
     text = text.replace('panels = ["none"]\n', "")  # B in both panels
     found = figure(tmp_path, text)
     scores: Scores = {(p, "A", x): value for p, value in ((0, plain), (1, private)) for x in (1.0, 3.0)}
     scores[0, "B", None] = scores[1, "B", None] = 0.5
     (judged,) = verdicts.judge(
-        found, verdicts.curves(found, list(files.cells(found, quick=False)), results(found, scores))
+        found, verdicts.curves(found, list(figure_file.plotted_runs(found, quick=False)), results(found, scores))
     )
     return judged
 
@@ -198,7 +198,9 @@ class TestVerdicts:
             ({}, "cannot tell"),
         ],
     )
-    def test_a_verdict_is_of_rigorous_noise(self, found: dict[files.Noise, verdicts.Found], expected: str) -> None:
+    def test_a_verdict_is_of_rigorous_noise(
+        self, found: dict[figure_file.Noise, verdicts.ThreeValued], expected: str
+    ) -> None:
         assert verdicts.verdict(found) == expected
 
     def test_within_the_tolerance_is_as_good(self, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ class TestVerdicts:
         found = figure(tmp_path, text)
         scores: Scores = {(p, "A", x): x / 10 for p in (0, 1) for x in (1.0, 3.0)}
         scores[0, "B", None] = 0.5
-        cells = list(files.cells(found, quick=False))
+        cells = list(figure_file.plotted_runs(found, quick=False))
         (judged,) = verdicts.judge(found, verdicts.curves(found, cells, results(found, scores)))
         assert judged.found == {"none": good, "rigorous": good}
 
@@ -241,9 +243,9 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
 
 def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     found = figure(tmp_path, OVER_TIME.format("version"))
-    cells = [cell for cell in files.cells(found, quick=True) if cell.line == 1]
+    cells = [cell for cell in figure_file.plotted_runs(found, quick=True) if cell.line == 1]
     series = [{"version": 0, "accuracy": 0.1}, {"version": 4, "accuracy": 0.3}]
-    result = {points.name(cell.run): {"series": series, "epsilon": None} for cell in cells}
+    result = {stored_results.result_name(cell.run): {"series": series, "epsilon": None} for cell in cells}
     (flat,) = verdicts.curves(found, cells, result)
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
     (judged,) = verdicts.judge(found, [risen, flat])
@@ -260,7 +262,7 @@ def of_all_parties(run: RunFile) -> float:
 
 class TestSweep:
     def test_what_is_known_is_not_run_again(self, tmp_path: Path) -> None:
-        runs = {"f": [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]}
+        runs = {"f": [cell.run for cell in figure_file.plotted_runs(figure(tmp_path), quick=True)][:2]}
         todo: list[int] = []
         first = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
         again = sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
@@ -272,7 +274,7 @@ class TestSweep:
         assert todo[-1] == 1
 
     def test_what_is_given_is_not_run_and_not_copied(self, tmp_path: Path) -> None:
-        runs = {"f": [cell.run for cell in files.cells(figure(tmp_path), quick=True)][:2]}
+        runs = {"f": [cell.run for cell in figure_file.plotted_runs(figure(tmp_path), quick=True)][:2]}
         given = sweep.sweep(runs, tmp_path / "given", None, 1, lambda *_: None)
         todo: list[int] = []
 
@@ -298,7 +300,7 @@ class TestSweep:
             sweep.measure(run, None)
 
     def test_a_result_has_its_true_epsilon(self, tmp_path: Path) -> None:
-        private = next(c.run for c in files.cells(figure(tmp_path), quick=False) if c.panel == 1)
+        private = next(c.run for c in figure_file.plotted_runs(figure(tmp_path), quick=False) if c.panel == 1)
         found = sweep.measure(private, None)
         assert 0 < found["epsilon"] <= private.privacy.epsilon
         assert [point["version"] for point in found["series"]] == [0, 4]
@@ -318,10 +320,15 @@ class TestSweep:
         assert capsys.readouterr().err == ""
 
     def test_kept_points_of_vertical_runs_have_the_epsilon_of_all_parties_together(self) -> None:
-        figures = [files.read(path) for path in (ROOT / "experiments" / "figures").glob("vafl-*.toml")]
-        cells = (cell for figure in figures for quick in (False, True) for cell in files.cells(figure, quick=quick))
-        private = {points.name(cell.run): cell.run for cell in cells if cell.run.privacy.private}
-        kept = points.read(ROOT / "experiments" / "figures" / "points")
+        figures = [figure_file.read(path) for path in (ROOT / "experiments" / "figures").glob("vafl-*.toml")]
+        cells = (
+            cell
+            for figure in figures
+            for quick in (False, True)
+            for cell in figure_file.plotted_runs(figure, quick=quick)
+        )
+        private = {stored_results.result_name(cell.run): cell.run for cell in cells if cell.run.privacy.private}
+        kept = stored_results.read_folder(ROOT / "experiments" / "figures" / "points")
         found = {name: kept[name]["epsilon"] for name in private if name in kept}
         assert len(found) == 110
         assert found == {name: pytest.approx(of_all_parties(private[name]), abs=1e-4) for name in found}
@@ -337,7 +344,7 @@ class TestAsked:
     """Points that no training gives."""
 
     def base(self, **changed: Any) -> dict[str, Any]:
-        return files.merged(
+        return figure_file.merged(
             {"run": {"updates": 1}, "data": {"dataset": "digits"}, "model": {"name": "logistic"}}, changed
         )
 
@@ -349,7 +356,7 @@ class TestAsked:
                 network={"downlink": {"seconds": 100.0}},
                 design={"planner": planner, "resource": 1000.0, "smoothness": 0.25, "strong_convexity": 0.01},
             )  # fmt: skip
-            return sweep.measure(Asked.model_validate(table), None)
+            return sweep.measure(UntrainedPoint.model_validate(table), None)
 
         assert asked("corrected")["epsilon"] == 1.0
         assert asked("paper")["epsilon"] > 50
@@ -361,7 +368,7 @@ class TestAsked:
                 algorithm={"name": algorithm}, edges={"count": 1437}, attack={"pushes": 2, "victims": 2},
                 privacy={"batch": 1, "clip": 10.0, "pushes": 2, **privacy},
             )  # fmt: skip
-            return sweep.measure(Asked.model_validate(table), None)
+            return sweep.measure(UntrainedPoint.model_validate(table), None)
 
         plain, private = asked("asgd", mechanism="none"), asked("mapa", mechanism="gaussian", epsilon=2.0)
         assert plain["series"][0]["likeness"] > 0.99
@@ -371,7 +378,10 @@ class TestAsked:
 
     def test_a_figure_file_says_what_is_asked(self, tmp_path: Path) -> None:
         text = FIGURE.replace("[quick]", "attack = {pushes = 1}\n[quick]")
-        assert all(isinstance(cell.run, Asked) for cell in files.cells(figure(tmp_path, text), quick=False))
+        assert all(
+            isinstance(cell.run, UntrainedPoint)
+            for cell in figure_file.plotted_runs(figure(tmp_path, text), quick=False)
+        )
 
 
 def test_the_command_makes_one_page_that_needs_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -440,7 +450,7 @@ def test_a_logarithmic_axis_has_numbers(tmp_path: Path, x: list[float]) -> None:
 
 def test_text_of_a_figure_cannot_become_html() -> None:
     assert "<b>" not in page._row(
-        verdicts.Judged(
-            files.Claim(text="<b>", kind="order", lines=("A",)), {"none": True}, {"none": "<b>"}, verdicts.HOLDS
+        verdicts.JudgedClaim(
+            figure_file.Claim(text="<b>", kind="order", lines=("A",)), {"none": True}, {"none": "<b>"}, verdicts.HOLDS
         )
     )

@@ -15,7 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
-from tacit_services.enrollment.tokens import Token, Tokens
+from tacit_services.enrollment.tokens import EnrollmentToken, TokenRegister
 from tacit_services.identity import lineage
 from tacit_services.identity.folder import Identity, acquire
 from tacit_services.journal import snapshot_file as state_file
@@ -119,14 +119,14 @@ class TestEnrolment:
 
     def test_tokens_of_0_1_are_known(self, tmp_path: Path) -> None:
         shutil.copy(KEPT / "tokens", tmp_path / "tokens")
-        before = Tokens(tmp_path).all()
+        before = TokenRegister(tmp_path).all()
         assert [(token.once, token.edges, token.served) for token in before] == [
             (False, "edge-*", "-"), (True, "edge-7", "edge-7"),
         ]  # fmt: skip
-        Tokens(tmp_path).add("edge-8", once=True)
+        TokenRegister(tmp_path).add("edge-8", once=True)
         assert (tmp_path / "tokens").read_text().startswith("tacit tokens 1\n")
-        assert Tokens(tmp_path).all()[:2] == before
-        assert isinstance(Tokens(tmp_path).all()[2], Token)
+        assert TokenRegister(tmp_path).all()[:2] == before
+        assert isinstance(TokenRegister(tmp_path).all()[2], EnrollmentToken)
 
 
 def test_embeddings_that_0_1_has_released_are_sent_again(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ class TestNumbers:
     def test_newer_tokens_are_refused(self, tmp_path: Path) -> None:
         (tmp_path / "tokens").write_text("tacit tokens 2\n")
         with pytest.raises(ConfigError, match="not a token: 'tacit tokens 2'"):
-            Tokens(tmp_path).all()
+            TokenRegister(tmp_path).all()
 
     def test_newer_embeddings_are_refused(self, tmp_path: Path) -> None:
         data = safetensors.torch.save({"embeddings": torch.zeros(2, 2)}, {"tacit": "2"})

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tacit_services.cli.replay import fold
 from tacit_services.journal import journal_file, snapshot_file
 from tacit_services.journal.journal_file import Header, Reader, Writer
-from tacit_services.journal.store import Appended, Entry, Snapshot, Verdict
+from tacit_services.journal.store import Appended, NewEntry, Snapshot, Verdict
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.journal.store.rules import Limits
-from tacit_services.journal.store_with_file import KeptStore
+from tacit_services.journal.store_with_file import StoreWithJournalFile
 
 from tacit import config
 from tacit.algorithms import registry
@@ -48,7 +48,7 @@ def written(path: Path, *contents: bytes, header: Header = NEW) -> bytes:
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
     """(position, payload) of every record, and the torn bytes."""
-    with journal_file.opened(path) as file:
+    with journal_file.open_journal(path) as file:
         reader = Reader(file, "file")
         records = [(kept.position, kept.payload) for kept in reader]
         return records, reader.torn
@@ -62,7 +62,7 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, co
     header = Header("run", RUN, Snapshot(cursor, state))
     written(path, *contents, header=header)
     assert read(path) == (list(enumerate(contents, cursor + 1)), 0)
-    with journal_file.opened(path) as file:
+    with journal_file.open_journal(path) as file:
         assert Reader(file, "file").header == header
 
 
@@ -75,7 +75,7 @@ def test_a_file_cut_anywhere_gives_the_whole_records_before_the_cut(
     whole = written(path, *contents)
     starts = [len(NEW.encode())]
     for position, content in enumerate(contents, 1):
-        starts.append(starts[-1] + len(journal_file.record(position, content)))
+        starts.append(starts[-1] + len(journal_file.encode_record(position, content)))
     cut = data.draw(st.integers(starts[0], len(whole)))
     path.write_bytes(whole[:cut])
     complete = sum(start <= cut for start in starts) - 1
@@ -114,8 +114,11 @@ def test_any_altered_byte_is_noticed(
         (lambda data: b"", "not a journal"),
         (lambda data: b"TCTJRNL2" + data[8:], "not a journal"),
         (lambda data: data[:60], "the header is cut"),
-        (lambda data: data[: len(NEW.encode())] + journal_file.record(2, b"x"), "record 1 at byte .*: it says 2"),
-        (lambda data: data + journal_file.record(1, b"x"), "record 3 at byte .*: it says 1"),
+        (
+            lambda data: data[: len(NEW.encode())] + journal_file.encode_record(2, b"x"),
+            "record 1 at byte .*: it says 2",
+        ),
+        (lambda data: data + journal_file.encode_record(1, b"x"), "record 3 at byte .*: it says 1"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
@@ -225,7 +228,7 @@ class TestFold:
 
 def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="No such file"):
-        journal_file.opened(tmp_path / "none")
+        journal_file.open_journal(tmp_path / "none")
 
 
 class TestWriter:
@@ -274,15 +277,15 @@ class TestWriter:
         assert read(tmp_path / "file") == ([(1, b"one"), (2, b"2")], 0)
 
 
-class TestKeptStore:
+class TestStoreWithJournalFile:
     """The file has what the store has accepted, whoever dies in between."""
 
     @pytest.fixture
     def shared(self) -> dict[str, MemoryRun]:
         return {}
 
-    def opened(self, path: Path, shared: dict[str, MemoryRun]) -> KeptStore:
-        store = KeptStore(MemoryStore("run", Limits(100, 1 << 20), shared), Writer(path), "run", RUN)
+    def opened(self, path: Path, shared: dict[str, MemoryRun]) -> StoreWithJournalFile:
+        store = StoreWithJournalFile(MemoryStore("run", Limits(100, 1 << 20), shared), Writer(path), "run", RUN)
         try:
             store.open(RUN.fingerprint())
         except ConfigError:
@@ -290,8 +293,8 @@ class TestKeptStore:
             raise
         return store
 
-    def put(self, store: KeptStore | MemoryStore, *seqs: int) -> list[Appended]:
-        return store.append([Entry("edge", seq, b"%d" % seq) for seq in seqs])
+    def put(self, store: StoreWithJournalFile | MemoryStore, *seqs: int) -> list[Appended]:
+        return store.append([NewEntry("edge", seq, b"%d" % seq) for seq in seqs])
 
     def test_only_what_was_accepted_in_accept_order(self, tmp_path: Path, shared: dict[str, MemoryRun]) -> None:
         store = self.opened(tmp_path / "file", shared)
@@ -319,7 +322,7 @@ class TestKeptStore:
         self.put(inner, 3)
         store.close()
         with (tmp_path / "file").open("ab") as file:
-            file.write(journal_file.record(3, b"3")[:written_of_last])
+            file.write(journal_file.encode_record(3, b"3")[:written_of_last])
         # when another process takes over, then the file has it once, and goes on.
         again = self.opened(tmp_path / "file", shared)
         self.put(again, 4)
@@ -333,7 +336,7 @@ class TestKeptStore:
         inner.save(Snapshot(2, b"state at 2"))
         self.opened(tmp_path / "file", shared).close()
         assert read(tmp_path / "file")[0] == [(3, b"3")]
-        with journal_file.opened(tmp_path / "file") as file:
+        with journal_file.open_journal(tmp_path / "file") as file:
             assert Reader(file, "file").header.base == Snapshot(2, b"state at 2")
 
     def test_a_file_that_misses_what_the_store_has_forgotten(
@@ -361,7 +364,7 @@ class TestKeptStore:
         data.position, data.journal, data.last_seqs["edge"] = 1, data.journal[:1], 1
         inner = MemoryStore("run", Limits(100, 1 << 20), shared)
         inner.open(RUN.fingerprint())
-        inner.append([Entry("edge", 2, b"another two")])
+        inner.append([NewEntry("edge", 2, b"another two")])
         with pytest.raises(ConfigError, match="position 2 is another message"):
             self.opened(tmp_path / "file", shared)
         assert len(read(tmp_path / "file")[0]) == 3

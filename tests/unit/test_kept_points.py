@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from tacit_services.figures import files, points, sweep
-from tacit_services.figures.points import Result
+from tacit_services.figures import figure_file, stored_results, sweep
+from tacit_services.figures.stored_results import Result
 
 from tacit.config import RunFile
 from tests.conftest import ROOT
@@ -36,28 +36,35 @@ def lines() -> dict[str, Kept]:
 
 def seeds_of(figure: str, panel: int, line: str, x: float | None) -> list[RunFile]:
     """The runs of one point of a figure, one for each seed."""
-    found = files.read(FIGURES / f"{figure}.toml")
+    found = figure_file.read(FIGURES / f"{figure}.toml")
     wanted = (panel, [each.name for each in found.line].index(line), x)
-    return [cell.run for cell in files.cells(found, quick=False) if (cell.panel, cell.line, cell.x) == wanted]
+    return [
+        cell.run for cell in figure_file.plotted_runs(found, quick=False) if (cell.panel, cell.line, cell.x) == wanted
+    ]
 
 
 class TestAllAreFound:
     def test_every_run_of_every_figure_is_kept_and_nothing_else(self, tmp_path: Path) -> None:
         runs = {
-            path.stem: [cell.run for cell in files.cells(files.read(path), quick=False)]
+            path.stem: [cell.run for cell in figure_file.plotted_runs(figure_file.read(path), quick=False)]
             for path in sorted(FIGURES.glob("*.toml"))
         }
-        found, todo = points.look_up(runs, tmp_path, FIGURES / "points")
+        found, todo = stored_results.look_up(runs, tmp_path, FIGURES / "points")
         assert (len(found), todo) == (KEPT, {})
-        assert points.read(FIGURES / "points").keys() == found.keys()
+        assert stored_results.read_folder(FIGURES / "points").keys() == found.keys()
 
     def test_one_that_is_deleted_is_one_to_run(self, tmp_path: Path) -> None:
-        runs = {"dp-pasgd-5": [cell.run for cell in files.cells(files.read(FIGURES / "dp-pasgd-5.toml"), quick=False)]}
+        runs = {
+            "dp-pasgd-5": [
+                cell.run
+                for cell in figure_file.plotted_runs(figure_file.read(FIGURES / "dp-pasgd-5.toml"), quick=False)
+            ]
+        }
         shutil.copytree(FIGURES / "points", tmp_path / "kept")
         path = tmp_path / "kept" / "dp-pasgd-5.jsonl"
         first, *others = path.read_text().splitlines(keepends=True)
         path.write_text("".join(others))
-        found, todo = points.look_up(runs, tmp_path / "own", tmp_path / "kept")
+        found, todo = stored_results.look_up(runs, tmp_path / "own", tmp_path / "kept")
         assert [*todo] == [json.loads(first)["name"]]
         assert len(found) == len(runs["dp-pasgd-5"]) - 1
 
@@ -72,12 +79,12 @@ class TestAllAreFound:
         sections.write_text(before + head + "    floor: float = 0.5\n" + after)
         # when it looks for the runs of the figures,
         code = (
-            "import sys, pathlib as p; from tacit_services.figures import files, points\n"
+            "import sys, pathlib as p; from tacit_services.figures import figure_file, stored_results\n"
             "from tacit.config.sections import *\n"
             "figures = p.Path(sys.argv[1]); assert Architecture and Privacy().floor == 0.5\n"
-            "runs = {f.stem: [c.run for c in files.cells(files.read(f), quick=False)]"
+            "runs = {f.stem: [c.run for c in figure_file.plotted_runs(figure_file.read(f), quick=False)]"
             " for f in figures.glob('*.toml')}\n"
-            "print(*map(len, points.look_up(runs, p.Path(sys.argv[2]), figures / 'points')))"
+            "print(*map(len, stored_results.look_up(runs, p.Path(sys.argv[2]), figures / 'points')))"
         )
         places = os.pathsep.join((str(tmp_path), str(ROOT / "clients" / "python")))
         said = subprocess.run(
@@ -120,7 +127,7 @@ def moved(kept: Kept, seeds: list[Result], now: Result, made_by: dict[str, str])
 def test_a_point_measured_again_is_the_same(
     data_root: Path | None, figure: str, panel: int, line: str, x: float | None
 ) -> None:
-    """Where this fails: raise points.RESULTS_VERSION, and measure what is kept anew; or find the mistake.
+    """Where this fails: raise stored_results.RESULTS_VERSION, and measure what is kept anew; or find the mistake.
 
     The first three need no data that is not bundled.
     """
@@ -128,9 +135,9 @@ def test_a_point_measured_again_is_the_same(
     if data_root is None and runs[0].data.dataset != "digits":
         pytest.skip("needs the data")
     kept = lines()
-    seeds = [kept[points.name(run)]["result"] for run in runs]
+    seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]
     now = sweep.measure(runs[0], data_root)
-    assert moved(kept[points.name(runs[0])], seeds, now, points.made_by()) == []
+    assert moved(kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()) == []
 
 
 ALIKE = {"version": "0.1.0+2ff785b", "torch": "2.9", "instructions": "AVX2"}
@@ -160,5 +167,5 @@ class TestMoved:
         kept = lines()
         slow = runs[0].algorithm.model_copy(update={"learning_rate": runs[0].algorithm.learning_rate / 3})  # type: ignore[union-attr]
         now = sweep.measure(runs[0].model_copy(update={"algorithm": slow}), None)
-        seeds = [kept[points.name(run)]["result"] for run in runs]
-        assert "loss" in moved(kept[points.name(runs[0])], seeds, now, points.made_by())
+        seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]
+        assert "loss" in moved(kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by())

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from tacit_services.logs import Json, Text
+from tacit_services.logs import JsonFormatter, TextFormatter
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
@@ -20,12 +20,12 @@ def record(message: str, **facts: object) -> logging.LogRecord:
 def test_text_puts_them_behind_the_message() -> None:
     made = record("a message was refused", edge="edge-0", seq=7, version=3, reason="norm")
     line = "1970-01-01T00:00:00.250Z WARNING tacit.driver a message was refused edge=edge-0 seq=7 version=3 reason=norm"
-    assert Text().format(made) == line
-    assert Text().format(record("hello")) == "1970-01-01T00:00:00.250Z WARNING tacit.driver hello"
+    assert TextFormatter().format(made) == line
+    assert TextFormatter().format(record("hello")) == "1970-01-01T00:00:00.250Z WARNING tacit.driver hello"
 
 
 def test_json_is_one_object_a_line() -> None:
-    line = Json().format(record('a "quoted"\nmessage', edge="edge-0", seq=7))
+    line = JsonFormatter().format(record('a "quoted"\nmessage', edge="edge-0", seq=7))
     assert "\n" not in line
     assert json.loads(line) == {
         "time": "1970-01-01T00:00:00.250Z", "level": "WARNING", "logger": "tacit.driver",
@@ -39,5 +39,5 @@ def test_a_traceback_stays_in_its_line() -> None:
         raise ValueError("why")
     except ValueError:
         made.exc_info = sys.exc_info()
-    assert "ValueError: why" in json.loads(Json().format(made))["exception"]
-    assert Text().format(made).splitlines()[-1] == "ValueError: why"
+    assert "ValueError: why" in json.loads(JsonFormatter().format(made))["exception"]
+    assert TextFormatter().format(made).splitlines()[-1] == "ValueError: why"

@@ -14,15 +14,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tacit_services.cli import main
 from tacit_services.disk import files
 from tacit_services.enrollment import certificates
-from tacit_services.enrollment.authority import Authority, Taken
-from tacit_services.enrollment.tokens import Tokens
+from tacit_services.enrollment.authority import CertificateAuthority, NameTaken
+from tacit_services.enrollment.tokens import TokenRegister
 
 from tacit.errors import ConfigError
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority.create(tmp_path / "pki")
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority.create(tmp_path / "pki")
 
 
 def tacit(*arguments: str) -> int:
@@ -37,7 +37,9 @@ def mode(path: Path) -> int:
 
 
 class TestCertificates:
-    def test_an_authority_signs_certificates_and_lists_and_no_other_authority(self, authority: Authority) -> None:
+    def test_an_authority_signs_certificates_and_lists_and_no_other_authority(
+        self, authority: CertificateAuthority
+    ) -> None:
         found = authority.certificate
         constraints = found.extensions.get_extension_for_class(x509.BasicConstraints)
         usage = found.extensions.get_extension_for_class(x509.KeyUsage)
@@ -47,7 +49,7 @@ class TestCertificates:
         assert usage.value.crl_sign
         assert not usage.value.digital_signature
 
-    def test_a_client_is_no_server_and_a_server_names_its_hosts(self, authority: Authority) -> None:
+    def test_a_client_is_no_server_and_a_server_names_its_hosts(self, authority: CertificateAuthority) -> None:
         client = x509.load_pem_x509_certificate((authority.issue("edge-0") / "tls.crt").read_bytes())
         server = x509.load_pem_x509_certificate((authority.issue("b", ["b.net", "10.0.0.1"]) / "tls.crt").read_bytes())
         for certificate in (client, server):
@@ -64,16 +66,16 @@ class TestCertificates:
         assert certificates.common_name(client) == "edge-0"
 
     @pytest.mark.parametrize("name", ["", "a/b", "+", "#", "../x", "x" * 65, "a b", "-a", "é", "a\nb"])
-    def test_a_name_is_a_level_of_a_topic(self, authority: Authority, name: str) -> None:
+    def test_a_name_is_a_level_of_a_topic(self, authority: CertificateAuthority, name: str) -> None:
         with pytest.raises(ConfigError, match="name="):
             authority.issue(name)
 
     @pytest.mark.parametrize("host", ["", "a/b", "a:1", " a", "é.net"])
-    def test_a_host_is_a_name_or_an_address(self, authority: Authority, host: str) -> None:
+    def test_a_host_is_a_name_or_an_address(self, authority: CertificateAuthority, host: str) -> None:
         with pytest.raises(ConfigError, match="expected a DNS name or an IP address"):
             authority.issue("broker", [host])
 
-    def test_a_request_gives_name_and_key_and_is_granted_nothing_else(self, authority: Authority) -> None:
+    def test_a_request_gives_name_and_key_and_is_granted_nothing_else(self, authority: CertificateAuthority) -> None:
         key = certificates.new_key()
         wish = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "edge-1")]))
         wish = wish.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -119,7 +121,7 @@ def test_a_bad_request_says_why(text: str, why: str) -> None:
 
 
 class TestAuthority:
-    def test_keys_are_for_their_owner(self, authority: Authority) -> None:
+    def test_keys_are_for_their_owner(self, authority: CertificateAuthority) -> None:
         edge, broker = authority.issue("edge-0"), authority.issue("broker", ["localhost"], group=True)
         assert mode(authority.folder / "ca.key") == 0o600
         assert mode(edge / "tls.key") == 0o600
@@ -127,44 +129,46 @@ class TestAuthority:
         assert mode(edge / "tls.crt") == mode(edge / "ca.crt") == 0o644
         assert not (edge / "ca.key").exists()
 
-    def test_nothing_is_overwritten(self, authority: Authority) -> None:
+    def test_nothing_is_overwritten(self, authority: CertificateAuthority) -> None:
         before = (authority.issue("edge-0") / "tls.key").read_bytes()
         with pytest.raises(ConfigError, match="not overwritten"):
-            Authority.create(authority.folder)
+            CertificateAuthority.create(authority.folder)
         with pytest.raises(ConfigError, match="not overwritten"):
             authority.issue("edge-0")
         assert (authority.folder / "edge-0" / "tls.key").read_bytes() == before
 
-    def test_what_is_missing_or_damaged_is_named(self, authority: Authority, tmp_path: Path) -> None:
+    def test_what_is_missing_or_damaged_is_named(self, authority: CertificateAuthority, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="tacit pki init"):
-            Authority(tmp_path / "nowhere")
+            CertificateAuthority(tmp_path / "nowhere")
         (authority.folder / "crl.pem").write_text("no list")
         with pytest.raises(ConfigError, match=r"crl\.pem"):
             authority.issue("edge-0")
         (authority.folder / "ca.key").write_text("no key")
         with pytest.raises(ConfigError, match="damaged"):
-            Authority(authority.folder)
+            CertificateAuthority(authority.folder)
 
-    def test_a_name_belongs_to_one_key(self, authority: Authority) -> None:
+    def test_a_name_belongs_to_one_key(self, authority: CertificateAuthority) -> None:
         first, second = certificates.new_key().public_key(), certificates.new_key().public_key()
         assert authority.standing("edge-0", first) is None
         signed = authority.sign("edge-0", first)
         assert authority.standing("edge-0", first) == signed
-        with pytest.raises(Taken, match="belongs to another key"):
+        with pytest.raises(NameTaken, match="belongs to another key"):
             authority.standing("edge-0", second, reopen=True)
 
-    def test_a_revoked_key_stays_out_and_a_revoked_name_needs_to_be_reopened(self, authority: Authority) -> None:
+    def test_a_revoked_key_stays_out_and_a_revoked_name_needs_to_be_reopened(
+        self, authority: CertificateAuthority
+    ) -> None:
         first, second = certificates.new_key().public_key(), certificates.new_key().public_key()
         authority.sign("edge-0", first)
         assert authority.revoke("edge-0") == 1
         assert authority.revoke("edge-0") == 0
         for key, reopen in ((first, False), (first, True), (second, False)):
-            with pytest.raises(Taken, match="was revoked"):
+            with pytest.raises(NameTaken, match="was revoked"):
                 authority.standing("edge-0", key, reopen=reopen)
         assert authority.standing("edge-0", second, reopen=True) is None
 
     def test_the_list_of_the_revoked_reaches_every_server_and_outlives_every_certificate(
-        self, authority: Authority
+        self, authority: CertificateAuthority
     ) -> None:
         broker = authority.issue("broker", ["localhost"])
         for name in ("edge-0", "edge-1"):
@@ -179,7 +183,7 @@ class TestAuthority:
         with pytest.raises(ConfigError, match="never had a certificate"):
             authority.revoke("edge-7")
 
-    def test_renewal_keeps_the_key_and_revocation_finds_both(self, authority: Authority) -> None:
+    def test_renewal_keeps_the_key_and_revocation_finds_both(self, authority: CertificateAuthority) -> None:
         bundle = authority.issue("edge-0", days=1)
         key = (bundle / "tls.key").read_bytes()
         authority.renew("edge-0")
@@ -188,7 +192,7 @@ class TestAuthority:
         assert not certificates.due(newest, 300)
         assert authority.revoke("edge-0") == 2
 
-    def test_a_renewed_server_keeps_its_hosts(self, authority: Authority) -> None:
+    def test_a_renewed_server_keeps_its_hosts(self, authority: CertificateAuthority) -> None:
         bundle = authority.issue("broker", ["b.net", "10.0.0.1"], days=1)
         authority.renew("broker")
         newest = x509.load_pem_x509_certificate((bundle / "tls.crt").read_bytes())
@@ -206,8 +210,8 @@ class TestAuthority:
 
 
 class TestTokens:
-    def test_only_digests_are_kept(self, authority: Authority) -> None:
-        tokens = Tokens(authority.folder)
+    def test_only_digests_are_kept(self, authority: CertificateAuthority) -> None:
+        tokens = TokenRegister(authority.folder)
         shared, once = tokens.add("edge-*", once=False), tokens.add("edge-7", once=True)
         text = (authority.folder / "tokens").read_text()
         assert shared not in text
@@ -221,14 +225,14 @@ class TestTokens:
         assert tokens.find("guess") is None
 
     @pytest.mark.parametrize("pattern", ["", "a b", "a/b", "[a-z]", "edge-?", "x" * 65])
-    def test_a_pattern_is_a_name_with_stars(self, authority: Authority, pattern: str) -> None:
+    def test_a_pattern_is_a_name_with_stars(self, authority: CertificateAuthority, pattern: str) -> None:
         with pytest.raises(ConfigError, match="edges="):
-            Tokens(authority.folder).add(pattern, once=False)
+            TokenRegister(authority.folder).add(pattern, once=False)
 
-    def test_a_damaged_file_is_named(self, authority: Authority) -> None:
+    def test_a_damaged_file_is_named(self, authority: CertificateAuthority) -> None:
         (authority.folder / "tokens").write_text("junk\n")
         with pytest.raises(ConfigError, match="not a token: 'junk'"):
-            Tokens(authority.folder).all()
+            TokenRegister(authority.folder).all()
 
 
 class TestCommand:

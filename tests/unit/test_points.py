@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_services.figures import points
-from tacit_services.figures.points import Result, Wanted
+from tacit_services.figures import stored_results
+from tacit_services.figures.stored_results import RequestedRun, Result
 from tacit_services.testbed import preload
 
 from tacit.config import RunFile
@@ -27,12 +27,12 @@ RESULT: Result = {"series": [{"version": 1, "accuracy": 0.5, "clip": None}], "ep
 Line = dict[str, Any]
 
 
-def wanted(seed: int = 1, **network: Any) -> Wanted:
+def wanted(seed: int = 1, **network: Any) -> RequestedRun:
     content = {
         "run": {"updates": 4, "seed": seed}, "data": {"dataset": "digits"}, "model": {"name": "logistic"},
         "algorithm": {"name": "mapa"}, "network": network,
     }  # fmt: skip
-    return Wanted("f", RunFile.model_validate(content))
+    return RequestedRun("f", RunFile.model_validate(content))
 
 
 def line(folder: Path) -> Line:
@@ -44,42 +44,45 @@ def line(folder: Path) -> Line:
 class TestKept:
     def test_what_is_kept_is_found_by_its_run(self, tmp_path: Path) -> None:
         for seed in (1, 2):
-            points.keep(tmp_path, wanted(seed), RESULT | {"epsilon": seed})
-        found, todo = points.look_up({"f": [wanted(seed).run for seed in (1, 2, 3)]}, tmp_path)
+            stored_results.store(tmp_path, wanted(seed), RESULT | {"epsilon": seed})
+        found, todo = stored_results.look_up({"f": [wanted(seed).run for seed in (1, 2, 3)]}, tmp_path)
         assert {key: result["epsilon"] for key, result in found.items()} == {
-            points.name(wanted(seed).run): seed for seed in (1, 2)
+            stored_results.result_name(wanted(seed).run): seed for seed in (1, 2)
         }
-        assert todo == {points.name(wanted(3).run): wanted(3)}
+        assert todo == {stored_results.result_name(wanted(3).run): wanted(3)}
 
     def test_the_world_and_the_seed_are_in_the_name(self) -> None:
-        names = {points.name(one.run) for one in (wanted(), wanted(2), wanted(slow_tasks=0.5), wanted(slow_tasks=0.0))}
+        names = {
+            stored_results.result_name(one.run)
+            for one in (wanted(), wanted(2), wanted(slow_tasks=0.5), wanted(slow_tasks=0.0))
+        }
         assert len(names) == 3
 
     def test_a_line_says_what_was_run_and_what_made_it(self, tmp_path: Path) -> None:
-        points.keep(tmp_path, wanted(2), RESULT)
+        stored_results.store(tmp_path, wanted(2), RESULT)
         kept = line(tmp_path)
         assert kept["run"]["run"] == {"updates": 4, "seed": 2}
-        assert kept["results_version"] == points.RESULTS_VERSION
+        assert kept["results_version"] == stored_results.RESULTS_VERSION
         assert kept["version"].startswith("0.")
         assert all(kept[key] for key in ("torch", "instructions"))
 
     def test_own_results_come_before_given_ones(self, tmp_path: Path) -> None:
         for place, epsilon in (("given", 1.0), ("own", 2.0)):
             (tmp_path / place).mkdir()
-            points.keep(tmp_path / place, wanted(), RESULT | {"epsilon": epsilon})
-        found, _ = points.look_up({"f": [wanted().run]}, tmp_path / "own", tmp_path / "given")
+            stored_results.store(tmp_path / place, wanted(), RESULT | {"epsilon": epsilon})
+        found, _ = stored_results.look_up({"f": [wanted().run]}, tmp_path / "own", tmp_path / "given")
         assert [result["epsilon"] for result in found.values()] == [2.0]
 
     def test_a_run_of_two_figures_is_in_the_file_of_the_first(self, tmp_path: Path) -> None:
-        _, todo = points.look_up({"a": [wanted().run], "b": [wanted().run, wanted(2).run]}, tmp_path)
+        _, todo = stored_results.look_up({"a": [wanted().run], "b": [wanted().run, wanted(2).run]}, tmp_path)
         assert [one.figure for one in todo.values()] == ["a", "b"]
 
     def test_results_of_another_results_version_do_not_count(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        points.keep(tmp_path, wanted(), RESULT)
-        monkeypatch.setattr(points, "RESULTS_VERSION", points.RESULTS_VERSION + 1)
-        assert points.read(tmp_path) == {}
+        stored_results.store(tmp_path, wanted(), RESULT)
+        monkeypatch.setattr(stored_results, "RESULTS_VERSION", stored_results.RESULTS_VERSION + 1)
+        assert stored_results.read_folder(tmp_path) == {}
 
     def test_an_installed_tacit_names_no_commit(self, tmp_path: Path) -> None:
         """In a folder of somebody else's repository, as an environment inside a project is."""
@@ -87,7 +90,7 @@ class TestKept:
         for name in ("src/tacit", "services/tacit_services"):
             skipped = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, tmp_path / "site" / Path(name).name, ignore=skipped)
-        code = "from tacit_services.figures import points; print(points.made_by()['version'], points.__file__)"
+        code = "from tacit_services.figures import stored_results as s; print(s.made_by()['version'], s.__file__)"
         path = os.pathsep.join((str(tmp_path / "site"), str(ROOT / "clients" / "python")))
         said = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True,
@@ -126,11 +129,11 @@ class TestDamage:
     def test_a_line_that_is_not_whole_is_left_out_and_said(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[Line], str]
     ) -> None:
-        points.keep(tmp_path, wanted(), RESULT)
+        stored_results.store(tmp_path, wanted(), RESULT)
         damaged = change(line(tmp_path)).encode(errors="surrogateescape")
         (tmp_path / "f.jsonl").write_bytes(damaged + b"\n")
-        points.keep(tmp_path, wanted(2), RESULT)
-        assert points.read(tmp_path) == {points.name(wanted(2).run): RESULT}
+        stored_results.store(tmp_path, wanted(2), RESULT)
+        assert stored_results.read_folder(tmp_path) == {stored_results.result_name(wanted(2).run): RESULT}
         assert "f.jsonl: 1 of 2 lines are no whole points (first: 1): left out" in caplog.text
 
     @pytest.mark.parametrize("cut", [2, 100])
@@ -138,40 +141,40 @@ class TestDamage:
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: int
     ) -> None:
         for seed in (1, 2):
-            points.keep(tmp_path, wanted(seed), RESULT)
+            stored_results.store(tmp_path, wanted(seed), RESULT)
         path = tmp_path / "f.jsonl"
         whole = path.read_bytes()
         path.write_bytes(whole[:-cut])
-        assert points.read(tmp_path) == {points.name(wanted().run): RESULT}
+        assert stored_results.read_folder(tmp_path) == {stored_results.result_name(wanted().run): RESULT}
         assert "1 of 2 lines are no whole points (first: 2): left out" in caplog.text
-        points.keep(tmp_path, wanted(2), RESULT)
+        stored_results.store(tmp_path, wanted(2), RESULT)
         assert path.read_bytes() == whole
 
     def test_a_whole_last_line_without_an_end_is_a_point_and_stays(self, tmp_path: Path) -> None:
-        points.keep(tmp_path, wanted(), RESULT)
+        stored_results.store(tmp_path, wanted(), RESULT)
         path = tmp_path / "f.jsonl"
         path.write_bytes(path.read_bytes().rstrip())
-        points.keep(tmp_path, wanted(2), RESULT)
-        assert len(points.read(tmp_path)) == 2
+        stored_results.store(tmp_path, wanted(2), RESULT)
+        assert len(stored_results.read_folder(tmp_path)) == 2
 
     def test_what_cannot_be_kept_is_one_line_and_leaves_nothing(self, tmp_path: Path) -> None:
         (tmp_path / "f.jsonl").mkdir()
         with pytest.raises(ConfigError, match=r"f\.jsonl: Is a directory"):
-            points.keep(tmp_path, wanted(), RESULT)
+            stored_results.store(tmp_path, wanted(), RESULT)
         with pytest.raises(ConfigError, match=r"f\.jsonl: Is a directory"):
-            points.read(tmp_path)
+            stored_results.read_folder(tmp_path)
 
     def test_on_a_full_disk_what_was_there_stays_whole(self, tmp_path: Path) -> None:
-        points.keep(tmp_path, wanted(), RESULT)
+        stored_results.store(tmp_path, wanted(), RESULT)
         before = (tmp_path / "f.jsonl").read_bytes()
         with file_size_limit(len(before) + 50), pytest.raises(ConfigError, match=r"f\.jsonl: File too large"):
-            points.keep(tmp_path, wanted(2), RESULT)
+            stored_results.store(tmp_path, wanted(2), RESULT)
         assert (tmp_path / "f.jsonl").read_bytes() == before
 
 
 def keep_many(folder: Path, seeds: range) -> None:
     for seed in seeds:
-        points.keep(folder, wanted(seed), RESULT)
+        stored_results.store(folder, wanted(seed), RESULT)
 
 
 def test_many_processes_keep_in_one_file(tmp_path: Path) -> None:
@@ -183,4 +186,4 @@ def test_many_processes_keep_in_one_file(tmp_path: Path) -> None:
     for writer in writers:
         writer.join(PATIENCE)
         assert writer.exitcode == 0
-    assert len(points.read(tmp_path)) == 150
+    assert len(stored_results.read_folder(tmp_path)) == 150

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tacit_services.settings import AggregatorSettings, EdgeSettings, read
+from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
 from tacit_services.transport.address import split_host_port
 
 from tacit.errors import ConfigError, DataError
@@ -39,14 +39,14 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_defaults_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_BROKER", "broker.example:8883")
     monkeypatch.setenv("TACIT_IDENTITY", "4")
-    settings = read(EdgeSettings)
+    settings = read_settings(EdgeSettings)
     assert (settings.broker, settings.identity, settings.device) == ("broker.example:8883", 4, "cpu")
 
 
 def test_an_argument_wins_and_none_means_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_RUN_ID", "from-environment")
-    assert read(EdgeSettings, run_id="given").run_id == "given"
-    assert read(EdgeSettings, run_id=None).run_id == "from-environment"
+    assert read_settings(EdgeSettings, run_id="given").run_id == "given"
+    assert read_settings(EdgeSettings, run_id=None).run_id == "from-environment"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_argument_wins_and_none_means_not_given(monkeypatch: pytest.MonkeyPat
 def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str) -> None:
     monkeypatch.setenv(f"TACIT_{name}", value)
     with pytest.raises(ConfigError) as failure:
-        read(EdgeSettings)
+        read_settings(EdgeSettings)
     message = str(failure.value)
     assert message.startswith(f"TACIT_{name}={value!r}: ")
     assert why in message
@@ -86,7 +86,7 @@ def test_all_problems_are_in_the_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TACIT_HTTP", "nowhere")
     monkeypatch.setenv("TACIT_LINGER", "perhaps")
     with pytest.raises(ConfigError) as failure:
-        read(AggregatorSettings)
+        read_settings(AggregatorSettings)
     assert "TACIT_HTTP='nowhere'" in str(failure.value)
     assert "TACIT_LINGER='perhaps'" in str(failure.value)
     assert "\n" not in str(failure.value)
@@ -95,13 +95,13 @@ def test_all_problems_are_in_the_one_line(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_missing_run_file_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TACIT_RUN_FILE")
     with pytest.raises(ConfigError, match="TACIT_RUN_FILE=None: Field required"):
-        read(EdgeSettings)
+        read_settings(EdgeSettings)
 
 
 def test_the_run_file_is_loaded_with_what_the_environment_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_EDGES", "3")
     monkeypatch.setenv("TACIT_SEED", "7")
-    run = read(EdgeSettings).load_run()
+    run = read_settings(EdgeSettings).load_run()
     assert (run.edges.count, run.run.seed) == (3, 7)
 
 
@@ -110,28 +110,28 @@ def test_the_first_run_file_whose_data_is_there(environment: Path, tmp_path: Pat
     other.write_text(RUN_FILE.format(dataset="mnist"))
     empty = tmp_path / "data"
     empty.mkdir()
-    settings = read(EdgeSettings, run_file=f"{other}:{environment}", data=empty)
+    settings = read_settings(EdgeSettings, run_file=f"{other}:{environment}", data=empty)
     assert settings.load_run().data.dataset == "digits"
     with pytest.raises(DataError, match="the data of none of them is in"):
-        read(EdgeSettings, run_file=f"{other}:{other}", data=empty).load_run()
+        read_settings(EdgeSettings, run_file=f"{other}:{other}", data=empty).load_run()
 
 
 def test_a_run_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run file .*missing\.toml: .*No such file"):
-        read(EdgeSettings, run_file=str(tmp_path / "missing.toml")).load_run()
+        read_settings(EdgeSettings, run_file=str(tmp_path / "missing.toml")).load_run()
 
 
 def test_without_a_policy_file_everything_is_as_the_run_file_says(tmp_path: Path) -> None:
-    free = read(EdgeSettings).load_policy()
+    free = read_settings(EdgeSettings).load_policy()
     assert free.noise_at == ("edge", "server")
     assert all(value is None for name, value in free if name != "noise_at")
     file = tmp_path / "policy.toml"
     file.write_text("max_epsilon = 3.0")
-    strict = read(EdgeSettings, policy=file).load_policy()
+    strict = read_settings(EdgeSettings, policy=file).load_policy()
     assert (strict.max_epsilon, strict.noise_at) == (3.0, ("edge",))
     file.unlink()
     with pytest.raises(ConfigError, match=r"policy .*policy\.toml: .*No such file"):
-        read(EdgeSettings, policy=file).load_policy()
+        read_settings(EdgeSettings, policy=file).load_policy()
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
         applied=40, state="training", over=False, test_accuracy=0.915, stages=2, schedule=schedule,
         staleness=SimpleNamespace(mean=3.5), privacy=SimpleNamespace(epsilon=1.25, edges=edges),
     )  # fmt: skip
-    with display.Progress(console, run) as progress:
+    with display.RunProgress(console, run) as progress:
         progress.show(status)
     assert isinstance(console.file, io.StringIO)
     last = console.file.getvalue().rpartition("40/")

@@ -53,7 +53,9 @@ class Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # A proxy from the environment cannot reach this machine's own loopback.
         direct = base.host in _LOOPBACK
-        self._http = httpx.Client(base_url=base, timeout=timeout, headers=headers, trust_env=not direct)
+        self._http = httpx.Client(
+            base_url=base, timeout=timeout, headers=headers, trust_env=not direct
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -107,13 +109,17 @@ class Client:
             return None
         data = self._checked(response).content
         if response.headers.get("etag", "").strip('"') != hashlib.sha256(data).hexdigest():
-            raise ApiError(response.status_code, "Damaged", "the weights do not have the announced SHA-256")
+            raise ApiError(
+                response.status_code, "Damaged", "the weights do not have the announced SHA-256"
+            )
         return data
 
     def halt(self, reason: str | None = None) -> Halted:
         """End the run; needs the token. May be said again."""
         with self._reached():
-            response = self._http.post("/v1/halt", json={} if reason is None else {"reason": reason})
+            response = self._http.post(
+                "/v1/halt", json={} if reason is None else {"reason": reason}
+            )
         return _parsed(self._checked(response), Halted)
 
     def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
@@ -124,7 +130,9 @@ class Client:
         """
         timeout = httpx.Timeout(self._timeout, read=wait_s + self._timeout)
         with self._reached():
-            response = self._http.post("/v1/predict", json={"ids": ids, "wait_s": wait_s}, timeout=timeout)
+            response = self._http.post(
+                "/v1/predict", json={"ids": ids, "wait_s": wait_s}, timeout=timeout
+            )
         return _parsed(self._checked(response), Predictions)
 
     def release(self, edge: str) -> None:
@@ -161,7 +169,9 @@ class Client:
             problem = response.json()
             raise ApiError(response.status_code, str(problem["title"]), str(problem["detail"]))
         except (ValueError, KeyError, TypeError):
-            raise ApiError(response.status_code, response.reason_phrase, "not a tacit aggregator's answer") from None
+            raise ApiError(
+                response.status_code, response.reason_phrase, "not a tacit aggregator's answer"
+            ) from None
 
 
 def _parsed(response: httpx.Response, kind: type[T]) -> T:

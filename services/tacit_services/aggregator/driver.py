@@ -28,7 +28,7 @@ from tacit_services.aggregator.ingest.rate_limit import Door
 from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.journal import snapshot_file as state_file
-from tacit_services.journal.store import Appended, Entry, Record, Snapshot, Store, Verdict
+from tacit_services.journal.store import Appended, NewEntry, Snapshot, Store, StoredEntry, Verdict
 from tacit_services.transport.mqtt import Connection, Inbound
 
 log = logging.getLogger("tacit.driver")
@@ -101,7 +101,7 @@ class ServerDriver:
         for record in self.store.replay(self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))):
             self._refold(record)
 
-    def _refold(self, record: Record) -> None:
+    def _refold(self, record: StoredEntry) -> None:
         """Raises WireError where the journal is not what this aggregator, or an older one, has accepted."""
         try:
             if record.position != self.cursor + 1:
@@ -311,7 +311,7 @@ class ServerDriver:
 
     def _say(self, payload: bytes, message: Halt | Deadline | Request) -> list[Outgoing] | None:
         seq = self.store.last_seqs().get(OPERATOR, 0) + 1
-        (answer,) = self.store.append([Entry(OPERATOR, seq, payload)])
+        (answer,) = self.store.append([NewEntry(OPERATOR, seq, payload)])
         if answer.verdict != Verdict.ACCEPTED:
             self._full = True
             return None

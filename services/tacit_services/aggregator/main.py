@@ -38,7 +38,7 @@ from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
-from tacit_services.journal.store_with_file import KeptStore
+from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.settings import AggregatorSettings
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
@@ -103,7 +103,7 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
     store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
     if settings.journal_file is None:
         return store
-    return KeptStore(store, Writer(settings.journal_file), settings.run_id, run)
+    return StoreWithJournalFile(store, Writer(settings.journal_file), settings.run_id, run)
 
 
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
@@ -250,7 +250,7 @@ def _answer(
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    server = uvicorn.Server(http_server.config(app, ws="none", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(http_server.uvicorn_config(app, ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()
     return server, thread

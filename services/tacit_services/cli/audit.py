@@ -33,10 +33,15 @@ _LENGTH = 4  # bytes in front of each message from a forked child
 
 def audit(
     mechanism: Annotated[
-        list[str] | None, typer.Option(help="only this one, and its mutants; may be repeated [default: all]")
+        list[str] | None,
+        typer.Option(help="only this one, and its mutants; may be repeated [default: all]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="predictable noise: repeats a run, proves nothing")] = None,
-    thorough: Annotated[bool, typer.Option(help="time pushes over a real broker, not by processor time")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="predictable noise: repeats a run, proves nothing")
+    ] = None,
+    thorough: Annotated[
+        bool, typer.Option(help="time pushes over a real broker, not by processor time")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Attack every mechanism through the wire, and broken ones that must be caught (about two minutes).
@@ -67,10 +72,14 @@ def audit(
     else:
         console.print(table(console, findings))
         passed = Counter(finding.verdict for finding in findings)
-        console.print(f"{passed['passes']} pass, {passed['caught']} mutants caught; a pass is no proof")
+        console.print(
+            f"{passed['passes']} pass, {passed['caught']} mutants caught; a pass is no proof"
+        )
     bad = Counter(finding.verdict for finding in findings if not finding.good)
     if bad:
-        raise PrivacyError(f"audit of {len(findings)} findings: {bad['LEAKS']} leak, {bad['MISSED']} mutants missed")
+        raise PrivacyError(
+            f"audit of {len(findings)} findings: {bad['LEAKS']} leak, {bad['MISSED']} mutants missed"
+        )
 
 
 def table(console: Console, findings: Iterable[Finding]) -> Table:
@@ -80,18 +89,32 @@ def table(console: Console, findings: Iterable[Finding]) -> Table:
 
     shown = Table(box=box.ROUNDED if console.is_terminal else None, header_style="bold")
     for name in ("test", "target", "quantity", "claim", "measured", "verdict"):
-        shown.add_column(name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True)
+        shown.add_column(
+            name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True
+        )
     for finding in findings:
         measured = "-" if math.isnan(finding.measured) else f"{finding.measured:.3g}"
         style = "" if finding.good else "bold red"
-        row = (finding.test, finding.target, finding.quantity, f"{finding.claim:.3g}", measured, finding.verdict)
+        row = (
+            finding.test,
+            finding.target,
+            finding.quantity,
+            f"{finding.claim:.3g}",
+            measured,
+            finding.verdict,
+        )
         shown.add_row(*row, style=style)
     return shown
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
     measured = None if math.isnan(finding.measured) else finding.measured
-    return {**asdict(finding), "measured": measured, "verdict": finding.verdict, "good": finding.good}
+    return {
+        **asdict(finding),
+        "measured": measured,
+        "verdict": finding.verdict,
+        "good": finding.good,
+    }
 
 
 # -- what takes a process -------------------------------------------------------------------------------------------
@@ -130,7 +153,9 @@ def forked(ask: Ask, count: int) -> list[bytes]:
     """`count` messages that a forked child sends. Raises ServiceError when it ends before."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads: the child makes none
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of a fork with threads: the child makes none
         child = os.fork()
     if child == 0:
         code = 1

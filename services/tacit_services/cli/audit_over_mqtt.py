@@ -31,7 +31,8 @@ def wire_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
     taken: tuple[list[float], list[float]] = ([], [])
     with _broker() as address, ExitStack() as end:
         asks = [
-            end.enter_context(_over(address, f"edge-{n}", box)) for n, box in enumerate((edges.strange, edges.plain))
+            end.enter_context(_over(address, f"edge-{n}", box))
+            for n, box in enumerate((edges.strange, edges.plain))
         ]
         for which in turns(pushes):
             taken[which].append(asks[which]())
@@ -52,7 +53,9 @@ def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], f
     models: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
     pushes: queue.SimpleQueue[float] = queue.SimpleQueue()
     edge = Connection(broker, f"{RUN}-{name}", [down], models.put)
-    server = Connection(broker, f"{RUN}-asks-{name}", [up], lambda inbound: _arrived(inbound, pushes))
+    server = Connection(
+        broker, f"{RUN}-asks-{name}", [up], lambda inbound: _arrived(inbound, pushes)
+    )
     payload = wire.down(RUN, EDGE, box.message, SCHEMA)
 
     def ask() -> float:

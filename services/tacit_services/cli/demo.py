@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from tacit_services.demo.inversion import Findings, Outcome
 
-app = typer.Typer(name="demo", help="Show what privacy is for, on public data.", no_args_is_help=True)
+app = typer.Typer(
+    name="demo", help="Show what privacy is for, on public data.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -29,14 +31,22 @@ def group() -> None:
 
 @app.command()
 def inversion(
-    out: Annotated[Path, typer.Option(help="folder of inversion.png and inversion.json")] = Path("out/inversion"),
+    out: Annotated[Path, typer.Option(help="folder of inversion.png and inversion.json")] = Path(
+        "out/inversion"
+    ),
     pushes: Annotated[
-        list[int] | None, typer.Option(help="pushes that the attacker averages; repeatable [default: 1 and 100]")
+        list[int] | None,
+        typer.Option(help="pushes that the attacker averages; repeatable [default: 1 and 100]"),
     ] = None,
-    victims: Annotated[int, typer.Option(min=1, max=20, help="edges under attack, one image each")] = 6,
-    seed: Annotated[int, typer.Option(min=0, help="chooses the victims (the noise is never seeded)")] = 0,
+    victims: Annotated[
+        int, typer.Option(min=1, max=20, help="edges under attack, one image each")
+    ] = 6,
+    seed: Annotated[
+        int, typer.Option(min=0, help="chooses the victims (the noise is never seeded)")
+    ] = 0,
     data: Annotated[
-        Path | None, typer.Option(envvar="TACIT_DATA", help="folder with MNIST [default: the bundled digits]")
+        Path | None,
+        typer.Option(envvar="TACIT_DATA", help="folder with MNIST [default: the bundled digits]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -61,7 +71,9 @@ def inversion(
     found = demo_inversion.run(table, counts, victims, seed, progress.print)
     picture.draw(out / "inversion.png", found)
     content = _content(found)
-    (out / "inversion.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (out / "inversion.json").write_text(
+        json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     _show(found, content, out, as_json)
 
 
@@ -86,7 +98,9 @@ def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) ->
         return
     console = tables.console()
     console.print(_table(console, found))
-    console.print("claimed ε: the paper's is per push, tacit's for all pushes together; true ε: what can be proven")
+    console.print(
+        "claimed ε: the paper's is per push, tacit's for all pushes together; true ε: what can be proven"
+    )
     console.print(f"picture: {out / 'inversion.png'}")
 
 
@@ -101,9 +115,14 @@ def _table(to: Console, found: Findings) -> Table:
         table.add_column(name, justify="left" if name == "condition" else "right", no_wrap=True)
     for outcome in found.outcomes:
         table.add_row(
-            outcome.condition.name, str(outcome.pushes), f"{outcome.cosine:.3f}", f"{outcome.psnr:.1f}",
-            f"{100 * outcome.label_rate:.0f} %", _claim(outcome), tables.epsilon(_finite(outcome.epsilon)),
-        )  # fmt: skip
+            outcome.condition.name,
+            str(outcome.pushes),
+            f"{outcome.cosine:.3f}",
+            f"{outcome.psnr:.1f}",
+            f"{100 * outcome.label_rate:.0f} %",
+            _claim(outcome),
+            tables.epsilon(_finite(outcome.epsilon)),
+        )
     return table
 
 
@@ -117,15 +136,26 @@ def _claim(outcome: Outcome) -> str:
 def _content(found: Findings) -> dict[str, Any]:
     rows = [
         {
-            "condition": outcome.condition.key, "name": outcome.condition.name, "pushes": outcome.pushes,
-            "batch": outcome.condition.plan.batch, "noise_multiplier": outcome.condition.plan.noise_multiplier,
-            "cosine": round(outcome.cosine, 4), "psnr_db": _finite(round(outcome.psnr, 2)),
-            "label_rate": round(outcome.label_rate, 4), "claimed_epsilon": outcome.condition.claimed,
-            "claimed_per_push": outcome.condition.per_push, "true_epsilon": _finite(outcome.epsilon),
+            "condition": outcome.condition.key,
+            "name": outcome.condition.name,
+            "pushes": outcome.pushes,
+            "batch": outcome.condition.plan.batch,
+            "noise_multiplier": outcome.condition.plan.noise_multiplier,
+            "cosine": round(outcome.cosine, 4),
+            "psnr_db": _finite(round(outcome.psnr, 2)),
+            "label_rate": round(outcome.label_rate, 4),
+            "claimed_epsilon": outcome.condition.claimed,
+            "claimed_per_push": outcome.condition.per_push,
+            "true_epsilon": _finite(outcome.epsilon),
         }
         for outcome in found.outcomes
-    ]  # fmt: skip
-    return {"dataset": found.dataset, "broker": found.broker, "victims": len(found.originals), "outcomes": rows}
+    ]
+    return {
+        "dataset": found.dataset,
+        "broker": found.broker,
+        "victims": len(found.originals),
+        "outcomes": rows,
+    }
 
 
 def _finite(value: float) -> float | None:

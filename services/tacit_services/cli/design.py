@@ -25,28 +25,55 @@ BLUE, ORANGE = "#0072B2", "#E69F00"  # Okabe-Ito: safe for colour-blind readers
 
 def dp_pasgd(
     epsilon: Annotated[float, typer.Option(help="ε_th of each device's data", show_default=False)],
-    delta: Annotated[float, typer.Option(help="δ; at most 1 over the records of a device", show_default=False)],
+    delta: Annotated[
+        float, typer.Option(help="δ; at most 1 over the records of a device", show_default=False)
+    ],
     devices: Annotated[int, typer.Option(help="M", show_default=False)],
-    batch: Annotated[str, typer.Option(help="X_m: one size, or one per device, with commas", show_default=False)],
-    lipschitz: Annotated[float, typer.Option(help="G: the clip of one example's gradient", show_default=False)],
+    batch: Annotated[
+        str, typer.Option(help="X_m: one size, or one per device, with commas", show_default=False)
+    ],
+    lipschitz: Annotated[
+        float, typer.Option(help="G: the clip of one example's gradient", show_default=False)
+    ],
     dim: Annotated[int, typer.Option(help="d: parameters of the model", show_default=False)],
     smoothness: Annotated[float, typer.Option(help="L", show_default=False)],
-    strong_convexity: Annotated[float, typer.Option(help="λ: the regularization", show_default=False)],
+    strong_convexity: Annotated[
+        float, typer.Option(help="λ: the regularization", show_default=False)
+    ],
     lr: Annotated[float, typer.Option(help="η of a local step", show_default=False)],
-    c1: Annotated[float, typer.Option(help="cost of one average (tacit plan measure)", show_default=False)],
-    c2: Annotated[float, typer.Option(help="cost of one local step, in the same unit", show_default=False)],
-    resource: Annotated[float, typer.Option(help="C_th: what a device may spend", show_default=False)],
-    gap: Annotated[float, typer.Option(help="α: loss at the start over the least")] = 0.6931471805599453,
-    variance: Annotated[float | None, typer.Option(help="ξ² of a batch's gradient (if not given: G²/X_m)")] = None,
+    c1: Annotated[
+        float, typer.Option(help="cost of one average (tacit plan measure)", show_default=False)
+    ],
+    c2: Annotated[
+        float, typer.Option(help="cost of one local step, in the same unit", show_default=False)
+    ],
+    resource: Annotated[
+        float, typer.Option(help="C_th: what a device may spend", show_default=False)
+    ],
+    gap: Annotated[
+        float, typer.Option(help="α: loss at the start over the least")
+    ] = 0.6931471805599453,
+    variance: Annotated[
+        float | None, typer.Option(help="ξ² of a batch's gradient (if not given: G²/X_m)")
+    ] = None,
     planner: Annotated[
-        Literal["corrected", "paper", "poisson"], typer.Option(help="paper: its σ is too small; poisson: least noise")
+        Literal["corrected", "paper", "poisson"],
+        typer.Option(help="paper: its σ is too small; poisson: least noise"),
     ] = "corrected",
-    sampling_rate: Annotated[float | None, typer.Option(help="q of a device's batches, for poisson")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw the bound over τ")] = None,
-    run_file: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="write a run file of the plan")] = None,
+    sampling_rate: Annotated[
+        float | None, typer.Option(help="q of a device's batches, for poisson")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="draw the bound over τ")
+    ] = None,
+    run_file: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="write a run file of the plan")
+    ] = None,
     dataset: Annotated[str, typer.Option(help="of the run file")] = "adult",
     model: Annotated[str, typer.Option(help="of the run file: logistic | svm")] = "logistic",
-    partition: Annotated[str | None, typer.Option(help="of the run file (if not given: iid)")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="of the run file (if not given: iid)")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Find K, tau and sigma of DP-PASGD that the privacy and resource budgets of a device allow.
@@ -61,9 +88,21 @@ def dp_pasgd(
         need("figures")
     try:
         problem = design.Problem(
-            epsilon, delta, devices, _sizes(batch), lipschitz, dim, smoothness, strong_convexity, lr, c1, c2, resource,
-            gap, variance,
-        )  # fmt: skip
+            epsilon,
+            delta,
+            devices,
+            _sizes(batch),
+            lipschitz,
+            dim,
+            smoothness,
+            strong_convexity,
+            lr,
+            c1,
+            c2,
+            resource,
+            gap,
+            variance,
+        )
         found = design.plan(problem, planner, sampling_rate)
     except ConfigError as error:
         raise ConfigError(_with_flag(str(error))) from error
@@ -71,7 +110,9 @@ def dp_pasgd(
         draw(plot, problem, found)
     notes = _notes(problem, found)
     if run_file is not None:
-        notes += _write(run_file, as_run_file(problem, found, dataset, model, partition), found, dim)
+        notes += _write(
+            run_file, as_run_file(problem, found, dataset, model, partition), found, dim
+        )
     _show(problem, found, notes, as_json)
 
 
@@ -79,19 +120,27 @@ def _sizes(batch: str) -> tuple[float, ...]:
     try:
         return tuple(float(size) for size in batch.split(","))
     except ValueError:
-        raise ConfigError(f"batch={batch}: expected a number, or one per device with commas between") from None
+        raise ConfigError(
+            f"batch={batch}: expected a number, or one per device with commas between"
+        ) from None
 
 
 def _with_flag(said: str) -> str:
     """`strong_convexity=0.0: why` as `--strong-convexity 0.0: why`."""
-    return re.sub(r"^(\w+)=(\S*): ", lambda found: f"--{found[1].replace('_', '-')} {found[2]}: ", said)
+    return re.sub(
+        r"^(\w+)=(\S*): ", lambda found: f"--{found[1].replace('_', '-')} {found[2]}: ", said
+    )
 
 
 def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> None:
     from tacit_services.display import tables
 
     if as_json:
-        typer.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "objective"}, indent=2))
+        typer.echo(
+            json.dumps(
+                {key: value for key, value in asdict(found).items() if key != "objective"}, indent=2
+            )
+        )
         return
     console = tables.console()
     console.print(_table(console, problem, found))
@@ -108,7 +157,11 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
     table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    by = f"PLD, batches drawn at q = {found.sampling_rate:.4g}" if found.planner == "poisson" else "zCDP, (9)"
+    by = (
+        f"PLD, batches drawn at q = {found.sampling_rate:.4g}"
+        if found.planner == "poisson"
+        else "zCDP, (9)"
+    )
     bound = "(12), which is false" if found.planner == "paper" else "bound on the last iterate"
     for name, shown in (
         ("planner", found.planner),
@@ -137,16 +190,24 @@ def _notes(problem: Problem, found: Plan) -> list[str]:
             f"Its relaxed optimum (24) is K = {K:.1f}, τ = {tau:.1f}"
         )
     elif found.predicted_loss >= problem.gap:
-        notes.append(f"note: the bound is not below α = {problem.gap:.3g}: by it, training is not worth its noise")
+        notes.append(
+            f"note: the bound is not below α = {problem.gap:.3g}: by it, training is not worth its noise"
+        )
     if found.tau + 1 > longest_period(problem):
-        notes.append(f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; a smaller η allows more")
+        notes.append(
+            f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; a smaller η allows more"
+        )
     return notes
 
 
-def as_run_file(problem: Problem, found: Plan, dataset: str, model: str, partition: str | None) -> str:
+def as_run_file(
+    problem: Problem, found: Plan, dataset: str, model: str, partition: str | None
+) -> str:
     """The plan as a run file (TOML). Raises ConfigError for batches that differ between devices."""
     if len(set(problem.batch)) > 1:
-        raise ConfigError("--run-file: a run file has one privacy.batch for all devices; give one --batch")
+        raise ConfigError(
+            "--run-file: a run file has one privacy.batch for all devices; give one --batch"
+        )
     G = problem.lipschitz
     return f"""\
 # By `tacit plan dp-pasgd`, planner {found.planner}: K = {found.K}, tau = {found.tau}, sigma = {found.sigma:.6g}.
@@ -200,7 +261,11 @@ def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
         raise ConfigError(f"--run-file {path}: {error.strerror or error}") from error
     size = run.build_model().size
     what = f"{run.model.name} on {run.data.dataset} has {size} parameters here"
-    return [] if size == dim else [f"note: {what}; the plan is of --dim {dim}, and noise adds up over parameters"]
+    return (
+        []
+        if size == dim
+        else [f"note: {what}; the plan is of --dim {dim}, and noise adds up over parameters"]
+    )
 
 
 def draw(path: Path, problem: Problem, found: Plan) -> None:
@@ -212,14 +277,25 @@ def draw(path: Path, problem: Problem, found: Plan) -> None:
 
     figure, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
     tau, bound = zip(*found.objective, strict=True)
-    axis.plot(tau, bound, color=BLUE, linewidth=2, marker="o" if len(tau) < 60 else "", markersize=3)
+    axis.plot(
+        tau, bound, color=BLUE, linewidth=2, marker="o" if len(tau) < 60 else "", markersize=3
+    )
     axis.plot([found.tau], [found.predicted_loss], "o", color=ORANGE, markersize=9, zorder=5)
     label = f"τ = {found.tau}, K = {found.K}, σ = {found.sigma:.3g}"
-    axis.annotate(label, (found.tau, found.predicted_loss), xytext=(0, -18), textcoords="offset points", ha="center")
+    axis.annotate(
+        label,
+        (found.tau, found.predicted_loss),
+        xytext=(0, -18),
+        textcoords="offset points",
+        ha="center",
+    )
     axis.margins(y=0.15)
-    axis.set(xlabel="τ: local steps between two averages", ylabel="bound on the loss above the least")
+    axis.set(
+        xlabel="τ: local steps between two averages", ylabel="bound on the loss above the least"
+    )
     axis.set_title(
-        f"{found.planner}: ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = {problem.resource:g}", fontsize=11
+        f"{found.planner}: ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = {problem.resource:g}",
+        fontsize=11,
     )
     axis.grid(alpha=0.3)
     save(figure, path)

@@ -16,30 +16,48 @@ from tacit_services.cli.simulate import SHARED_DATA
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.figures.files import Figure
-    from tacit_services.figures.page import Shown
+    from tacit_services.figures.figure_file import Figure
+    from tacit_services.figures.page import ReportedFigure
 
 FOLDER = Path("experiments") / "figures"
 
 
 def figures(
-    names: Annotated[list[str] | None, typer.Argument(help="figures by file name [default: all]")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="fewer panels and updates: minutes")] = False,
-    out: Annotated[Path, typer.Option(help="folder of the report and of what is kept for the next")] = Path(
-        "out/figures"
-    ),
+    names: Annotated[
+        list[str] | None, typer.Argument(help="figures by file name [default: all]")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="fewer panels and updates: minutes")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="folder of the report and of what is kept for the next")
+    ] = Path("out/figures"),
     jobs: Annotated[int | None, typer.Option(min=1, help="processes [default: cores]")] = None,
     folder: Annotated[Path, typer.Option(help="folder of the figure files")] = FOLDER,
     testbed: Annotated[
-        bool, typer.Option("--testbed", help="train over MQTT as tacit run does, one run after another, not simulated")
+        bool,
+        typer.Option(
+            "--testbed",
+            help="train over MQTT as tacit run does, one run after another, not simulated",
+        ),
     ] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="only this many [default: the file's]")] = None,
-    results: Annotated[Path | None, typer.Option(help="write the table of claims here, too")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="only this many [default: the file's]")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="write the table of claims here, too")
+    ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="measure again what is kept beside the figure files, in FOLDER/points")
+        bool,
+        typer.Option(
+            "--anew", help="measure again what is kept beside the figure files, in FOLDER/points"
+        ),
     ] = False,
     data: Annotated[
-        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+        Path | None,
+        typer.Option(
+            envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]"
+        ),
     ] = None,
 ) -> None:
     """Run or reuse the sweeps of every figure, draw them, and write a page with claims, verdicts and true ε.
@@ -56,12 +74,16 @@ def figures(
     place = out / ("testbed.html" if testbed else "index.html")
     _ready(place, results)
     kept = None if anew else folder / "points"
-    shown = _measured(read, out, kept, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1)
-    how = page.How(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
+    shown = _measured(
+        read, out, kept, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1
+    )
+    how = page.Provenance(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
         place.write_text(page.page(shown, how), encoding="utf-8")
         verdicts = out / ("testbed.json" if testbed else "verdicts.json")
-        verdicts.write_text(json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        verdicts.write_text(
+            json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8"
+        )
     if results is not None:
         with _writing("results", results):
             results.write_text(page.results(shown, how), encoding="utf-8")
@@ -72,7 +94,7 @@ def figures(
 
 
 def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str, Figure]:
-    from tacit_services.figures import files
+    from tacit_services.figures import figure_file
 
     there = {path.stem: path for path in sorted(folder.glob("*.toml"))}
     if not there:
@@ -82,7 +104,7 @@ def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str,
         raise ConfigError(f"figures {unknown[0]}: there is none; there are {', '.join(there)}")
     if twice := [stem for stem in stems if stems.count(stem) > 1]:
         raise ConfigError(f"figures {twice[0]}: more than once")
-    return {stem: files.seeded(files.read(there[stem]), seeds) for stem in stems}
+    return {stem: figure_file.seeded(figure_file.read(there[stem]), seeds) for stem in stems}
 
 
 def _ready(place: Path, results: Path | None) -> None:
@@ -113,16 +135,23 @@ def _writing(option: str, path: Path) -> Iterator[None]:
 
 
 def _measured(
-    read: dict[str, Figure], out: Path, kept: Path | None, root: Path | None, *, quick: bool, testbed: bool, jobs: int
-) -> list[Shown]:
-    from tacit_services.figures import draw, files, sweep, verdicts
+    read: dict[str, Figure],
+    out: Path,
+    kept: Path | None,
+    root: Path | None,
+    *,
+    quick: bool,
+    testbed: bool,
+    jobs: int,
+) -> list[ReportedFigure]:
+    from tacit_services.figures import draw, figure_file, sweep, verdicts
     from tacit_services.figures import testbed as mqtt
-    from tacit_services.figures.page import Shown
+    from tacit_services.figures.page import ReportedFigure
 
-    cells_of = mqtt.cells if testbed else files.cells
+    cells_of = mqtt.cells if testbed else figure_file.plotted_runs
     cells = {name: list(cells_of(figure, quick=quick)) for name, figure in read.items()}
     runs = {name: [cell.run for cell in mine] for name, mine in cells.items()}
-    with _bar() as done:
+    with _SweepProgress() as done:
         if testbed:
             found = mqtt.sweep(runs, out / "testbed", root, done)
         else:
@@ -130,26 +159,44 @@ def _measured(
     shown = []
     for name, figure in read.items():
         curves = verdicts.curves(figure, cells[name], found)
-        shown.append(Shown(name, figure, curves, verdicts.judge(figure, curves), draw.png(figure, curves)))
+        shown.append(
+            ReportedFigure(
+                name, figure, curves, verdicts.judge(figure, curves), draw.png(figure, curves)
+            )
+        )
     return shown
 
 
-def _verdicts(shown: list[Shown]) -> list[dict[str, object]]:
+def _verdicts(shown: list[ReportedFigure]) -> list[dict[str, object]]:
     return [
-        {"figure": one.name, "claim": judged.claim.text, "measured": judged.said, "verdict": judged.verdict}
+        {
+            "figure": one.name,
+            "claim": judged.claim.text,
+            "measured": judged.said,
+            "verdict": judged.verdict,
+        }
         for one in shown
         for judged in one.judged
     ]
 
 
-class _bar:  # noqa: N801  (a context manager that gives a function)
+class _SweepProgress:
     """A progress bar with the time that is left."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self._progress = Progress(
-            MofNCompleteColumn(), BarColumn(bar_width=30), TimeElapsedColumn(), TimeRemainingColumn()
+            MofNCompleteColumn(),
+            BarColumn(bar_width=30),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
         )
         self._task = self._progress.add_task("figures")
 
@@ -164,4 +211,7 @@ class _bar:  # noqa: N801  (a context manager that gives a function)
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._progress.stop()
         if kind is KeyboardInterrupt:
-            typer.echo("tacit figures: what was done is kept: the same command goes on from there", err=True)
+            typer.echo(
+                "tacit figures: what was done is kept: the same command goes on from there",
+                err=True,
+            )

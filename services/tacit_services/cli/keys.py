@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-_BOUNDS = {"minimum": "≥ {}", "exclusiveMinimum": "> {}", "maximum": "≤ {}", "exclusiveMaximum": "< {}"}
+_BOUNDS = {
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "exclusiveMaximum": "< {}",
+}
 _INTRODUCTION = """\
 # The run file
 
@@ -26,8 +31,12 @@ Ready-made files: [experiments](../experiments); what the letters mean: [algorit
 
 
 def keys(
-    section: Annotated[str, typer.Argument(help="a section, as privacy; an algorithm, as fedasync; else all")] = "",
-    schema: Annotated[bool, typer.Option("--schema", help="print the whole run file's JSON schema")] = False,
+    section: Annotated[
+        str, typer.Argument(help="a section, as privacy; an algorithm, as fedasync; else all")
+    ] = "",
+    schema: Annotated[
+        bool, typer.Option("--schema", help="print the whole run file's JSON schema")
+    ] = False,
 ) -> None:
     """Print the keys of a run file with their ranges, defaults and meanings, as Markdown."""
     from tacit.config import RunFile
@@ -51,7 +60,9 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
 
     for name in RunFile.model_fields:
         for kind in sections_of(RunFile, name):
-            chosen_by = get_args(kind.model_fields["name"].annotation) if name == "algorithm" else ()
+            chosen_by = (
+                get_args(kind.model_fields["name"].annotation) if name == "algorithm" else ()
+            )
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
@@ -63,8 +74,16 @@ def _table(kind: type[BaseModel]) -> str:
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, key in shape["properties"].items():
         default = key.get("default", "")
-        default = "left out" if default is None else "" if name in shape.get("required", ()) else f"`{_toml(default)}`"
-        rows.append(f"| `{name}` | {_value(key, shape)} | {default} | {_cell(key.get('description', ''))} |")
+        default = (
+            "left out"
+            if default is None
+            else ""
+            if name in shape.get("required", ())
+            else f"`{_toml(default)}`"
+        )
+        rows.append(
+            f"| `{name}` | {_value(key, shape)} | {default} | {_cell(key.get('description', ''))} |"
+        )
     return "\n".join(rows) + "\n"
 
 
@@ -79,7 +98,9 @@ def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
     if key["type"] == "array":
         return f"list of {_value(key['items'], shape)}"
     words = {"string": "text", "boolean": "true or false"}.get(key["type"], str(key["type"]))
-    return ", ".join([words, *(bound.format(f"{key[name]:g}") for name, bound in _BOUNDS.items() if name in key)])
+    return ", ".join(
+        [words, *(bound.format(f"{key[name]:g}") for name, bound in _BOUNDS.items() if name in key)]
+    )
 
 
 def _toml(value: Any) -> str:

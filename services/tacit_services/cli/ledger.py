@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="ledger")  # its callback, in cli.py, asks the aggregator of a run
 
-Place = Annotated[Path, typer.Argument(metavar="PATH|DIR", help="ledger file, or the folder with ledger.db in it")]
+Place = Annotated[
+    Path, typer.Argument(metavar="PATH|DIR", help="ledger file, or the folder with ledger.db in it")
+]
 Delta = Annotated[float, typer.Option(help="δ at which ε is read")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -47,14 +49,18 @@ def verify(place: Place, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(found, indent=2))
         return
     for position in found:
-        typer.echo(f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole")
+        typer.echo(
+            f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole"
+        )
         typer.echo(f"head {position['head']}")
 
 
 @app.command()
 def export(
     place: Place,
-    out: Annotated[Path | None, typer.Option(help="file to write, instead of standard output")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="file to write, instead of standard output")
+    ] = None,
     delta: Delta = 1e-5,
     as_json: Annotated[bool, typer.Option("--json", help="it is JSON in any case")] = False,
 ) -> None:
@@ -62,7 +68,9 @@ def export(
     path = _file(place)
     if out is not None and _is_ledger(out, path):
         raise ConfigError(f"--out {out}: that is the ledger itself, which is never overwritten")
-    documents = [_document(path, chain, delta) | {"entries": _entries(chain)} for chain in _verified(path)]
+    documents = [
+        _document(path, chain, delta) | {"entries": _entries(chain)} for chain in _verified(path)
+    ]
     text = json.dumps(documents, indent=2)
     if out is None:
         typer.echo(text)
@@ -71,13 +79,21 @@ def export(
         _write(out, text + "\n")
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
-    typer.echo(json.dumps({"file": str(out)}) if as_json else f"{out}: {sum(d['count'] for d in documents)} releases")
+    typer.echo(
+        json.dumps({"file": str(out)})
+        if as_json
+        else f"{out}: {sum(d['count'] for d in documents)} releases"
+    )
 
 
 @app.command()
 def move(
-    source: Annotated[Path, typer.Argument(metavar="FROM", help="ledger file, or the folder with ledger.db in it")],
-    target: Annotated[Path, typer.Argument(metavar="TO", help="file that is not there yet, or a folder")],
+    source: Annotated[
+        Path, typer.Argument(metavar="FROM", help="ledger file, or the folder with ledger.db in it")
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="TO", help="file that is not there yet, or a folder")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Move a ledger as a whole, while no edge uses it; after a kill the same command goes on."""
@@ -136,9 +152,12 @@ def _verified(path: Path) -> list[Chain]:
 
 def _position(path: Path, chain: Chain) -> dict[str, Any]:
     return {
-        "file": str(path), "dataset": chain.dataset, "lineage": chain.lineage.hex(), "count": chain.count,
+        "file": str(path),
+        "dataset": chain.dataset,
+        "lineage": chain.lineage.hex(),
+        "count": chain.count,
         "head": chain.head.hex(),
-    }  # fmt: skip
+    }
 
 
 def _document(path: Path, chain: Chain, delta: float) -> dict[str, Any]:
@@ -148,18 +167,26 @@ def _document(path: Path, chain: Chain, delta: float) -> dict[str, Any]:
         raise ConfigError(f"--delta {delta}: expected a number between 0 and 1")
     history = chain.history()
     pld, rdp = accounting.epsilon_pld(history, delta), accounting.epsilon_rdp(history, delta)
-    return _position(path, chain) | {"delta": delta, "epsilon_pld": _finite(pld), "epsilon_rdp": _finite(rdp)}
+    return _position(path, chain) | {
+        "delta": delta,
+        "epsilon_pld": _finite(pld),
+        "epsilon_rdp": _finite(rdp),
+    }
 
 
 def _entries(chain: Chain) -> list[dict[str, Any]]:
     return [
         {
-            "session": entry.session.hex(), "sampling_rate": float.fromhex(entry.sampling_rate),
-            "noise_multiplier": float.fromhex(entry.noise_multiplier), "mechanism": entry.mechanism,
-            "secret": entry.secret, "count": entry.count, "head": entry.head.hex(),
+            "session": entry.session.hex(),
+            "sampling_rate": float.fromhex(entry.sampling_rate),
+            "noise_multiplier": float.fromhex(entry.noise_multiplier),
+            "mechanism": entry.mechanism,
+            "secret": entry.secret,
+            "count": entry.count,
+            "head": entry.head.hex(),
         }
         for entry in chain.rows
-    ]  # fmt: skip
+    ]
 
 
 def _finite(epsilon: float) -> float | None:
@@ -173,11 +200,15 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
 
     console = tables.console()
     pld, rdp = tables.epsilon(document["epsilon_pld"]), tables.epsilon(document["epsilon_rdp"])
-    console.print(f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ {document['delta']:g}")
+    console.print(
+        f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ {document['delta']:g}"
+    )
     console.print(f"chain whole, head {chain.head.hex()}")
     table = Table(box=None, header_style="bold")
     for name in ("mechanism", "q", "z", "releases"):
         table.add_column(name, justify="left" if name == "mechanism" else "right")
     for row in chain.history():
-        table.add_row(row.mechanism, f"{row.sampling_rate:.6g}", f"{row.noise_multiplier:.6g}", str(row.count))
+        table.add_row(
+            row.mechanism, f"{row.sampling_rate:.6g}", f"{row.noise_multiplier:.6g}", str(row.count)
+        )
     console.print(table)

@@ -41,9 +41,13 @@ _CODES = (
 )
 
 app = typer.Typer(
-    name="tacit", help="Private asynchronous federated learning over MQTT.", epilog=_CODES,
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-)  # fmt: skip
+    name="tacit",
+    help="Private asynchronous federated learning over MQTT.",
+    epilog=_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 privacy_budget.app.command("dp-pasgd")(design.dp_pasgd)
 privacy_budget.app.command()(measure.measure)
 app.add_typer(privacy_budget.app)
@@ -59,7 +63,9 @@ app.command()(keys.keys)
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-TokenFile = Annotated[Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")]
+TokenFile = Annotated[
+    Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
+]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -75,7 +81,11 @@ def _exit_code(arguments: list[str] | None) -> int:
         return _complain(str(error), error.exit_code)
     except typer.TyperException as error:
         message = error.format_message()  # empty: the help has been printed instead
-        return _complain(f"{message} (see tacit --help)", error.exit_code) if message else error.exit_code
+        return (
+            _complain(f"{message} (see tacit --help)", error.exit_code)
+            if message
+            else error.exit_code
+        )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     return result if isinstance(result, int) else 0
@@ -92,18 +102,31 @@ def _complain(message: str, code: int) -> int:
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
-    edges: Annotated[int | None, typer.Option(min=1, help="number of edges, instead of the file's")] = None,
-    out: Annotated[Path | None, typer.Option(help="folder of the results [default: out/<file>]")] = None,
-    serve: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="REST address [default: a free port]")] = None,
+    edges: Annotated[
+        int | None, typer.Option(min=1, help="number of edges, instead of the file's")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the results [default: out/<file>]")
+    ] = None,
+    serve: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="REST address [default: a free port]")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="seed, instead of the file's")] = None,
     data: Annotated[
-        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+        Path | None,
+        typer.Option(
+            envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]"
+        ),
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(envvar="TACIT_POLICY", help="what the edges allow (TOML) [default: the run file]")
+        Path | None,
+        typer.Option(
+            envvar="TACIT_POLICY", help="what the edges allow (TOML) [default: the run file]"
+        ),
     ] = None,
     journal: Annotated[
-        Path | None, typer.Option(help="keep every accepted message in this new file, for tacit replay")
+        Path | None,
+        typer.Option(help="keep every accepted message in this new file, for tacit replay"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -118,9 +141,16 @@ def run(
         data = SHARED_DATA
     folder = out or Path("out") / file.stem
     code = local_run.run(
-        file, edges=edges, out=folder, serve=serve, seed=seed, data=data, as_json=as_json, policy=policy,
+        file,
+        edges=edges,
+        out=folder,
+        serve=serve,
+        seed=seed,
+        data=data,
+        as_json=as_json,
+        policy=policy,
         journal=journal,
-    )  # fmt: skip
+    )
     raise typer.Exit(code)
 
 
@@ -187,7 +217,9 @@ def watch(
 @app.command()
 def model(
     url: Url = DEFAULT_URL,
-    out: Annotated[Path | None, typer.Option(help="download the weights (safetensors) to this file")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="download the weights (safetensors) to this file")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the model, or download its weights and check their SHA-256."""
@@ -210,20 +242,30 @@ def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = Fal
 
     with _client(url) as client:
         edges, live = client.edges(), not client.status().over
-    _show([edge.to_json() for edge in edges], as_json, lambda console: tables.ledger(console, edges, live=live))
+    _show(
+        [edge.to_json() for edge in edges],
+        as_json,
+        lambda console: tables.ledger(console, edges, live=live),
+    )
 
 
 @app.command()
 def halt(
     url: Url = DEFAULT_URL,
-    reason: Annotated[str, typer.Option(help="said to every edge, and kept in the journal")] = "operator",
+    reason: Annotated[
+        str, typer.Option(help="said to every edge, and kept in the journal")
+    ] = "operator",
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """End the run: no further update is accepted."""
     with _client(url, rest_client.token(token_file)) as client:
         taken = client.halt(reason)
-    _show(taken.to_json(), as_json, lambda _: f"halt taken ({taken.reason}); the run was {taken.state}")
+    _show(
+        taken.to_json(),
+        as_json,
+        lambda _: f"halt taken ({taken.reason}); the run was {taken.state}",
+    )
 
 
 @app.command()
@@ -276,7 +318,9 @@ def _client(url: str, token: str | None = None) -> Iterator[Client]:
         with rest_client.client(url, token) as client:
             yield client
     except Unreachable as error:
-        raise ServiceError(f"{error}; is a run going on there? `tacit run` says its address (--url)") from error
+        raise ServiceError(
+            f"{error}; is a run going on there? `tacit run` says its address (--url)"
+        ) from error
     except ApiError as error:
         raise TacitError(f"{url}: {error}") from error
 
@@ -308,7 +352,9 @@ def _follow(client: Client, as_json: bool) -> bool:
         show: Callable[[Status], None] = lambda run: typer.echo(tables.line(run, as_json))  # noqa: E731
         return _until_over(client, show)
     with Live(console=console, auto_refresh=False) as live:
-        return _until_over(client, lambda run: live.update(tables.status(console, run), refresh=True))
+        return _until_over(
+            client, lambda run: live.update(tables.status(console, run), refresh=True)
+        )
 
 
 def _until_over(client: Client, show: Callable[[Status], None]) -> bool:

@@ -20,17 +20,23 @@ from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit.config import RunFile
-    from tacit_services.testbed.measure import Costs, Round
+    from tacit_services.testbed.measure import CostCoefficients, RoundCost
 
 SHORT, LONG = 1, 20  # τ of the two runs; LONG or the run file's, whichever is more
 
 
 def measure(
     file: Annotated[Path, typer.Argument(help="run file (TOML) of dp-pasgd", show_default=False)],
-    edges: Annotated[int, typer.Option(min=1, help="devices that take part; no more than processors")] = 2,
+    edges: Annotated[
+        int, typer.Option(min=1, help="devices that take part; no more than processors")
+    ] = 2,
     rounds: Annotated[int, typer.Option(min=3, max=10_000, help="of each of the two runs")] = 20,
-    watts: Annotated[float | None, typer.Option(help="what a device draws at work: c1 and c2 in joules, too")] = None,
-    data: Annotated[Path | None, typer.Option(envvar="TACIT_DATA", help="folder of the data")] = None,
+    watts: Annotated[
+        float | None, typer.Option(help="what a device draws at work: c1 and c2 in joules, too")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help="folder of the data")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Measure c1 and c2, for tacit plan dp-pasgd, with two short runs on this machine."""
@@ -38,7 +44,9 @@ def measure(
     if watts is not None and not 0 < watts < 1e9:
         raise ConfigError(f"--watts {watts}: expected a number above 0")
     if os.environ.get("TACIT_LEDGER"):
-        raise ConfigError(f"TACIT_LEDGER={os.environ['TACIT_LEDGER']}: measuring would be paid from it; unset it")
+        raise ConfigError(
+            f"TACIT_LEDGER={os.environ['TACIT_LEDGER']}: measuring would be paid from it; unset it"
+        )
     from tacit import config
     from tacit.config.algorithms import DpPasgd
     from tacit_services.testbed.measure import one_run, solve
@@ -61,7 +69,7 @@ def _affordable(file: Path, run: RunFile, steps: int) -> None:
         )
 
 
-def _show(measured: list[Round], found: list[Costs], as_json: bool) -> None:
+def _show(measured: list[RoundCost], found: list[CostCoefficients], as_json: bool) -> None:
     if as_json:
         content: dict[str, Any] = {each.unit: {"c1": each.c1, "c2": each.c2} for each in found}
         typer.echo(json.dumps(content | {"runs": [asdict(each) for each in measured]}, indent=2))

@@ -12,9 +12,11 @@ from tacit.errors import ConfigError
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.enrollment.authority import Authority
+    from tacit_services.enrollment.authority import CertificateAuthority
 
-app = typer.Typer(name="pki", help="Certificates: make an authority, issue, revoke, let edges enrol.")
+app = typer.Typer(
+    name="pki", help="Certificates: make an authority, issue, revoke, let edges enrol."
+)
 
 Folder = Annotated[Path, typer.Option("--dir", envvar="TACIT_PKI", help="the authority's folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -27,36 +29,63 @@ EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt 
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", envvar="TACIT_PKI", help="the authority's folder")] = DEFAULT,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", envvar="TACIT_PKI", help="the authority's folder")
+    ] = DEFAULT,
     server: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=HOST,…", help="a server and its hosts [default: broker and enrollment, loopback]"),
+        typer.Option(
+            metavar="NAME=HOST,…",
+            help="a server and its hosts [default: broker and enrollment, loopback]",
+        ),
     ] = None,
-    client: Annotated[list[str] | None, typer.Option(metavar="NAME", help="a client [default: aggregator]")] = None,
+    client: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a client [default: aggregator]")
+    ] = None,
     token: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help=f"also DIR/{EDGES}: a shared token for these edges, ca.crt")
+        str | None,
+        typer.Option(
+            metavar="PATTERN", help=f"also DIR/{EDGES}: a shared token for these edges, ca.crt"
+        ),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="the group of this key's file may read it")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="the group of this key's file may read it"),
     ] = None,
     days: Days = 365,
     keep: Annotated[
-        bool, typer.Option("--keep", help="keep what is there; make what is missing, renew what ends within 30 days")
+        bool,
+        typer.Option(
+            "--keep",
+            help="keep what is there; make what is missing, renew what ends within 30 days",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make an authority in DIR, and for each server and client a folder with all that its machine needs."""
-    from tacit_services.enrollment.authority import CA, Authority
+    from tacit_services.enrollment.authority import CA, CertificateAuthority
 
     wanted = _servers(server) | dict.fromkeys(["aggregator"] if client is None else client, ())
     exists = keep and (folder / CA).exists()
-    authority = Authority(folder) if exists else Authority.create(folder)
+    authority = CertificateAuthority(folder) if exists else CertificateAuthority.create(folder)
     with authority.locked():
-        made = [name for name, hosts in wanted.items() if _ensured(authority, name, hosts, days, name in (group or []))]
+        made = [
+            name
+            for name, hosts in wanted.items()
+            if _ensured(authority, name, hosts, days, name in (group or []))
+        ]
         if token is not None and _token_for_edges(authority, token):
             made.append(EDGES)
-    content = {"dir": str(folder), "made": made, "kept": [name for name in wanted if name not in made]}
-    _show(content, as_json, f"{folder}: {', '.join(made) or 'nothing new'}; ca.key stays here, and opens everything")
+    content = {
+        "dir": str(folder),
+        "made": made,
+        "kept": [name for name in wanted if name not in made],
+    }
+    _show(
+        content,
+        as_json,
+        f"{folder}: {', '.join(made) or 'nothing new'}; ca.key stays here, and opens everything",
+    )
 
 
 def _servers(given: list[str] | None) -> dict[str, tuple[str, ...]]:
@@ -71,7 +100,9 @@ def _servers(given: list[str] | None) -> dict[str, tuple[str, ...]]:
     return servers
 
 
-def _ensured(authority: Authority, name: str, hosts: tuple[str, ...], days: int, group: bool) -> bool:
+def _ensured(
+    authority: CertificateAuthority, name: str, hosts: tuple[str, ...], days: int, group: bool
+) -> bool:
     """Issue or renew what is wanted; False: it was there, and is not due."""
     from tacit_services.enrollment import certificates
     from tacit_services.enrollment.authority import KEY, RENEW_DAYS
@@ -86,87 +117,113 @@ def _ensured(authority: Authority, name: str, hosts: tuple[str, ...], days: int,
     return True
 
 
-def _token_for_edges(authority: Authority, pattern: str) -> bool:
+def _token_for_edges(authority: CertificateAuthority, pattern: str) -> bool:
     from tacit_services.disk import files
     from tacit_services.enrollment import certificates
     from tacit_services.enrollment.authority import CA
-    from tacit_services.enrollment.tokens import Tokens
+    from tacit_services.enrollment.tokens import TokenRegister
 
     folder = authority.folder / EDGES
     if (folder / "token").exists():
         return False
     folder.mkdir(exist_ok=True)
     files.write(folder / CA, certificates.pem(authority.certificate), files.PUBLIC)
-    files.write(folder / "token", (Tokens(authority.folder).add(pattern, once=False) + "\n").encode(), files.SECRET)
+    files.write(
+        folder / "token",
+        (TokenRegister(authority.folder).add(pattern, once=False) + "\n").encode(),
+        files.SECRET,
+    )
     return True
 
 
 @app.command()
 def issue(
     name: Annotated[str, typer.Argument(help="for an edge: its id")],
-    host: Annotated[list[str] | None, typer.Option(help="DNS name or address of a server; may be repeated")] = None,
+    host: Annotated[
+        list[str] | None, typer.Option(help="DNS name or address of a server; may be repeated")
+    ] = None,
     folder: Folder = DEFAULT,
     days: Days = 365,
-    renew: Annotated[bool, typer.Option("--renew", help="a new certificate for the key that is there")] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="a new certificate for the key that is there")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make key and certificate of NAME, in the folder DIR/NAME."""
-    from tacit_services.enrollment.authority import Authority
+    from tacit_services.enrollment.authority import CertificateAuthority
 
-    authority = Authority(folder)
+    authority = CertificateAuthority(folder)
     with authority.locked():
         make = authority.renew if renew else authority.issue
         bundle = make(name, host or (), days)
-    _show({"name": name, "dir": str(bundle)}, as_json, f"{bundle}: bring this folder to the machine of {name}")
+    _show(
+        {"name": name, "dir": str(bundle)},
+        as_json,
+        f"{bundle}: bring this folder to the machine of {name}",
+    )
 
 
 @app.command()
 def revoke(name: str, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """Revoke every certificate of NAME; the broker goes by the new list when it is started again."""
-    from tacit_services.enrollment.authority import REVOKED, Authority
+    from tacit_services.enrollment.authority import REVOKED, CertificateAuthority
 
-    authority = Authority(folder)
+    authority = CertificateAuthority(folder)
     with authority.locked():
         count = authority.revoke(name)
     what = f"{name}: {count} certificates revoked" if count else f"{name}: was revoked already"
-    _show({"name": name, "revoked": count}, as_json, f"{what}; bring {folder / REVOKED} to the broker and restart it")
+    _show(
+        {"name": name, "revoked": count},
+        as_json,
+        f"{what}; bring {folder / REVOKED} to the broker and restart it",
+    )
 
 
 @app.command()
 def token(
-    edges: Annotated[str, typer.Argument(metavar="PATTERN", help="edge's id, or a pattern such as 'edge-*'")],
-    once: Annotated[bool, typer.Option("--once", help="for one edge only; may also reopen a revoked name")] = False,
+    edges: Annotated[
+        str, typer.Argument(metavar="PATTERN", help="edge's id, or a pattern such as 'edge-*'")
+    ],
+    once: Annotated[
+        bool, typer.Option("--once", help="for one edge only; may also reopen a revoked name")
+    ] = False,
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
     """Make a token with which an edge can enrol, and print it; only its digest is kept."""
-    from tacit_services.enrollment.authority import Authority
-    from tacit_services.enrollment.tokens import Tokens
+    from tacit_services.enrollment.authority import CertificateAuthority
+    from tacit_services.enrollment.tokens import TokenRegister
 
-    authority = Authority(folder)
+    authority = CertificateAuthority(folder)
     with authority.locked():
-        made = Tokens(folder).add(edges, once=once)
+        made = TokenRegister(folder).add(edges, once=once)
     _show({"edges": edges, "once": once, "token": made}, as_json, made)
 
 
 @app.command("list")
 def list_(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """Show who has a certificate, until when, and who had one."""
-    from tacit_services.enrollment.authority import Authority
+    from tacit_services.enrollment.authority import CertificateAuthority
 
-    authority = Authority(folder)
+    authority = CertificateAuthority(folder)
     revoked = authority.revoked()
     rows = []
     for name in authority.names():
         newest = authority.issued(name)[-1]
         state = "revoked" if newest.serial_number in revoked else "valid"
         rows.append({"name": name, "state": state, "until": newest.not_valid_after_utc.isoformat()})
-    _show(rows, as_json, "\n".join(f"{row['name']:<24} {row['state']:<8} {row['until'][:10]}" for row in rows))
+    _show(
+        rows,
+        as_json,
+        "\n".join(f"{row['name']:<24} {row['state']:<8} {row['until'][:10]}" for row in rows),
+    )
 
 
 @app.command()
 def serve(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="where edges may enrol (HTTPS)")] = "127.0.0.1:8443",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="where edges may enrol (HTTPS)")
+    ] = "127.0.0.1:8443",
     folder: Folder = DEFAULT,
     days: Days = 365,
 ) -> None:

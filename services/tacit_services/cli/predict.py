@@ -18,22 +18,37 @@ if TYPE_CHECKING:
     from tacit_client import Client, Predictions
 
 # What the aggregator's answers mean to a person, as exit codes.
-_KINDS: dict[int, type[TacitError]] = {404: DataError, 409: ConfigError, 410: PrivacyError, 503: ServiceError}
+_KINDS: dict[int, type[TacitError]] = {
+    404: DataError,
+    409: ConfigError,
+    410: PrivacyError,
+    503: ServiceError,
+}
 
 
 def predict(
     run: Annotated[
-        Path | None, typer.Argument(help="output directory of a `tacit run` that has ended [default: ask --url]")
+        Path | None,
+        typer.Argument(
+            help="output directory of a `tacit run` that has ended [default: ask --url]"
+        ),
     ] = None,
     ids: Annotated[
-        list[str] | None, typer.Option(help="record id, as DATASET/SPLIT/NUMBER/0; several: repeat it, or commas")
+        list[str] | None,
+        typer.Option(help="record id, as DATASET/SPLIT/NUMBER/0; several: repeat it, or commas"),
     ] = None,
-    wait: Annotated[float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")] = 60.0,
+    wait: Annotated[
+        float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")
+    ] = 60.0,
     url: Annotated[
-        str, typer.Option(envvar="TACIT_URL", help="an aggregator that serves on after its run (TACIT_LINGER)")
+        str,
+        typer.Option(
+            envvar="TACIT_URL", help="an aggregator that serves on after its run (TACIT_LINGER)"
+        ),
     ] = "http://127.0.0.1:8000",
     token_file: Annotated[
-        Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with that aggregator's token")
+        Path | None,
+        typer.Option(envvar="TACIT_TOKEN_FILE", help="file with that aggregator's token"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -51,7 +66,9 @@ def predict(
     for one in found.predictions:
         typer.echo(f"{one.id}  {one.label}  {one.probabilities[one.label]:.3f}")
     spent = "∞ (not private)" if found.epsilon is None else f"{found.epsilon:.4g}"
-    typer.echo(f"model version {found.model_version}; a person's ε at all parties together, now: {spent}")
+    typer.echo(
+        f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
+    )
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:

@@ -24,11 +24,13 @@ COLOURS = ("#E69F00", "#009E73", "#0072B2", "#CC79A7")  # Okabe-Ito: safe for co
 FACTORS = (0.7, 1.0, 1.4, 2.0)  # the curves of a plot: these times the planned noise multiplier
 POINTS = 25  # of each curve
 
-app = typer.Typer(name="plan", help="Work out a plan before any data is touched.", no_args_is_help=True)
+app = typer.Typer(
+    name="plan", help="Work out a plan before any data is touched.", no_args_is_help=True
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BudgetPlan:
     """A plan: `pushes` releases at (q, z) with `mechanism`, and what they cost."""
 
     mechanism: str
@@ -47,23 +49,37 @@ class Answer:
 
 @app.command()
 def privacy(
-    epsilon: Annotated[float | None, typer.Option(help="ε that all pushes together may cost")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε that all pushes together may cost")
+    ] = None,
     delta: Annotated[float, typer.Option(help="δ; at most 1 over the records of an edge")] = 1e-5,
-    pushes: Annotated[int | None, typer.Option(help="releases of one edge in its data's life")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="z: noise standard deviation over the clip")] = None,
-    sampling_rate: Annotated[float | None, typer.Option(help="q, instead of --batch over --records")] = None,
+    pushes: Annotated[
+        int | None, typer.Option(help="releases of one edge in its data's life")
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="z: noise standard deviation over the clip")
+    ] = None,
+    sampling_rate: Annotated[
+        float | None, typer.Option(help="q, instead of --batch over --records")
+    ] = None,
     batch: Annotated[float | None, typer.Option(help="b: expected batch size")] = None,
     records: Annotated[int | None, typer.Option(help="rows of one edge (a public number)")] = None,
     mechanism: Annotated[str, typer.Option(help=" | ".join(MECHANISMS))] = "discrete_gaussian",
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw ε over pushes")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="draw ε over pushes")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Give two of --epsilon, --pushes and --noise-multiplier; the third is worked out."""
     _check(
-        epsilon=(epsilon, 0, math.inf), delta=(delta, 0, 1), pushes=(pushes, 0, 2**30 + 1),
-        noise_multiplier=(noise_multiplier, 0, 1e6), sampling_rate=(sampling_rate, 0, 1 + 1e-12),
-        batch=(batch, 0, math.inf), records=(records, 0, 2**40),
-    )  # fmt: skip
+        epsilon=(epsilon, 0, math.inf),
+        delta=(delta, 0, 1),
+        pushes=(pushes, 0, 2**30 + 1),
+        noise_multiplier=(noise_multiplier, 0, 1e6),
+        sampling_rate=(sampling_rate, 0, 1 + 1e-12),
+        batch=(batch, 0, math.inf),
+        records=(records, 0, 2**40),
+    )
     if mechanism not in MECHANISMS:
         raise ConfigError(f"--mechanism {mechanism!r}: expected one of {', '.join(MECHANISMS)}")
     if plot is not None and plot.suffix != ".png":
@@ -78,51 +94,85 @@ def privacy(
 
 
 def solve(
-    epsilon: float | None, delta: float, pushes: int | None, noise_multiplier: float | None,
-    sampling_rate: float, mechanism: str, records: int | None = None,
-) -> Answer:  # fmt: skip
+    epsilon: float | None,
+    delta: float,
+    pushes: int | None,
+    noise_multiplier: float | None,
+    sampling_rate: float,
+    mechanism: str,
+    records: int | None = None,
+) -> BudgetPlan:
     """The one of epsilon, pushes and noise_multiplier that is None, from the two others. Raises ConfigError."""
     from tacit.privacy import accounting
     from tacit.privacy.sampling import padded_size
 
     given = {"--epsilon": epsilon, "--pushes": pushes, "--noise-multiplier": noise_multiplier}
     if sum(value is not None for value in given.values()) != 2:
-        said = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "none"
-        raise ConfigError(f"two of --epsilon, --pushes and --noise-multiplier are needed (given: {said})")
+        said = (
+            ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+            or "none"
+        )
+        raise ConfigError(
+            f"two of --epsilon, --pushes and --noise-multiplier are needed (given: {said})"
+        )
     if noise_multiplier is None:
         assert epsilon is not None
         assert pushes is not None
         try:
-            noise_multiplier = accounting.calibrate(epsilon, delta, pushes, sampling_rate, mechanism)
+            noise_multiplier = accounting.calibrate(
+                epsilon, delta, pushes, sampling_rate, mechanism
+            )
         except PrivacyError as error:
             raise ConfigError(f"--{error} at --delta {delta}") from error
     elif pushes is None:
         assert epsilon is not None
-        pushes = accounting.certified_pushes(epsilon, delta, sampling_rate, noise_multiplier, (), mechanism)
+        pushes = accounting.certified_pushes(
+            epsilon, delta, sampling_rate, noise_multiplier, (), mechanism
+        )
         if pushes == 0:
-            raise ConfigError(f"--epsilon {epsilon}: not one push at --noise-multiplier {noise_multiplier} fits")
+            raise ConfigError(
+                f"--epsilon {epsilon}: not one push at --noise-multiplier {noise_multiplier} fits"
+            )
     spend = accounting.Spend(sampling_rate, noise_multiplier, pushes or 0, mechanism)
     tight = accounting.epsilon_pld([spend], delta)
-    return Answer(
-        mechanism, tight, accounting.epsilon_rdp([spend], delta), delta, accounting.delta_set_aside([spend], tight),
-        noise_multiplier, sampling_rate, spend.count, epsilon, records,
+    return BudgetPlan(
+        mechanism,
+        tight,
+        accounting.epsilon_rdp([spend], delta),
+        delta,
+        accounting.delta_set_aside([spend], tight),
+        noise_multiplier,
+        sampling_rate,
+        spend.count,
+        epsilon,
+        records,
         None if records is None else sampling_rate * records,
         None if records is None else padded_size(records, sampling_rate),
-    )  # fmt: skip
+    )
 
 
 def _check(**options: tuple[float | None, float, float]) -> None:
     for name, (value, low, high) in options.items():
         if value is not None and not low < value < high:
-            top = "" if high == math.inf else f" and below {high:g}" if high < 2 else f" and at most {high:g}"
+            top = (
+                ""
+                if high == math.inf
+                else f" and below {high:g}"
+                if high < 2
+                else f" and at most {high:g}"
+            )
             top = " and at most 1" if name == "sampling_rate" else top
-            raise ConfigError(f"--{name.replace('_', '-')} {value}: expected a number above {low}{top}")
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {value}: expected a number above {low}{top}"
+            )
 
 
 def _rate(sampling_rate: float | None, batch: float | None, records: int | None) -> float:
     if sampling_rate is not None:
         if batch is not None:
-            raise ConfigError(f"--batch {batch:g}: --sampling-rate {sampling_rate:g} says it already; give one of them")
+            raise ConfigError(
+                f"--batch {batch:g}: --sampling-rate {sampling_rate:g} says it already; give one of them"
+            )
         return min(sampling_rate, 1.0)
     if batch is None or records is None:
         raise ConfigError("--sampling-rate is needed, or --batch and --records")
@@ -131,7 +181,7 @@ def _rate(sampling_rate: float | None, batch: float | None, records: int | None)
     return batch / records
 
 
-def _show(answer: Answer, as_json: bool) -> None:
+def _show(answer: BudgetPlan, as_json: bool) -> None:
     from tacit_services.display import tables
 
     if as_json:
@@ -144,7 +194,7 @@ def _show(answer: Answer, as_json: bool) -> None:
         console.print(note)
 
 
-def _table(to: Console, answer: Answer) -> Table:
+def _table(to: Console, answer: BudgetPlan) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -161,7 +211,10 @@ def _table(to: Console, answer: Answer) -> Table:
         ("z", f"{answer.noise_multiplier:.6g} ({_meaning(answer.mechanism)})"),
         ("q", f"{answer.sampling_rate:.6g}" + _of_records(answer)),
         ("pushes", str(answer.pushes)),
-        ("padded batch", "- (give --records)" if answer.padded_batch is None else f"{answer.padded_batch} rows"),
+        (
+            "padded batch",
+            "- (give --records)" if answer.padded_batch is None else f"{answer.padded_batch} rows",
+        ),
     ):
         table.add_row(name, shown)
     return table
@@ -170,12 +223,13 @@ def _table(to: Console, answer: Answer) -> Table:
 def _meaning(mechanism: str) -> str:
     if mechanism == "knorm":
         return (
-            "scale of the noise's norm over the clip: one whole-batch push is (1/z, 0), a coordinate's std √(d+1)·z·C"
+            "scale of the noise's norm over the clip: "
+            "one whole-batch push is (1/z, 0), a coordinate's std √(d+1)·z·C"
         )
     return "noise standard deviation over the clip"
 
 
-def _aside(answer: Answer) -> str:
+def _aside(answer: BudgetPlan) -> str:
     paid = f", of which {answer.delta_set_aside:.1e} pays for padding and rounding"
     return paid if math.isfinite(answer.epsilon_pld) else ""
 
@@ -184,11 +238,11 @@ def _of(budget: float | None) -> str:
     return "" if budget is None else f" of {budget:g}"
 
 
-def _of_records(answer: Answer) -> str:
+def _of_records(answer: BudgetPlan) -> str:
     return "" if answer.batch is None else f" (b = {answer.batch:.4g} of {answer.records} records)"
 
 
-def _note(answer: Answer) -> str:
+def _note(answer: BudgetPlan) -> str:
     if answer.epsilon_pld == math.inf:
         return "note: no guarantee: so little noise, or so small a δ, that nothing can be claimed"
     if answer.records is not None and answer.delta > 1 / answer.records:
@@ -200,7 +254,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def draw(path: Path, answer: Answer) -> None:
+def draw(path: Path, answer: BudgetPlan) -> None:
     """ε (PLD) over pushes for a few noise multipliers around the plan's, with the plan marked."""
     import matplotlib as mpl
 
@@ -214,20 +268,39 @@ def draw(path: Path, answer: Answer) -> None:
     figure, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
     for colour, factor in zip(COLOURS, FACTORS, strict=True):
         z = answer.noise_multiplier * factor
-        spent = [epsilon_pld([Spend(answer.sampling_rate, z, n, answer.mechanism)], answer.delta) for n in counts]
+        spent = [
+            epsilon_pld([Spend(answer.sampling_rate, z, n, answer.mechanism)], answer.delta)
+            for n in counts
+        ]
         width = 2.4 if factor == 1 else 1.4
-        axis.plot(counts, spent, color=colour, linewidth=width, label=f"z = {z:.3g}" + " (plan)" * (factor == 1))
+        axis.plot(
+            counts,
+            spent,
+            color=colour,
+            linewidth=width,
+            label=f"z = {z:.3g}" + " (plan)" * (factor == 1),
+        )
     axis.plot([answer.pushes], [answer.epsilon_pld], "o", color="black", zorder=5)
     axis.annotate(
-        f"{answer.pushes} pushes: ε = {answer.epsilon_pld:.3g}", (answer.pushes, answer.epsilon_pld),
-        xytext=(6, -14), textcoords="offset points",
-    )  # fmt: skip
+        f"{answer.pushes} pushes: ε = {answer.epsilon_pld:.3g}",
+        (answer.pushes, answer.epsilon_pld),
+        xytext=(6, -14),
+        textcoords="offset points",
+    )
     if answer.budget is not None:
-        axis.axhline(answer.budget, color="black", linestyle=":", linewidth=1, label=f"budget ε = {answer.budget:g}")
+        axis.axhline(
+            answer.budget,
+            color="black",
+            linestyle=":",
+            linewidth=1,
+            label=f"budget ε = {answer.budget:g}",
+        )
     if math.isfinite(answer.epsilon_pld) and answer.epsilon_pld:
         axis.set_ylim(0, 3 * max(answer.epsilon_pld, answer.budget or 0))
     axis.set(xlabel="pushes of one edge", ylabel=f"ε at δ = {answer.delta:g} (PLD)", xlim=(0, last))
-    axis.set_title(f"{answer.mechanism}, q = {answer.sampling_rate:.4g}, add or remove one record", fontsize=11)
+    axis.set_title(
+        f"{answer.mechanism}, q = {answer.sampling_rate:.4g}, add or remove one record", fontsize=11
+    )
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
     save(figure, path)

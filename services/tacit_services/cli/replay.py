@@ -41,14 +41,24 @@ class Replayed:
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="journal file of TACIT_JOURNAL_FILE or tacit run --journal")],
+    file: Annotated[
+        Path, typer.Argument(help="journal file of TACIT_JOURNAL_FILE or tacit run --journal")
+    ],
     data: Annotated[
-        Path | None, typer.Option(envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it")
+        Path | None,
+        typer.Option(
+            envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it"
+        ),
     ] = None,
     labels: Annotated[
-        Path, typer.Option(envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn")
+        Path,
+        typer.Option(
+            envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn"
+        ),
     ] = LABELS,
-    salt: Annotated[str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")] = SALT,
+    salt: Annotated[
+        str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")
+    ] = SALT,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Fold a run's journal again and print the model's SHA-256: that of model.safetensors and summary.json."""
@@ -60,9 +70,13 @@ def replay(
         typer.echo(json.dumps(asdict(found), indent=2))
         return
     if found.torn_bytes:
-        typer.echo(f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True)
+        typer.echo(
+            f"{file}: the last record is torn ({found.torn_bytes} bytes) and left out", err=True
+        )
     after = f" after the first {found.begins_after}" if found.begins_after else ""
-    typer.echo(f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version {found.version}")
+    typer.echo(
+        f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version {found.version}"
+    )
     typer.echo(f"model sha256 {found.model_sha256}")
     typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
 
@@ -77,7 +91,7 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
     from tacit_services.journal import journal_file
     from tacit_services.journal.weights import weights
 
-    with journal_file.opened(path) as file:
+    with journal_file.open_journal(path) as file:
         reader = journal_file.Reader(file, str(path))
         header, run = reader.header, reader.header.parameters
         model = _model(run, path)
@@ -92,12 +106,21 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:
             said = str(error).removeprefix("journal: ")
-            raise error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}") from error
+            raise (
+                error if said.startswith(f"{path}: ") else WireError("journal", f"{path}: {said}")
+            ) from error
     digest = hashlib.sha256(weights(model, role.params)).hexdigest()
     return Replayed(
-        header.run, run.fingerprint(), run.run.seed, header.base.cursor, records, reader.torn, role.version,
-        role.halted, digest,
-    )  # fmt: skip
+        header.run,
+        run.fingerprint(),
+        run.run.seed,
+        header.base.cursor,
+        records,
+        reader.torn,
+        role.version,
+        role.halted,
+        digest,
+    )
 
 
 def _model(run: RunFile, path: Path) -> Model:
@@ -118,10 +141,17 @@ def _restore(role: ServerRole, snapshot: bytes) -> None:
     like = role.params
     try:
         role.restore(tensors, values["role"])
-    except (LookupError, ValueError, TypeError, AttributeError) as error:  # AttributeError: a list where names belong
+    except (
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:  # AttributeError: a list where names belong
         raise WireError("journal", f"its state is not one of this run's: {error!r}") from error
     if (role.params.shape, role.params.dtype) != (like.shape, like.dtype):
-        raise WireError("journal", f"its state has {role.params.numel()} parameters, the model {like.numel()}")
+        raise WireError(
+            "journal", f"its state has {role.params.numel()} parameters, the model {like.numel()}"
+        )
 
 
 def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
@@ -154,7 +184,9 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
     try:
         role.on_message(message)
     except (LookupError, ValueError, TypeError) as error:
-        raise WireError("journal", f"record {position}: the fold cannot take it: {error!r}") from error
+        raise WireError(
+            "journal", f"record {position}: the fold cannot take it: {error!r}"
+        ) from error
 
 
 def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
@@ -163,5 +195,7 @@ def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
     from tacit_services.aggregator.vertical import labelled_records
 
     if vertical_settings.section(run).label_epsilon is not None and not labels.exists():
-        raise DataError(f"--labels {labels}: no such file; this run's noisy labels were drawn once, and kept there")
+        raise DataError(
+            f"--labels {labels}: no such file; this run's noisy labels were drawn once, and kept there"
+        )
     return labelled_records.load(run, data, salt, labels)

@@ -14,11 +14,20 @@ SHARED_DATA = Path("../shared/data")
 
 def simulate(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="folder of the results [default: out/<file>-simulated]")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="seed, instead of the file's; of the noise, too")] = None,
-    edges: Annotated[int | None, typer.Option(min=1, help="number of edges, instead of the file's")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the results [default: out/<file>-simulated]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="seed, instead of the file's; of the noise, too")
+    ] = None,
+    edges: Annotated[
+        int | None, typer.Option(min=1, help="number of edges, instead of the file's")
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]")
+        Path | None,
+        typer.Option(
+            envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -29,4 +38,9 @@ def simulate(
 
     run = config.load(file, edges=edges, seed=seed)
     folder = out or Path("out") / f"{file.stem}-simulated"
-    simulation.run(run, out=folder, data=data or (SHARED_DATA if SHARED_DATA.is_dir() else None), as_json=as_json)
+    simulation.run(
+        run,
+        out=folder,
+        data=data or (SHARED_DATA if SHARED_DATA.is_dir() else None),
+        as_json=as_json,
+    )

@@ -33,7 +33,7 @@ from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire
 from tacit.protocol.messages import GlobalModel, Push, Update
 from tacit_services.aggregator.ingest.reassembly import Partials
-from tacit_services.testbed.processes import Child, Service, start_broker
+from tacit_services.testbed.processes import Child, StartedServer, start_broker
 from tacit_services.transport.mqtt import Connection, Inbound
 
 RUN = "demo-inversion"
@@ -108,7 +108,9 @@ class Eavesdropper:
         """The mean of the first `pushes` pushes of `edge`, and its ledger then; ServiceError if they do not come."""
         with self._changed:
             if not self._changed.wait_for(lambda: (edge, pushes) in self._views, PATIENCE):
-                raise ServiceError(f"broker: {self._counts.get(edge, 0)} of {pushes} pushes came in {PATIENCE:g} s")
+                raise ServiceError(
+                    f"broker: {self._counts.get(edge, 0)} of {pushes} pushes came in {PATIENCE:g} s"
+                )
             return self._views[edge, pushes]
 
     def _count(self, update: Update) -> None:
@@ -126,13 +128,26 @@ def conditions(pushes: int) -> tuple[Condition, ...]:
 
     def plan(mechanism: Mechanism, batch: int = 1, paper_epsilon: float = 0.1) -> Plan:
         return Plan(
-            mechanism=mechanism, sampling_rate=1.0, batch=batch, noise_multiplier=0.0, clip_min=CLIP, clip_max=CLIP,
-            epsilon=1.0, delta=DELTA, paper_epsilon=paper_epsilon,
-        )  # fmt: skip
+            mechanism=mechanism,
+            sampling_rate=1.0,
+            batch=batch,
+            noise_multiplier=0.0,
+            clip_min=CLIP,
+            clip_max=CLIP,
+            epsilon=1.0,
+            delta=DELTA,
+            paper_epsilon=paper_epsilon,
+        )
 
     def ours(epsilon: float) -> Plan:
         return Plan.calibrated(
-            epsilon=epsilon, delta=DELTA, pushes=pushes, sampling_rate=1.0, batch=1, clip_min=CLIP, clip_max=CLIP
+            epsilon=epsilon,
+            delta=DELTA,
+            pushes=pushes,
+            sampling_rate=1.0,
+            batch=1,
+            clip_min=CLIP,
+            clip_max=CLIP,
         )
 
     return (
@@ -140,7 +155,13 @@ def conditions(pushes: int) -> tuple[Condition, ...]:
         Condition("none-12", f"no privacy, batch of {MANY}", None, False, plan("none", MANY)),
         Condition("paper-1", "paper, “ε = 1” per push", 1.0, True, plan("paper", 1, 1.0)),
         Condition("paper-0.1", "paper, “ε = 0.1” per push", 0.1, True, plan("paper", 1, 0.1)),
-        Condition("paper-0.1-12", f"paper, “ε = 0.1”, batch of {MANY}", 0.1, True, plan("paper", MANY, 0.1)),
+        Condition(
+            "paper-0.1-12",
+            f"paper, “ε = 0.1”, batch of {MANY}",
+            0.1,
+            True,
+            plan("paper", MANY, 0.1),
+        ),
         Condition("paper-0.01", "paper, “ε = 0.01” per push", 0.01, True, plan("paper", 1, 0.01)),
         Condition("tacit-8", "tacit, ε = 8 in total", 8.0, False, ours(8.0)),
         Condition("tacit-2", "tacit, ε = 2 in total", 2.0, False, ours(2.0)),
@@ -152,7 +173,9 @@ def load(data: Path | None) -> Dataset:
     if data is not None:
         return datasets.load("mnist", "train", data)
     digits = datasets.load("digits", "train", None)
-    x = torch.nn.functional.interpolate(digits.x, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+    x = torch.nn.functional.interpolate(
+        digits.x, size=(SIDE, SIDE), mode="bilinear", align_corners=False
+    )
     return Dataset(x.clamp(0, 1), digits.y, digits.classes, digits.name)
 
 
@@ -171,7 +194,9 @@ def pick(table: Dataset, victims: int, seed: int) -> list[Dataset]:
     return chosen
 
 
-def run(table: Dataset, pushes: tuple[int, ...], victims: int, seed: int, say: Callable[[str], None]) -> Findings:
+def run(
+    table: Dataset, pushes: tuple[int, ...], victims: int, seed: int, say: Callable[[str], None]
+) -> Findings:
     """Start a broker, let every victim push under every condition, and attack. Raises ServiceError, DataError."""
     model = build("logistic", tuple(table.x.shape[1:]), table.classes)
     chosen = pick(table, victims, seed)
@@ -184,13 +209,17 @@ def run(table: Dataset, pushes: tuple[int, ...], victims: int, seed: int, say: C
             _connected(service.address, "eavesdropper", [topics.up_all(RUN)], spy.hear),
             _connected(service.address, "edges", [], lambda inbound: inbound.done()) as connection,
         ):
-            say(f"a subscriber of {topics.up_all(RUN)} on {service.kind}; {victims} victims, {max(pushes)} pushes each")
+            say(
+                f"a subscriber of {topics.up_all(RUN)} on {service.kind}; {victims} victims, {max(pushes)} pushes each"
+            )
             for condition in conditions(max(pushes)):
                 for number, rows in enumerate(chosen):
                     role = _victim(condition, number, rows, model)
                     _push(role, model.init(0), max(pushes), schema, connection)
                     spy.view(role.edge, max(pushes))  # so that the broker's queue stays short
-                outcomes += [_attack(condition, count, spy, chosen, model) for count in sorted(pushes)]
+                outcomes += [
+                    _attack(condition, count, spy, chosen, model) for count in sorted(pushes)
+                ]
                 say(f"{condition.name}: done")
     originals = tuple(rows.x[0, 0] for rows in chosen)
     return Findings(table.name, service.kind, originals, tuple(outcomes))
@@ -199,7 +228,9 @@ def run(table: Dataset, pushes: tuple[int, ...], victims: int, seed: int, say: C
 def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> Edge:
     name = f"{condition.key}-v{number}"
     part = rows.take(torch.arange(int(condition.plan.batch)))
-    ledger = Ledger(":memory:", name)  # public data, pushed once: nothing that has to outlive the demonstration
+    ledger = Ledger(
+        ":memory:", name
+    )  # public data, pushed once: nothing that has to outlive the demonstration
     return Edge(name, part, model, Releaser(condition.plan, ledger, Random()))
 
 
@@ -214,25 +245,35 @@ def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Co
     role.releaser.ledger.close()
 
 
-def _attack(condition: Condition, pushes: int, spy: Eavesdropper, chosen: list[Dataset], model: Model) -> Outcome:
+def _attack(
+    condition: Condition, pushes: int, spy: Eavesdropper, chosen: list[Dataset], model: Model
+) -> Outcome:
     images, cosines, ratios, hits, spent = [], [], [], 0, 0.0
     for number, rows in enumerate(chosen):
         gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
         found = invert(gradient, model.shape, model.classes)
         batch = rows.x[: int(condition.plan.batch)]
-        cosines.append(max(cosine(found.image, image) for image in batch))  # to the nearest record of the batch
+        cosines.append(
+            max(cosine(found.image, image) for image in batch)
+        )  # to the nearest record of the batch
         ratios.append(max(psnr(found.image, image) for image in batch))
         hits += found.label == int(rows.y[0])
         spent = max(spent, epsilon_pld(history, DELTA))
         images.append(found.image[0])
     count = len(chosen)
     return Outcome(
-        condition, pushes, tuple(images), math.fsum(cosines) / count, math.fsum(ratios) / count, hits / count, spent
+        condition,
+        pushes,
+        tuple(images),
+        math.fsum(cosines) / count,
+        math.fsum(ratios) / count,
+        hits / count,
+        spent,
     )
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[Service]:
+def _broker(folder: Path) -> Iterator[StartedServer]:
     children: list[Child] = []
     try:
         yield start_broker(folder, children)

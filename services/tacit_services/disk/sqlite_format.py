@@ -13,7 +13,9 @@ def prepare(db: sqlite3.Connection, schema: str, number: int) -> None:
     """
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found > number:
-        raise ValueError(f"has format {found}, this tacit reads {number}: a newer one has written it")
+        raise ValueError(
+            f"has format {found}, this tacit reads {number}: a newer one has written it"
+        )
     db.executescript(schema)
     if found != number:
         db.execute(f"PRAGMA user_version = {number:d}")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +35,9 @@ def opening(run: RunFile, broker: str, store: str, http: str) -> str:
 
 def ledgers(run: RunFile, kept: bool) -> str:
     """What the reported ε covers, and, where the run file states z, how many pushes its budget really pays for."""
-    history = "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
+    history = (
+        "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
+    )
     privacy = run.privacy
     told = privacy.noise_multiplier is not None and privacy.private and privacy.noise_at == "edge"
     if not told or run.algorithm.name == "vafl":
@@ -45,12 +46,12 @@ def ledgers(run: RunFile, kept: bool) -> str:
     return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} releases an edge"
 
 
-class Progress:
+class RunProgress:
     """The live bar, applied/T, and under it accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
-        self._bar = Bar(
+        self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
@@ -84,7 +85,11 @@ def facts(status: Status) -> str:
     """The changing facts of a status in one line."""
     edges = status.privacy.edges
     slowest = min(edges.items(), key=lambda item: item[1].pushes, default=None)
-    accuracy = f"accuracy {100 * status.test_accuracy:.1f} %" if status.test_accuracy is not None else "accuracy -"
+    accuracy = (
+        f"accuracy {100 * status.test_accuracy:.1f} %"
+        if status.test_accuracy is not None
+        else "accuracy -"
+    )
     parts = [
         accuracy,
         *schedule(status),
@@ -122,23 +127,40 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     accuracy, simulated = summary["test_accuracy"], " (simulated)" if "simulated" in privacy else ""
     rows = [
         ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
-        ("privacy", f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}{simulated}"),
+        (
+            "privacy",
+            f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}{simulated}",
+        ),
         ("trusted", privacy["trusted"]),
         ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),
-        ("duplicates / stale / rejected", f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}"),
-        ("staleness mean / p95 / max", f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}"),
-        ("clip norm", f"{summary['schedule']['clip']:.3g} at the end, after {summary['stages']} stage(s)"),
+        (
+            "duplicates / stale / rejected",
+            f"{summary['duplicates']} / {summary['stale']} / {summary['rejected']}",
+        ),
+        (
+            "staleness mean / p95 / max",
+            f"{staleness['mean']:.2f} / {staleness['p95']} / {staleness['max']}",
+        ),
+        (
+            "clip norm",
+            f"{summary['schedule']['clip']:.3g} at the end, after {summary['stages']} stage(s)",
+        ),
         ("model SHA-256", textwrap.fill(summary["model_sha256"], 32)),
         ("time", f"{summary['duration_s']:.1f} s training, {seconds:.1f} s in all"),
     ]
     for row in rows:
         table.add_row(*map(Text, row))
-    files = Text(f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)")
+    files = Text(
+        f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)"
+    )
     return Group(table, _edges(privacy), files)
 
 
 def _edges(privacy: dict[str, Any]) -> Table:
-    table = Table(caption="PLD is enforced; RDP is a looser bound of the same releases", caption_justify="left")
+    table = Table(
+        caption="PLD is enforced; RDP is a looser bound of the same releases",
+        caption_justify="left",
+    )
     for name in ("edge", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
         table.add_column(name, justify="left" if name == "edge" else "right")
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:

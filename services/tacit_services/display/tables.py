@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 NO_GUARANTEE = "∞ (not private)"
 _ROUGH = "while training is on, ε is that of up to an eighth more releases"
-_COLUMNS = ("edge", "state", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "δ", "budget", "left", "refused")
+_COLUMNS = (
+    "edge",
+    "state",
+    "releases",
+    "q",
+    "z",
+    "ε (PLD)",
+    "ε (RDP)",
+    "δ",
+    "budget",
+    "left",
+    "refused",
+)
 _FULL_WIDTH = 100  # columns of a terminal that all of `tacit ledger` fits
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
@@ -64,15 +76,24 @@ def status(to: Console, run: Status) -> Table:
     seen, privacy = run.staleness, run.privacy
     rows = [
         ("state", state(run)),
-        ("run", f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed {run.seed}"),
-        ("applied", f"{run.applied} of {run.target} ({run.updates_per_s:g}/s for {run.duration_s:.1f} s)"),
+        (
+            "run",
+            f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed {run.seed}",
+        ),
+        (
+            "applied",
+            f"{run.applied} of {run.target} ({run.updates_per_s:g}/s for {run.duration_s:.1f} s)",
+        ),
         ("edges", f"{run.edges_online} online of {run.edges}{_refusing(run)}"),
         ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
         ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
         ("staleness", f"mean {seen.mean:g}, p95 {seen.p95:g}, max {seen.max}"),
         ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
-        ("privacy", f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: {privacy.guarantee}"),
+        (
+            "privacy",
+            f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: {privacy.guarantee}",
+        ),
         ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
     ]
@@ -120,7 +141,11 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
             below.insert(0, f"δ = {deltas.pop()}")
     table.caption = Text("; ".join(below)) if below else None
     for name in columns:
-        table.add_column(name, justify="left" if name in ("edge", "state") else "right", no_wrap=name != "refused")
+        table.add_column(
+            name,
+            justify="left" if name in ("edge", "state") else "right",
+            no_wrap=name != "refused",
+        )
     for row in rows:
         table.add_row(*(Text(row[name]) for name in columns))
     return table
@@ -130,12 +155,18 @@ def _paid(edge: Edge) -> dict[str, str]:
     """An edge's row: heading to cell."""
     spent, budget = edge.epsilon_pld, edge.budget
     return {
-        "edge": edge.id, "state": edge.state, "releases": str(edge.pushes), "q": _number(edge.sampling_rate),
-        "z": _number(edge.noise_multiplier), "ε (PLD)": epsilon(spent), "ε (RDP)": epsilon(edge.epsilon_rdp),
-        "δ": f"{edge.delta:g}", "budget": _number(budget),
+        "edge": edge.id,
+        "state": edge.state,
+        "releases": str(edge.pushes),
+        "q": _number(edge.sampling_rate),
+        "z": _number(edge.noise_multiplier),
+        "ε (PLD)": epsilon(spent),
+        "ε (RDP)": epsilon(edge.epsilon_rdp),
+        "δ": f"{edge.delta:g}",
+        "budget": _number(budget),
         "left": "-" if spent is None or budget is None else f"{max(0.0, budget - spent):.4g}",
         "refused": f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
-    }  # fmt: skip
+    }
 
 
 def _refusing(run: Status) -> str:

@@ -29,11 +29,11 @@ CA, CERTIFICATE, KEY, REVOKED = "ca.crt", "tls.crt", "tls.key", "crl.pem"
 _RESERVED = ("issued", "ca.key", CA, REVOKED, "tokens", "lock")
 
 
-class Taken(ConfigError):  # noqa: N818 (a verdict on a name)
+class NameTaken(ConfigError):  # noqa: N818 (a verdict on a name)
     """The name has a valid certificate, or had one that was revoked."""
 
 
-class Authority:
+class CertificateAuthority:
     """The authority in `folder`."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,20 +43,28 @@ class Authority:
             self._key = certificates.read_key((folder / "ca.key").read_bytes())
             self.certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
         except OSError as error:
-            raise ConfigError(f"{folder}: no certificate authority ({error}); make one with tacit pki init") from error
+            raise ConfigError(
+                f"{folder}: no certificate authority ({error}); make one with tacit pki init"
+            ) from error
         except ValueError as error:
             raise ConfigError(f"{folder}: ca.key or ca.crt is damaged: {error}") from error
 
     @classmethod
-    def create(cls, folder: Path, name: str = "tacit") -> Authority:
+    def create(cls, folder: Path, name: str = "tacit") -> CertificateAuthority:
         """Make a new one. Raises ConfigError if there is one already, or the folder cannot be written."""
         if any((folder / part).exists() for part in ("ca.key", CA)):
-            raise ConfigError(f"{folder}: there is a certificate authority already; it is not overwritten")
+            raise ConfigError(
+                f"{folder}: there is a certificate authority already; it is not overwritten"
+            )
         key = certificates.new_key()
         certificate = certificates.authority(key, name)
         with _writing(folder):
             (folder / "issued").mkdir(parents=True, exist_ok=True)
-            files.write(folder / REVOKED, certificates.pem(certificates.revocations(certificate, key, ())), 0o644)
+            files.write(
+                folder / REVOKED,
+                certificates.pem(certificates.revocations(certificate, key, ())),
+                0o644,
+            )
             files.write(folder / CA, certificates.pem(certificate), files.PUBLIC)
             files.write(folder / "ca.key", certificates.key_pem(key), files.SECRET)
         return cls(folder)
@@ -75,24 +83,32 @@ class Authority:
     ) -> x509.Certificate | None:
         """The newest certificate of `name`, if it is this key's; None: the name is free.
 
-        Raises Taken: it is another key's, or it was revoked (`reopen`: a revoked name may get another key).
+        Raises NameTaken: it is another key's, or it was revoked (`reopen`: a revoked name may get another key).
         """
         issued, revoked = self.issued(name), self.revoked()
         if not issued:
             return None
         mine = certificates.public_bytes(public_key)
-        lost = {certificates.public_bytes(old.public_key()) for old in issued if old.serial_number in revoked}
+        lost = {
+            certificates.public_bytes(old.public_key())
+            for old in issued
+            if old.serial_number in revoked
+        }
         newest = issued[-1]
         if newest.serial_number in revoked:
             if mine in lost or not reopen:
-                raise Taken(f"{name!r} was revoked")
+                raise NameTaken(f"{name!r} was revoked")
             return None
         if certificates.public_bytes(newest.public_key()) != mine:
-            raise Taken(f"{name!r} belongs to another key; revoke it first")
+            raise NameTaken(f"{name!r} belongs to another key; revoke it first")
         return newest
 
     def sign(
-        self, name: str, public_key: ec.EllipticCurvePublicKey, days: int = DAYS, hosts: Sequence[str] = ()
+        self,
+        name: str,
+        public_key: ec.EllipticCurvePublicKey,
+        days: int = DAYS,
+        hosts: Sequence[str] = (),
     ) -> x509.Certificate:
         """A new certificate of `name` for this key, entered in the register. Ask `standing` first."""
         certificate = certificates.sign(self.certificate, self._key, name, public_key, days, hosts)
@@ -101,7 +117,9 @@ class Authority:
         files.write(path, kept + certificates.pem(certificate), files.PUBLIC)
         return certificate
 
-    def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS, *, group: bool = False) -> Path:
+    def issue(
+        self, name: str, hosts: Sequence[str] = (), days: int = DAYS, *, group: bool = False
+    ) -> Path:
         """Make key and certificate, and the folder NAME with both; returns it. `group`: the key's group may read it.
 
         Raises ConfigError: a bad name or host, a folder that has a key already, or a name that is taken.
@@ -148,7 +166,9 @@ class Authority:
         if not issued:
             raise ConfigError(f"{name!r}: never had a certificate of {self.folder}")
         serials = {certificate.serial_number for certificate in issued}
-        data = certificates.pem(certificates.revocations(self.certificate, self._key, revoked | serials))
+        data = certificates.pem(
+            certificates.revocations(self.certificate, self._key, revoked | serials)
+        )
         for path in (self.folder / REVOKED, *self.folder.glob(f"*/{REVOKED}")):
             files.write(path, data, files.PUBLIC)
         return len(serials - revoked)

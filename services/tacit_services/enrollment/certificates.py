@@ -33,7 +33,7 @@ def key_pem(key: Key) -> bytes:
     """PKCS #8, not encrypted: the file's mode protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )  # fmt: skip
+    )
 
 
 def read_key(pem: bytes) -> Key:
@@ -47,14 +47,18 @@ def read_key(pem: bytes) -> Key:
     return key
 
 
-def pem(item: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> bytes:
+def pem(
+    item: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList,
+) -> bytes:
     """`item` as PEM."""
     return item.public_bytes(serialization.Encoding.PEM)
 
 
 def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
     """A public key, to compare."""
-    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
@@ -87,28 +91,38 @@ def authority(key: Key, name: str) -> x509.Certificate:
 
 
 def sign(
-    issuer: x509.Certificate, issuer_key: Key, name: str, public_key: ec.EllipticCurvePublicKey, days: int,
+    issuer: x509.Certificate,
+    issuer_key: Key,
+    name: str,
+    public_key: ec.EllipticCurvePublicKey,
+    days: int,
     hosts: Sequence[str] = (),
-) -> x509.Certificate:  # fmt: skip
+) -> x509.Certificate:
     """A certificate of `name`: for a client; with `hosts` for a server, which is then its own first client as well.
 
     Raises ConfigError for a name that cannot be part of a topic, or a host that is neither a name nor an address.
     """
     subject = _name(checked_name("name", name))
     builder = _builder(subject, issuer.subject, public_key, issuer_key.public_key(), days)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(
+        x509.BasicConstraints(ca=False, path_length=None), critical=True
+    )
     builder = builder.add_extension(_usage(digital_signature=True), critical=True)
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if hosts:
         purposes.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
-        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+        )
     builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
 
 
 def request(key: Key, name: str) -> x509.CertificateSigningRequest:
     """What is sent to the authority: the name, the public key, and the proof that the sender has the other half."""
-    return x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    return (
+        x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    )
 
 
 def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
@@ -129,7 +143,9 @@ def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
         raise ValueError(str(error)) from error
 
 
-def revocations(issuer: x509.Certificate, issuer_key: Key, serials: Iterable[int]) -> x509.CertificateRevocationList:
+def revocations(
+    issuer: x509.Certificate, issuer_key: Key, serials: Iterable[int]
+) -> x509.CertificateRevocationList:
     """The list of revoked serial numbers. It ends with the authority: a list that is too old would lock out all."""
     now = datetime.now(UTC)
     builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
@@ -158,18 +174,34 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey,
-    issuer_key: ec.EllipticCurvePublicKey, days: int,
-) -> x509.CertificateBuilder:  # fmt: skip
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    days: int,
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(issuer, subject, public_key, x509.random_serial_number())
     builder = builder.not_valid_before(now - BACKDATED).not_valid_after(now + timedelta(days=days))
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-    return builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False
+    )
+    return builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False
+    )
 
 
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+def _usage(
+    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
+) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=digital_signature, key_cert_sign=key_cert_sign, crl_sign=crl_sign, content_commitment=False,
-        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
+        digital_signature=digital_signature,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

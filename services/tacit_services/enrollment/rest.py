@@ -23,10 +23,10 @@ from tacit_services.enrollment.authority import (
     DAYS,
     KEY,
     RENEW_DAYS,
-    Authority,
-    Taken,
+    CertificateAuthority,
+    NameTaken,
 )
-from tacit_services.enrollment.tokens import NOBODY, Token, Tokens
+from tacit_services.enrollment.tokens import NOBODY, EnrollmentToken, TokenRegister
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.problems import document, documented, install
@@ -51,10 +51,10 @@ class Enrolled(BaseModel):
     ca: str = Field(description="PEM")
 
 
-class Desk:
+class RegistrationAuthority:
     """Decides who gets a certificate."""
 
-    def __init__(self, authority: Authority, days: int = DAYS) -> None:
+    def __init__(self, authority: CertificateAuthority, days: int = DAYS) -> None:
         self._authority, self._days = authority, days
 
     def enroll(self, token: str | None, csr: str) -> Enrolled:
@@ -62,18 +62,26 @@ class Desk:
 
         Raises HTTPException: 401 no such token, 403 not for this edge, 409 used, taken or revoked, 422 not a request.
         """
-        tokens = Tokens(self._authority.folder)
+        tokens = TokenRegister(self._authority.folder)
         with self._authority.locked():
             found = None if token is None else tokens.find(token)
             if found is None:
-                raise HTTPException(401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+                raise HTTPException(
+                    401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"}
+                )
             try:
                 name, key = certificates.read_request(csr)
             except ValueError as error:
                 raise HTTPException(422, f"csr: {error}") from error
             return self._served(tokens, found, name, key)
 
-    def _served(self, tokens: Tokens, token: Token, name: str, key: ec.EllipticCurvePublicKey) -> Enrolled:
+    def _served(
+        self,
+        tokens: TokenRegister,
+        token: EnrollmentToken,
+        name: str,
+        key: ec.EllipticCurvePublicKey,
+    ) -> Enrolled:
         if not token.allows(name):
             raise HTTPException(
                 403,
@@ -83,19 +91,24 @@ class Desk:
             raise HTTPException(409, "this one-time token has been used")
         try:
             # Only a fresh one-time token, which somebody made for this, opens a name that was revoked.
-            certificate = self._authority.standing(name, key, reopen=token.once and token.served == NOBODY)
-        except Taken as error:
+            certificate = self._authority.standing(
+                name, key, reopen=token.once and token.served == NOBODY
+            )
+        except NameTaken as error:
             raise HTTPException(409, str(error)) from error
         if token.once:
             tokens.serve(token, name)  # first: a crash must not leave a token that works twice
         if certificate is None or certificates.due(certificate, RENEW_DAYS):
             certificate = self._authority.sign(name, key, self._days)
             log.info("%s has a certificate until %s", name, certificate.not_valid_after_utc.date())
-        pems = [certificates.pem(item).decode("ascii") for item in (certificate, self._authority.certificate)]
+        pems = [
+            certificates.pem(item).decode("ascii")
+            for item in (certificate, self._authority.certificate)
+        ]
         return Enrolled(edge=name, certificate=pems[0], ca=pems[1])
 
 
-def create_app(desk: Desk) -> FastAPI:
+def create_app(desk: RegistrationAuthority) -> FastAPI:
     """The desk's web application."""
     app = FastAPI(title="tacit enrolment", version="1", docs_url=None, redoc_url=None)
     install(app)
@@ -105,24 +118,40 @@ def create_app(desk: Desk) -> FastAPI:
         return {"status": "alive"}
 
     @app.post(
-        "/v1/enroll", status_code=201, response_model=Enrolled, summary="Sign a certificate for an edge",
+        "/v1/enroll",
+        status_code=201,
+        response_model=Enrolled,
+        summary="Sign a certificate for an edge",
         responses=documented(401, 403, 409, 411, 413, 422),
-    )  # fmt: skip
-    def enroll(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)], asked: Asked) -> Response:
-        return document(desk.enroll(None if given is None else given.credentials, asked.csr).model_dump(), 201)
+    )
+    def enroll(
+        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)], asked: Asked
+    ) -> Response:
+        return document(
+            desk.enroll(None if given is None else given.credentials, asked.csr).model_dump(), 201
+        )
 
     return app
 
 
 def serve(folder: Path, address: str, days: int = DAYS) -> None:
     """Serve HTTPS at HOST:PORT until SIGTERM, with the certificate in FOLDER/enrollment. Raises TacitError."""
-    app, own = create_app(Desk(Authority(folder), days)), folder / SERVER
+    app, own = (
+        create_app(RegistrationAuthority(CertificateAuthority(folder), days)),
+        folder / SERVER,
+    )
     for path in (own / CERTIFICATE, own / KEY):
         if not path.is_file():
-            raise ConfigError(f"{path}: no such file; make it with tacit pki issue {SERVER} --host NAME")
+            raise ConfigError(
+                f"{path}: no such file; make it with tacit pki issue {SERVER} --host NAME"
+            )
     listener = bind(address)
-    config = http_server.config(
-        app, timeout_graceful_shutdown=1, limit_concurrency=64, ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY
+    config = http_server.uvicorn_config(
+        app,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=64,
+        ssl_certfile=own / CERTIFICATE,
+        ssl_keyfile=own / KEY,
     )
     log.info("edges may enrol at https://%s, authority %s", address, folder / CA)
     with listener:

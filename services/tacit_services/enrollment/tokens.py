@@ -23,7 +23,7 @@ _FORMAT = "tacit tokens 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class EnrollmentToken:
     """One line."""
 
     digest: str
@@ -36,7 +36,7 @@ class Token:
         return fnmatchcase(name, self.edges)
 
 
-class Tokens:
+class TokenRegister:
     """The tokens of an authority; change them under its lock."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,12 +45,14 @@ class Tokens:
     def add(self, edges: str, *, once: bool) -> str:
         """A new token for the edges whose id matches `edges`; it is returned, and kept nowhere. Raises ConfigError."""
         if not _PATTERN.fullmatch(edges):
-            raise ConfigError(f"edges={edges!r}: expected an edge's id, or a pattern such as edge-*")
+            raise ConfigError(
+                f"edges={edges!r}: expected an edge's id, or a pattern such as edge-*"
+            )
         token = secrets.token_urlsafe(32)
-        self._write([*self.all(), Token(_digest(token), once, edges)])
+        self._write([*self.all(), EnrollmentToken(_digest(token), once, edges)])
         return token
 
-    def find(self, token: str) -> Token | None:
+    def find(self, token: str) -> EnrollmentToken | None:
         """The line of this token, or None."""
         digest, found = _digest(token), None
         for line in self.all():
@@ -58,20 +60,29 @@ class Tokens:
                 found = line
         return found
 
-    def serve(self, token: Token, name: str) -> None:
+    def serve(self, token: EnrollmentToken, name: str) -> None:
         """Note that a one-time token has served `name`."""
-        self._write([replace(line, served=name) if line.digest == token.digest else line for line in self.all()])
+        self._write(
+            [
+                replace(line, served=name) if line.digest == token.digest else line
+                for line in self.all()
+            ]
+        )
 
-    def all(self) -> list[Token]:
+    def all(self) -> list[EnrollmentToken]:
         """Every token. Raises ConfigError for a damaged file."""
         try:
-            lines = self._path.read_text(encoding="ascii").splitlines() if self._path.exists() else []
+            lines = (
+                self._path.read_text(encoding="ascii").splitlines() if self._path.exists() else []
+            )
             return [_parsed(line) for line in (lines[1:] if lines[:1] == [_FORMAT] else lines)]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self._path}: {error}") from error
 
-    def _write(self, tokens: list[Token]) -> None:
-        lines = (f"{t.digest} {'once' if t.once else 'shared'} {t.edges} {t.served}\n" for t in tokens)
+    def _write(self, tokens: list[EnrollmentToken]) -> None:
+        lines = (
+            f"{t.digest} {'once' if t.once else 'shared'} {t.edges} {t.served}\n" for t in tokens
+        )
         files.write(self._path, "".join([f"{_FORMAT}\n", *lines]).encode("ascii"), files.SECRET)
 
 
@@ -79,8 +90,8 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _parsed(line: str) -> Token:
+def _parsed(line: str) -> EnrollmentToken:
     parts = line.split(" ")
     if len(parts) != 4 or parts[1] not in ("once", "shared"):
         raise ValueError(f"not a token: {line[:100]!r}")
-    return Token(parts[0], parts[1] == "once", parts[2], parts[3])
+    return EnrollmentToken(parts[0], parts[1] == "once", parts[2], parts[3])

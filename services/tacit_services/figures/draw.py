@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tacit_services.figures.files import Figure
+from tacit_services.figures.figure_file import Figure
 from tacit_services.figures.verdicts import Curve
 
 # Okabe-Ito, and a marker each: readable without colour, too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-TITLES = {"paper": "the paper's noise, not private", "rigorous": "rigorous noise", "none": "no noise"}
+TITLES = {
+    "paper": "the paper's noise, not private",
+    "rigorous": "rigorous noise",
+    "none": "no noise",
+}
 COLUMNS = 3
 
 
@@ -28,12 +32,16 @@ def png(figure: Figure, curves: list[Curve]) -> bytes:
     panels = sorted({curve.panel for curve in curves})
     rows = -(-len(panels) // COLUMNS)
     columns = min(COLUMNS, len(panels))
-    drawn, axes = plt.subplots(rows, columns, figsize=(4.2 * columns, 3.3 * rows), layout="constrained", squeeze=False)
+    drawn, axes = plt.subplots(
+        rows, columns, figsize=(4.2 * columns, 3.3 * rows), layout="constrained", squeeze=False
+    )
     for place, axis in enumerate(axes.flat):
         if place >= len(panels):
             axis.set_visible(False)
             continue
-        _panel(axis, figure, panels[place], [curve for curve in curves if curve.panel == panels[place]])
+        _panel(
+            axis, figure, panels[place], [curve for curve in curves if curve.panel == panels[place]]
+        )
     content = io.BytesIO()
     drawn.savefig(content, dpi=110, metadata={"Software": None})  # the same bytes whoever draws it
     plt.close(drawn)
@@ -48,9 +56,13 @@ def _panel(axis: Any, figure: Figure, panel: int, curves: list[Curve]) -> None:
         colour, mean, half = COLOURS[number], curve.mean, curve.half_width
         if np.isnan(curve.x).any():  # one value, whatever x is
             axis.axhline(mean[0], color=colour, linestyle="--", label=curve.name)
-            axis.axhspan(mean[0] - half[0], mean[0] + half[0], color=colour, alpha=0.15, linewidth=0)
+            axis.axhspan(
+                mean[0] - half[0], mean[0] + half[0], color=colour, alpha=0.15, linewidth=0
+            )
             continue
-        axis.plot(curve.x, mean, color=colour, marker=MARKERS[number], markersize=4, label=curve.name)
+        axis.plot(
+            curve.x, mean, color=colour, marker=MARKERS[number], markersize=4, label=curve.name
+        )
         axis.fill_between(curve.x, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
     if head.logarithmic:
         axis.set_xscale("log")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit_services.figures.draw import TITLES
-from tacit_services.figures.files import Figure
-from tacit_services.figures.verdicts import FAILS, HOLDS, Curve, Found, Judged
+from tacit_services.figures.figure_file import Figure
+from tacit_services.figures.verdicts import FAILS, HOLDS, Curve, JudgedClaim, ThreeValued
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -20,7 +20,7 @@ td, th { border: 1px solid #bbb; padding: .3em .6em; text-align: left; vertical-
 """
 
 
-ANSWERS: dict[Found, str] = {True: "yes", False: "no", None: "cannot tell"}
+ANSWERS: dict[ThreeValued, str] = {True: "yes", False: "no", None: "cannot tell"}
 VERDICTS = (
     "A verdict is about the means over the seeds, which share data, parts and first model: a claim holds, or does not, "
     "where the 95 % confidence interval of what it compares (Student's t of the seeds' differences, less the tolerance "
@@ -31,7 +31,7 @@ VERDICTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class Provenance:
     """What the report was made with."""
 
     quick: bool
@@ -53,17 +53,17 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ReportedFigure:
     """A figure with everything that the report says of it."""
 
     name: str
     figure: Figure
     curves: list[Curve]
-    judged: list[Judged]
+    judged: list[JudgedClaim]
     picture: bytes
 
 
-def page(shown: Sequence[Shown], how: How) -> str:
+def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
     """The whole report. It needs no other file and no network."""
     kind = "the quick report: fewer panels and updates" if how.quick else "the full report"
     parts = [
@@ -80,7 +80,7 @@ def page(shown: Sequence[Shown], how: How) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _contents(one: Shown) -> str:
+def _contents(one: ReportedFigure) -> str:
     """A line of the overview: how many of the figure's claims got which verdict."""
     counts = Counter(judged.verdict for judged in one.judged)
     found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
@@ -88,7 +88,7 @@ def _contents(one: Shown) -> str:
     return f"<tr><td>{link}<td>{html.escape(found)}</tr>"
 
 
-def _section(one: Shown) -> str:
+def _section(one: ReportedFigure) -> str:
     head = one.figure.figure
     image = base64.b64encode(one.picture).decode("ascii")
     return "\n".join(
@@ -105,24 +105,27 @@ def _section(one: Shown) -> str:
     )
 
 
-def _row(judged: Judged) -> str:
+def _row(judged: JudgedClaim) -> str:
     measured = "<br>".join(map(html.escape, _measured(judged)))
     shade = "yes" if judged.verdict == HOLDS else "no" if judged.verdict == FAILS else "part"
     text, verdict = html.escape(judged.claim.text), html.escape(judged.verdict)
     return f"<tr><td>{text}<td>{measured}<td class='{shade}'>{verdict}</tr>"
 
 
-def _measured(judged: Judged) -> list[str]:
+def _measured(judged: JudgedClaim) -> list[str]:
     """A line for each kind of noise that was tried."""
-    return [f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}" for noise, said in judged.said.items()]
+    return [
+        f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}"
+        for noise, said in judged.said.items()
+    ]
 
 
-def _seeds(one: Shown) -> str:
+def _seeds(one: ReportedFigure) -> str:
     count = len(one.figure.figure.seeds)
     return f"{count} seed{'s' if count > 1 else ''}"
 
 
-def _epsilons(one: Shown) -> list[tuple[str, str, str, str]]:
+def _epsilons(one: ReportedFigure) -> list[tuple[str, str, str, str]]:
     rows = []
     for number, panel in enumerate(one.figure.panel):
         mine = [curve for curve in one.curves if curve.panel == number]
@@ -140,16 +143,24 @@ def _range(epsilons: Sequence[float | None]) -> str:
     return shown if len(known) == len(epsilons) else f"{shown}, or ∞"
 
 
-def results(shown: Sequence[Shown], how: How) -> str:
+def results(shown: Sequence[ReportedFigure], how: Provenance) -> str:
     """docs/results.md: claims, what the figures are of, and ε."""
     command = f"tacit figures{' --testbed' if how.testbed else ''}{' --quick' if how.quick else ''}"
-    lines = ["# The papers' claims", "", f"Generated from the data of `{command}` ({how.made_by}). {how.runs}"]
+    lines = [
+        "# The papers' claims",
+        "",
+        f"Generated from the data of `{command}` ({how.made_by}). {how.runs}",
+    ]
     lines += ["", VERDICTS, "", "| figure | claim | measured | verdict |", "|---|---|---|---|"]
     for one in shown:
         for judged in one.judged:
             measured = "<br>".join(_measured(judged))
             lines.append(f"| {_name(one)} | {judged.claim.text} | {measured} | {judged.verdict} |")
-    lines += ["", "| figure | shows | the paper's setting | here | seeds |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| figure | shows | the paper's setting | here | seeds |",
+        "|---|---|---|---|---|",
+    ]
     for one in shown:
         head = one.figure.figure
         setting = f"{head.setting} | {head.scaled} | {len(head.seeds)}"
@@ -159,5 +170,5 @@ def results(shown: Sequence[Shown], how: How) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _name(one: Shown) -> str:
+def _name(one: ReportedFigure) -> str:
     return f"{one.figure.figure.paper} {one.figure.figure.name}"

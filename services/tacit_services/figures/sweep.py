@@ -27,9 +27,9 @@ from tacit.models.vectors import mean_gradient
 from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld
 from tacit_services.aggregator.reporting.evaluation import Points
-from tacit_services.figures import points
-from tacit_services.figures.points import Result, Wanted
-from tacit_services.figures.untrained_points import Asked
+from tacit_services.figures import stored_results
+from tacit_services.figures.stored_results import RequestedRun, Result
+from tacit_services.figures.untrained_points import UntrainedPoint
 from tacit_services.testbed import simulate
 from tacit_services.testbed.preload import die_with_parent
 
@@ -44,7 +44,9 @@ class _Series:
         self.found: list[Result] = []
         self._simulated = simulated
         self._points = Points(run, simulated.model, test, self._record)
-        self._rows = max(1, NORM_ROWS // (run.data.sequence if datasets.is_text(run.data.dataset) else 1))
+        self._rows = max(
+            1, NORM_ROWS // (run.data.sequence if datasets.is_text(run.data.dataset) else 1)
+        )
         self._exam: tuple[int, Tensor, Dataset] | None = None
 
     def observe(self, role: ServerRole) -> None:
@@ -66,12 +68,21 @@ class _Series:
         assert self._exam is not None
         _, params, data = self._exam
         model, role = self._simulated.model, self._simulated.role
-        norm = torch.linalg.vector_norm(mean_gradient(model, params, data.x[: self._rows], data.y[: self._rows]))
-        point = {"version": version, "accuracy": accuracy, "loss": loss, "gradient_norm": float(norm)}
+        norm = torch.linalg.vector_norm(
+            mean_gradient(model, params, data.x[: self._rows], data.y[: self._rows])
+        )
+        point = {
+            "version": version,
+            "accuracy": accuracy,
+            "loss": loss,
+            "gradient_norm": float(norm),
+        }
         point |= {"clip": role.clip, "perplexity": math.exp(min(loss, MOST_LOSS))}
         if data.classes == 2:
             point["auc"] = _auc(model, params, data)
-        self.found.append({name: round(value, 6) for name, value in (point | self._simulated.clock()).items()})
+        self.found.append(
+            {name: round(value, 6) for name, value in (point | self._simulated.clock()).items()}
+        )
 
 
 def _auc(model: Model, params: Tensor, data: Dataset) -> float:
@@ -79,7 +90,9 @@ def _auc(model: Model, params: Tensor, data: Dataset) -> float:
     scores = model.logits(params, data.x)
     margins, positive = (scores[:, -1] - scores[:, 0]).numpy(), data.y.numpy() == 1
     ranks, ones = rankdata(margins), int(positive.sum())
-    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / max(1, ones * (len(positive) - ones)))
+    return float(
+        (ranks[positive].sum() - ones * (ones + 1) / 2) / max(1, ones * (len(positive) - ones))
+    )
 
 
 def measure(run: RunFile, root: Path | None) -> Result:
@@ -88,7 +101,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     Raises ConfigError where nothing was trained.
     """
     torch.set_num_threads(1)
-    if isinstance(run, Asked):
+    if isinstance(run, UntrainedPoint):
         return run.answer(root)
     simulated = simulate.Simulation(run, root)
     series = _Series(run, simulated, _test(run.data, root))
@@ -96,15 +109,19 @@ def measure(run: RunFile, root: Path | None) -> Result:
     series.end(simulated.role)
     if simulated.role.version == 0:  # an untrained model's accuracy is nobody's result
         why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
-        raise ConfigError(f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})")
+        raise ConfigError(
+            f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})"
+        )
     epsilon = _spent(run, [record.spent for record in simulated.role.edges.values()])
     known = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
     mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
     return {
-        "series": series.found, "epsilon": round(epsilon, 4) if known else None, "staleness": round(mean, 2),
+        "series": series.found,
+        "epsilon": round(epsilon, 4) if known else None,
+        "staleness": round(mean, 2),
         "reason": simulated.role.halted,
-    }  # fmt: skip
+    }
 
 
 def _spent(run: RunFile, histories: list[History]) -> float:
@@ -121,29 +138,40 @@ def _test(data: Data, root: Path | None) -> Dataset:
 
 
 def sweep(
-    runs: Mapping[str, Iterable[RunFile]], folder: Path, root: Path | None, jobs: int,
-    done: Callable[[int, int], None], given: Path | None = None,
-) -> dict[str, Result]:  # fmt: skip
-    """Results of `runs` (by figure), by `points.name`: from `folder` or `given`, or measured now on `jobs` processes.
+    runs: Mapping[str, Iterable[RunFile]],
+    folder: Path,
+    root: Path | None,
+    jobs: int,
+    done: Callable[[int, int], None],
+    given: Path | None = None,
+) -> dict[str, Result]:
+    """Run what has no result yet on `jobs` processes; returns the result of every run, by its name.
 
-    `done(points done, points to do)`. Each process keeps each result in `folder` at once: a sweep that was ended, in
-    whatever way, goes on from there. Raises ConfigError where `folder` cannot be written, ServiceError when a process
-    was killed.
+    `runs` are given by figure. Results that `folder` or `given` has already are taken from there.
+    Each process appends every result to `folder` as soon as it has it, so that a sweep that was
+    ended, in whatever way, goes on where it was. `done(count, total)` is called as results come:
+    how many of the runs that were not known are finished, and how many there were.
+
+    Raises ConfigError where `folder` cannot be written, ServiceError when a process was killed.
     """
-    found, todo = points.look_up(runs, folder, given)
+    found, todo = stored_results.look_up(runs, folder, given)
     done(0, len(todo))
     # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
     try:
-        ordered = sorted(todo.items(), key=lambda item: (item[1].run.data.dataset, -item[1].run.run.updates))
+        ordered = sorted(
+            todo.items(), key=lambda item: (item[1].run.data.dataset, -item[1].run.run.updates)
+        )
         futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
         count = 0
         for future in as_completed(futures):
             found |= (results := future.result())
             done(count := count + len(results), len(todo))
     except BrokenProcessPool as error:
-        raise ServiceError("figures: one of its processes was killed; what was done is kept, run it again") from error
+        raise ServiceError(
+            "figures: one of its processes was killed; what was done is kept, run it again"
+        ) from error
     finally:  # interrupted, or one has failed: the others need not be waited for
         pool.shutdown(wait=False, cancel_futures=True)
         for child in multiprocessing.active_children():
@@ -158,18 +186,22 @@ def _obey() -> None:
     die_with_parent()
 
 
-def _alike(runs: Iterable[tuple[str, Wanted]]) -> Iterable[dict[str, Wanted]]:
+def _alike(runs: Iterable[tuple[str, RequestedRun]]) -> Iterable[dict[str, RequestedRun]]:
     """Runs that differ in nothing but the seed: what one process works out of a budget then serves them all."""
-    groups: dict[str, dict[str, Wanted]] = {}
+    groups: dict[str, dict[str, RequestedRun]] = {}
     for name, wanted in runs:
         seed = {"run": wanted.run.run.model_copy(update={"seed": 0})}
-        groups.setdefault(points.name(wanted.run.model_copy(update=seed)), {})[name] = wanted
+        groups.setdefault(stored_results.result_name(wanted.run.model_copy(update=seed)), {})[
+            name
+        ] = wanted
     return groups.values()
 
 
-def _measure_all(runs: Mapping[str, Wanted], folder: Path, root: Path | None) -> dict[str, Result]:
+def _measure_all(
+    runs: Mapping[str, RequestedRun], folder: Path, root: Path | None
+) -> dict[str, Result]:
     found = {}
     for name, wanted in runs.items():
         found[name] = measure(wanted.run, root)
-        points.keep(folder, wanted, found[name])
+        stored_results.store(folder, wanted, found[name])
     return found

@@ -14,40 +14,48 @@ from typing import Any
 from tacit.config import RunFile
 from tacit.config.sections import Network
 from tacit.errors import ConfigError, ServiceError
-from tacit_services.figures import files, points
-from tacit_services.figures.files import Cell, Figure
-from tacit_services.figures.points import Result
-from tacit_services.figures.untrained_points import Asked
+from tacit_services.figures import figure_file, stored_results
+from tacit_services.figures.figure_file import Figure, PlottedRun
+from tacit_services.figures.stored_results import Result
+from tacit_services.figures.untrained_points import UntrainedPoint
 from tacit_services.testbed.measure import as_toml
 
 MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figure may show
 
 
-def cells(figure: Figure, *, quick: bool) -> list[Cell]:
+def cells(figure: Figure, *, quick: bool) -> list[PlottedRun]:
     """The figure's cells without [network]: how long things take is what it is. Raises ConfigError: not of this one."""
     head = figure.figure
     if head.y not in MEASURED or head.over not in ("version", "points"):
-        raise ConfigError(f"--testbed: {head.paper} {head.name} shows {head.y} over {head.over}: simulations only")
-    found = [replace(c, run=c.run.model_copy(update={"network": Network()})) for c in files.cells(figure, quick=quick)]
-    if any(isinstance(cell.run, Asked) for cell in found):
+        raise ConfigError(
+            f"--testbed: {head.paper} {head.name} shows {head.y} over {head.over}: simulations only"
+        )
+    found = [
+        replace(c, run=c.run.model_copy(update={"network": Network()}))
+        for c in figure_file.plotted_runs(figure, quick=quick)
+    ]
+    if any(isinstance(cell.run, UntrainedPoint) for cell in found):
         raise ConfigError(f"--testbed: {head.paper} {head.name} does not train")
     return found
 
 
 def sweep(
-    runs: Mapping[str, Iterable[RunFile]], folder: Path, root: Path | None, done: Callable[[int, int], None]
+    runs: Mapping[str, Iterable[RunFile]],
+    folder: Path,
+    root: Path | None,
+    done: Callable[[int, int], None],
 ) -> dict[str, Result]:
-    """Results of `runs` (by figure), by `points.name`: from `folder`, or trained now, one after another.
+    """Results of `runs` (by figure), by `stored_results.result_name`: from `folder`, or trained now, one after another.
 
     `done(points done, points to do)`.
 
     Two runs of one seed differ by whose update came first: what is kept is what was seen once.
     """
-    found, todo = points.look_up(runs, folder)
+    found, todo = stored_results.look_up(runs, folder)
     done(0, len(todo))
     for count, (name, wanted) in enumerate(todo.items(), 1):
         found[name] = _trained(wanted.run, root)
-        points.keep(folder, wanted, found[name])
+        stored_results.store(folder, wanted, found[name])
         done(count, len(todo))
     return found
 
@@ -59,15 +67,32 @@ def _trained(run: RunFile, root: Path | None) -> Result:
         file.write_text(as_toml(content), encoding="utf-8")
         summary = train(file, out, *(() if root is None else ("--data", str(root))))
         lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return {"series": [json.loads(line) for line in lines], "epsilon": summary["privacy"]["epsilon"]}
+    return {
+        "series": [json.loads(line) for line in lines],
+        "epsilon": summary["privacy"]["epsilon"],
+    }
 
 
 def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
     """`tacit run FILE --out OUT` and more options, to its end; its summary. Raises ServiceError with its last word."""
-    command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(file), "--out", str(out), "--json", *options]
-    ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "tacit_services.cli.main",
+        "run",
+        str(file),
+        "--out",
+        str(out),
+        "--json",
+        *options,
+    ]
+    ended = subprocess.run(
+        command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     if ended.returncode:
         said = ended.stderr.strip().splitlines() or ["nothing"]
-        raise ServiceError(f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}")
+        raise ServiceError(
+            f"tacit run ended with exit code {ended.returncode} and said: {said[-1]}"
+        )
     found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     return found

@@ -42,7 +42,7 @@ class Attack(Section):
     victims: int = Field(10, gt=0)
 
 
-class Asked(RunFile):
+class UntrainedPoint(RunFile):
     """A run file that is asked something instead of being run."""
 
     design: Design | None = None
@@ -62,19 +62,33 @@ def _planned(run: RunFile, design: Design) -> Result:
     if a.name != "dp-pasgd":
         raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
     problem = dp_pasgd_plan.Problem(
-        epsilon=p.epsilon, delta=p.delta, devices=run.edges.count, batch=(p.batch,), lipschitz=p.clip or 1.0,
-        dim=run.build_model().size, smoothness=design.smoothness, strong_convexity=design.strong_convexity,
-        lr=a.learning_rate, c1=run.network.downlink.seconds, c2=run.network.compute.seconds, resource=design.resource,
-    )  # fmt: skip
+        epsilon=p.epsilon,
+        delta=p.delta,
+        devices=run.edges.count,
+        batch=(p.batch,),
+        lipschitz=p.clip or 1.0,
+        dim=run.build_model().size,
+        smoothness=design.smoothness,
+        strong_convexity=design.strong_convexity,
+        lr=a.learning_rate,
+        c1=run.network.downlink.seconds,
+        c2=run.network.compute.seconds,
+        resource=design.resource,
+    )
     rate = run.sampling_rate() if design.planner == "poisson" else None
     found = dp_pasgd_plan.plan(problem, design.planner, rate)
-    return {"series": [{"version": found.rounds, "tau": float(found.tau)}], "epsilon": round(found.epsilon, 4)}
+    return {
+        "series": [{"version": found.rounds, "tau": float(found.tau)}],
+        "epsilon": round(found.epsilon, 4),
+    }
 
 
 def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     """Mean likeness (cosine) of victims' images and what is read out of their pushes; ε of the one that spent most."""
-    table, model = simulate.everything(run.data, root), run.build_model()
-    chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[: attack.victims]
+    table, model = simulate.training_rows(run.data, root), run.build_model()
+    chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
+        : attack.victims
+    ]
     asked = GlobalModel(0, model.init(run.run.seed), run.privacy.clip or 1.0)
     likeness, spent = [], 0.0
     for number, row in enumerate(chosen):
@@ -84,11 +98,19 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
         for _ in range(attack.pushes):
             (out,) = role.on_message(asked)
             if not isinstance(out.message, Push):
-                raise ConfigError(f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays for less")
+                raise ConfigError(
+                    f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays for less"
+                )
             update = received(out.message)
             assert isinstance(update, Update)
             total += update.vector
-        spent = max(spent, epsilon_pld(update.spent, run.privacy.delta)) if run.privacy.private else math.inf
-        likeness.append(cosine(invert(total / attack.pushes, model.shape, model.classes).image, victim.x[0]))
+        spent = (
+            max(spent, epsilon_pld(update.spent, run.privacy.delta))
+            if run.privacy.private
+            else math.inf
+        )
+        likeness.append(
+            cosine(invert(total / attack.pushes, model.shape, model.classes).image, victim.x[0])
+        )
     point = {"version": 0, "likeness": round(math.fsum(likeness) / len(likeness), 6)}
     return {"series": [point], "epsilon": round(spent, 4) if math.isfinite(spent) else None}

@@ -11,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from tacit_services.figures import points
-from tacit_services.figures.files import Cell, Claim, Figure, Noise
-from tacit_services.figures.points import Result
+from tacit_services.figures import stored_results
+from tacit_services.figures.figure_file import Claim, Figure, Noise, PlottedRun
+from tacit_services.figures.stored_results import Result
 
 HOLDS, PAPER_ONLY, PLAIN_ONLY, UNCLEAR, FAILS = (
-    "holds", "holds only with the paper's non-private noise", "holds only without privacy", "cannot tell",
+    "holds",
+    "holds only with the paper's non-private noise",
+    "holds only without privacy",
+    "cannot tell",
     "does not hold",
-)  # fmt: skip
+)
 UNTRIED = " (with privacy: not tried)"
-Found = bool | None  # None: the interval has both answers in it
+ThreeValued = bool | None  # None: the interval has both answers in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +63,54 @@ def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedClaim:
     """A claim, what was found for each kind of noise that was tried, and the verdict."""
 
     claim: Claim
-    found: dict[Noise, Found]
+    found: dict[Noise, ThreeValued]
     said: dict[Noise, str]
     verdict: str
 
 
-def curves(figure: Figure, cells: list[Cell], results: Mapping[str, Result]) -> list[Curve]:
+def curves(figure: Figure, cells: list[PlottedRun], results: Mapping[str, Result]) -> list[Curve]:
     """All lines of all panels that have runs."""
-    grouped: dict[tuple[int, int], list[Cell]] = {}
+    grouped: dict[tuple[int, int], list[PlottedRun]] = {}
     for cell in cells:
         grouped.setdefault((cell.panel, cell.line), []).append(cell)
     return [_curve(figure, panel, line, mine, results) for (panel, line), mine in grouped.items()]
 
 
-def _curve(figure: Figure, panel: int, line: int, cells: list[Cell], results: Mapping[str, Result]) -> Curve:
+def _curve(
+    figure: Figure, panel: int, line: int, cells: list[PlottedRun], results: Mapping[str, Result]
+) -> Curve:
     head = figure.figure
-    found = {(cell.seed, cell.x): results[points.name(cell.run)] for cell in cells}
-    epsilons = tuple(sorted({result["epsilon"] for result in found.values()}, key=lambda e: (e is None, e or 0)))
+    found = {(cell.seed, cell.x): results[stored_results.result_name(cell.run)] for cell in cells}
+    epsilons = tuple(
+        sorted({result["epsilon"] for result in found.values()}, key=lambda e: (e is None, e or 0))
+    )
     name = figure.line[line].name
     if head.over == "points":
         places = sorted({cell.x for cell in cells}, key=lambda x: x if x is not None else math.nan)
-        y = [[_score(figure, found[seed, x], cells[0].run.run.updates) for x in places] for seed in head.seeds]
-        return Curve(panel, name, np.array([math.nan if x is None else x for x in places]), np.array(y), epsilons)
+        y = [
+            [_score(figure, found[seed, x], cells[0].run.run.updates) for x in places]
+            for seed in head.seeds
+        ]
+        return Curve(
+            panel,
+            name,
+            np.array([math.nan if x is None else x for x in places]),
+            np.array(y),
+            epsilons,
+        )
     series = [found[seed, None]["series"] for seed in head.seeds]
     if figure.line[line].flat:
-        return Curve(panel, name, np.array([math.nan]), np.array([[one[-1][head.y]] for one in series]), epsilons)
+        return Curve(
+            panel,
+            name,
+            np.array([math.nan]),
+            np.array([[one[-1][head.y]] for one in series]),
+            epsilons,
+        )
     shortest = min(series, key=len)
     x = np.array([point[head.over] for point in shortest])
     y = [np.interp(x, [p[head.over] for p in one], [p[head.y] for p in one]) for one in series]
@@ -100,16 +122,18 @@ def _score(figure: Figure, result: Result, updates: int) -> float:
     if head.y != "reached":
         return float(series[-1][head.y])
     assert head.below is not None
-    return float(next((point["version"] for point in series if point["loss"] < head.below), updates))
+    return float(
+        next((point["version"] for point in series if point["loss"] < head.below), updates)
+    )
 
 
-def judge(figure: Figure, found: list[Curve]) -> list[Judged]:
+def judge(figure: Figure, found: list[Curve]) -> list[JudgedClaim]:
     """Every claim of the figure."""
     return [_judged(figure, claim, found) for claim in figure.claim]
 
 
-def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> Judged:
-    holds: dict[Noise, Found] = {}
+def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
+    holds: dict[Noise, ThreeValued] = {}
     said: dict[Noise, str] = {}
     for noise in ("paper", "rigorous", "none"):
         panels = {
@@ -120,15 +144,16 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> Judged:
         checked = [
             _check(figure, claim, mine)
             for panel in sorted(panels)
-            if len(mine := {c.name: c for c in found if c.panel == panel and c.name in claim.lines}) == len(claim.lines)
+            if len(mine := {c.name: c for c in found if c.panel == panel and c.name in claim.lines})
+            == len(claim.lines)
         ]
         if checked:
             holds[noise] = _all(good for good, _ in checked)
             said[noise] = "; ".join(text for _, text in checked)
-    return Judged(claim, holds, said, verdict(holds))
+    return JudgedClaim(claim, holds, said, verdict(holds))
 
 
-def verdict(found: Mapping[Noise, Found]) -> str:
+def verdict(found: Mapping[Noise, ThreeValued]) -> str:
     """What rigorous noise has shown; where it was not tried, what the paper's noise has, or none."""
     if "rigorous" in found:
         private = found["rigorous"]
@@ -140,19 +165,19 @@ def verdict(found: Mapping[Noise, Found]) -> str:
     return UNCLEAR if None in found.values() or not found else FAILS
 
 
-def _all(parts: Iterable[Found]) -> Found:
+def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
     """False where one is, None where one cannot be told."""
     known = list(parts)
     return False if False in known else None if None in known else True
 
 
-def _least(values: NDArray[np.float64], bound: float) -> Found:
+def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:
     """Whether the mean of `values` (seeds,) is at least `bound`; None: the bound is inside its interval."""
     mean, half = float(values.mean()), float(half_width(values))
     return mean >= bound if abs(mean - bound) >= half else None
 
 
-def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found, str]:
+def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeValued, str]:
     if claim.kind in ("order", "near"):
         return _compare(figure, claim, mine)
     parts, good = [], []
@@ -172,14 +197,16 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found,
     return _all(good), ", ".join(parts)
 
 
-def _rises(values: NDArray[np.float64]) -> Found:
+def _rises(values: NDArray[np.float64]) -> ThreeValued:
     """As `_least` of 0, but what has not moved is not above where it was."""
     return _least(values, 0.0) if values.any() else False
 
 
-def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Found, str]:
+def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeValued, str]:
     sign = -1.0 if figure.figure.less_is_more else 1.0
-    places = None if figure.figure.over == "points" else _common([mine[name] for name in claim.lines])
+    places = (
+        None if figure.figure.over == "points" else _common([mine[name] for name in claim.lines])
+    )
     scores = {name: mine[name].scores(places, end=claim.at == "end") for name in claim.lines}
     if claim.kind == "near":
         good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))

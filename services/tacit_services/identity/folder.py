@@ -43,7 +43,9 @@ def acquire(root: Path, count: int, only: int | None, stop: threading.Event) -> 
     directory cannot be written (an edge without a durable ledger must not train).
     """
     if only is not None and only >= count:
-        raise ConfigError(f"TACIT_IDENTITY={only}: the run deals its data to {count} identities (0 to {count - 1})")
+        raise ConfigError(
+            f"TACIT_IDENTITY={only}: the run deals its data to {count} identities (0 to {count - 1})"
+        )
     numbers = range(count) if only is None else [only]
     waiting = False
     while True:
@@ -63,7 +65,9 @@ def _try(path: Path, number: int) -> Identity | None:
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / "lock").open("ab")
     except OSError as error:
-        raise PrivacyError(f"identity {path}: {error}; an edge needs a durable place for its ledger") from error
+        raise PrivacyError(
+            f"identity {path}: {error}; an edge needs a durable place for its ledger"
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

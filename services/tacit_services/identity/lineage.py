@@ -29,14 +29,22 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
     Raises PrivacyError when another edge uses it, when it is not the one that was enrolled here, when it is missing
     or empty although this identity has sent messages before, and when its messages were paid with one that is not here.
     """
-    place = str(identity.path / "ledger.db") if setting is None else setting.replace("{n}", str(identity.number))
+    place = (
+        str(identity.path / "ledger.db")
+        if setting is None
+        else setting.replace("{n}", str(identity.number))
+    )
     path = Path(place)
     if place == ":memory:" or (path.exists() and not path.is_file()):
         raise PrivacyError(f"ledger {path}: not a file; an edge needs a durable place for it")
     with locked(path):
         refuse_unfinished(path)
         known = _enrolled(identity.path).get(dataset)
-        if known is None and not (path.is_file() and path.stat().st_size) and _used_before_markers(identity.path):
+        if (
+            known is None
+            and not (path.is_file() and path.stat().st_size)
+            and _used_before_markers(identity.path)
+        ):
             raise PrivacyError(
                 f"ledger {path}: is missing or empty, but {identity.edge} has sent messages before; refusing to train "
                 "without its history"
@@ -62,7 +70,9 @@ def refuse_unfinished(path: Path) -> None:
     """Raise PrivacyError where a move from or to `path` was killed: a new ledger there would know of no charge."""
     for left in (moving(path), moved(path)):
         if left.exists():
-            raise PrivacyError(f"ledger {path}: {left} is of a move that was not finished: `tacit ledger move` again")
+            raise PrivacyError(
+                f"ledger {path}: {left} is of a move that was not finished: `tacit ledger move` again"
+            )
 
 
 @contextmanager
@@ -71,7 +81,9 @@ def locked(path: Path) -> Iterator[None]:
     try:
         lock = Path(f"{path}.lock").open("ab")  # noqa: SIM115  (closed below)
     except OSError as error:
-        raise PrivacyError(f"ledger {path}: {error.strerror or error}; an edge needs a durable place for it") from error
+        raise PrivacyError(
+            f"ledger {path}: {error.strerror or error}; an edge needs a durable place for it"
+        ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,7 +105,9 @@ def _enrolled(folder: Path) -> dict[str, bytes]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise PrivacyError(f"identity {folder / _MARKER}: {error}; refusing to train without it") from error
+        raise PrivacyError(
+            f"identity {folder / _MARKER}: {error}; refusing to train without it"
+        ) from error
 
 
 def _check_payers(identity: Identity, lineage: bytes) -> None:
@@ -121,10 +135,16 @@ def _enrol(folder: Path, dataset: str, lineage: bytes) -> None:
     """Remember the lineage, durably, before anything is charged."""
     path = folder / _MARKER
     try:
-        ledgers = {name: known.hex() for name, known in (_enrolled(folder) | {dataset: lineage}).items()}
-        files.write(path, json.dumps({"format": _FORMAT, "ledgers": ledgers}).encode("ascii"), files.PUBLIC)
+        ledgers = {
+            name: known.hex() for name, known in (_enrolled(folder) | {dataset: lineage}).items()
+        }
+        files.write(
+            path, json.dumps({"format": _FORMAT, "ledgers": ledgers}).encode("ascii"), files.PUBLIC
+        )
     except OSError as error:
-        raise PrivacyError(f"identity {path}: {error.strerror or error}; nothing was computed") from error
+        raise PrivacyError(
+            f"identity {path}: {error.strerror or error}; nothing was computed"
+        ) from error
 
 
 def _used_before_markers(folder: Path) -> bool:

@@ -41,12 +41,16 @@ def move(source: Path, target: Path) -> list[Chain]:
                 chains = _again(gone, target)
             return _finish(gone, target, chains)
         except OSError as error:
-            raise PrivacyError(f"ledger {source}: {error.strerror or error}; run the same command again") from error
+            raise PrivacyError(
+                f"ledger {source}: {error.strerror or error}; run the same command again"
+            ) from error
 
 
 def _check_names(source: Path, target: Path) -> None:
     if source.is_symlink() or target.is_symlink():
-        raise PrivacyError(f"ledger {source}: a link; name the files themselves, which the edges' locks belong to")
+        raise PrivacyError(
+            f"ledger {source}: a link; name the files themselves, which the edges' locks belong to"
+        )
     if not (source.is_file() or lineage.moved(source).is_file()):
         raise DataError(f"ledger {source}: there is no such file")
     if source.resolve() == target.resolve():
@@ -57,7 +61,9 @@ def _check_free(target: Path) -> None:
     """Nor may there be what SQLite would take for a part of a file of that name."""
     for path in (target, *(Path(f"{target}{suffix}") for suffix in ("-journal", "-wal", "-shm"))):
         if path.exists():
-            raise PrivacyError(f"ledger {target}: {path.name} is there already; nothing is overwritten")
+            raise PrivacyError(
+                f"ledger {target}: {path.name} is there already; nothing is overwritten"
+            )
 
 
 def _copy(content: bytes, chains: list[Chain], source: Path, copy: Path) -> None:
@@ -75,7 +81,9 @@ def _again(gone: Path, target: Path) -> list[Chain]:
             return chains
     counts = {(chain.dataset, chain.lineage): chain.count for chain in ledger.read_chains(target)}
     if any(counts.get((chain.dataset, chain.lineage), -1) < chain.count for chain in chains):
-        raise PrivacyError(f"ledger {target}: is there already, and is not what {gone.name} was moved to")
+        raise PrivacyError(
+            f"ledger {target}: is there already, and is not what {gone.name} was moved to"
+        )
     return chains
 
 

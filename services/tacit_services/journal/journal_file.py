@@ -44,15 +44,21 @@ class Header:
     def encode(self) -> bytes:
         """The bytes of the header."""
         content = {
-            "run": self.run, "fingerprint": self.parameters.fingerprint(), "cursor": self.base.cursor,
+            "run": self.run,
+            "fingerprint": self.parameters.fingerprint(),
+            "cursor": self.base.cursor,
             "parameters": self.parameters.model_dump(mode="json"),
-        }  # fmt: skip
+        }
         text, state = json.dumps(content).encode(), self.base.state
-        return _HEADER.pack(MAGIC, len(text), len(state), zlib.crc32(state, zlib.crc32(text))) + text + state
+        return (
+            _HEADER.pack(MAGIC, len(text), len(state), zlib.crc32(state, zlib.crc32(text)))
+            + text
+            + state
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FileRecord:
     """One record: `end` is the offset behind it."""
 
     position: int
@@ -60,7 +66,7 @@ class Kept:
     end: int
 
 
-def record(position: int, payload: bytes) -> bytes:
+def encode_record(position: int, payload: bytes) -> bytes:
     """The bytes of one record."""
     head = _RECORD.pack(len(payload), position, zlib.crc32(payload))
     return head + _CRC.pack(zlib.crc32(head)) + payload
@@ -78,7 +84,7 @@ class Reader:
         self._position = self.header.base.cursor
         self.torn = 0
 
-    def __iter__(self) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[FileRecord]:
         """Every whole record. Raises WireError ("journal") where the file was altered."""
         while self._end < self._size:
             head = self._file.read(_HEAD)
@@ -95,11 +101,13 @@ class Reader:
             if zlib.crc32(payload) != crc:
                 raise self._altered("the payload does not match its checksum")
             self._position, self._end = position, self._end + _HEAD + length
-            yield Kept(position, payload, self._end)
+            yield FileRecord(position, payload, self._end)
         self.torn = self._size - self._end
 
     def _altered(self, what: str) -> WireError:
-        return WireError("journal", f"{self._name}: record {self._position + 1} at byte {self._end}: {what}")
+        return WireError(
+            "journal", f"{self._name}: record {self._position + 1} at byte {self._end}: {what}"
+        )
 
     def _read_header(self) -> Header:
         head = self._file.read(_HEADER.size)
@@ -115,17 +123,32 @@ class Reader:
             content: dict[str, Any] = json.loads(text)
             parameters = RunFile.model_validate_json(json.dumps(content["parameters"]))
             header = Header(content["run"], parameters, Snapshot(content["cursor"], state))
-            if not isinstance(header.run, str) or type(header.base.cursor) is not int or header.base.cursor < 0:
+            if (
+                not isinstance(header.run, str)
+                or type(header.base.cursor) is not int
+                or header.base.cursor < 0
+            ):
                 raise ValueError("run is not a name, or cursor no number of messages")
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
-            said = str(error) if isinstance(error, KeyError) or not str(error) else str(error).splitlines()[0]
-            raise WireError("journal", f"{self._name}: the header cannot be understood: {said}") from error
-        if content.get("fingerprint") not in (parameters.fingerprint(), *parameters.older_fingerprints()):
-            raise WireError("journal", f"{self._name}: its parameters do not have the fingerprint that it names")
+            said = (
+                str(error)
+                if isinstance(error, KeyError) or not str(error)
+                else str(error).splitlines()[0]
+            )
+            raise WireError(
+                "journal", f"{self._name}: the header cannot be understood: {said}"
+            ) from error
+        if content.get("fingerprint") not in (
+            parameters.fingerprint(),
+            *parameters.older_fingerprints(),
+        ):
+            raise WireError(
+                "journal", f"{self._name}: its parameters do not have the fingerprint that it names"
+            )
         return header
 
 
-def opened(path: Path) -> BinaryIO:
+def open_journal(path: Path) -> BinaryIO:
     """The file, for reading. Raises DataError."""
     try:
         return path.open("rb")
@@ -188,7 +211,7 @@ class Writer:
                 continue
             assert position == last + 1, (position, last)
             last, fresh[position] = position, zlib.crc32(payload)
-            data += record(position, payload)
+            data += encode_record(position, payload)
         if not data:
             return
         try:
@@ -225,7 +248,9 @@ class Writer:
         """Open and lock. The header is written beside and moved: it is there as a whole or not at all."""
         if not self.path.exists():
             new = self.path.with_name(self.path.name + ".new")
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
+            with os.fdopen(
+                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+            ) as made:
                 made.write(begin.encode())
                 made.flush()
                 os.fsync(made.fileno())
@@ -245,11 +270,16 @@ class Writer:
 
     def _check(self, begin: Header) -> None:
         assert self._file is not None
-        with opened(self.path) as file:
+        with open_journal(self.path) as file:
             reader = Reader(file, f"journal {self.path}")
             found = reader.header
-            if (found.run, found.parameters.fingerprint()) != (begin.run, begin.parameters.fingerprint()):
-                raise ConfigError(f"journal {self.path}: is of run {found.run!r} with other parameters, or of another")
+            if (found.run, found.parameters.fingerprint()) != (
+                begin.run,
+                begin.parameters.fingerprint(),
+            ):
+                raise ConfigError(
+                    f"journal {self.path}: is of run {found.run!r} with other parameters, or of another"
+                )
             self._end, self.last, self._tail = reader.start, found.base.cursor, {}
             for kept in reader:
                 self._end, self.last = kept.end, kept.position
@@ -257,7 +287,9 @@ class Writer:
                     self._tail[kept.position] = zlib.crc32(kept.payload)
 
     def _failure(self, error: OSError) -> TacitError:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+        if isinstance(
+            error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError
+        ):
             return ConfigError(f"TACIT_JOURNAL_FILE={str(self.path)!r}: {error.strerror}")
         if isinstance(error, BlockingIOError):
             return ServiceError(f"journal {self.path}: another aggregator is writing it")

@@ -14,17 +14,17 @@ from tacit_services.journal.journal_file import Header, Writer
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
-    Entry,
-    Record,
+    NewEntry,
     Snapshot,
     Store,
+    StoredEntry,
     Verdict,
 )
 
 _BATCH = 256
 
 
-class KeptStore:
+class StoreWithJournalFile:
     """`inner`, with `writer` behind it. The store's failures and the file's are the same to a driver: it waits."""
 
     def __init__(self, inner: Store, writer: Writer, run_id: str, run: RunFile) -> None:
@@ -49,27 +49,29 @@ class KeptStore:
             )
         return epoch
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
         return self.begin(entries)()
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         """See base.Store.begin; the file is written when the store has answered."""
         inner = self._inner.begin(entries)
 
         def answers() -> list[Appended]:
             found = inner()
             paired = zip(entries, found, strict=True)
-            self._writer.append((a.position, entry.payload) for entry, a in paired if a.verdict is Verdict.ACCEPTED)
+            self._writer.append(
+                (a.position, entry.payload) for entry, a in paired if a.verdict is Verdict.ACCEPTED
+            )
             return found
 
         return answers
 
-    def read(self, after: int, limit: int) -> list[Record]:
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         return self._inner.read(after, limit)
 
-    def replay(self, after: int, page: int) -> Iterator[Record]:
+    def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """See base.Store.replay."""
         return self._inner.replay(after, page)
 

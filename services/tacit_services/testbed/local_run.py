@@ -31,7 +31,7 @@ from tacit_services.settings import load_policy
 from tacit_services.testbed.processes import (
     Child,
     free_port,
-    mend,
+    restart_if_dead,
     start_broker,
     start_store,
     stopping,
@@ -66,7 +66,9 @@ def run(
     run_file.build_model()
     if policy is not None:
         load_policy(policy)  # whether the run file is within it is for every edge to say
-    datasets.load_labels(run_file.data.dataset, "train", data)  # a missing file is better said before the start
+    datasets.load_labels(
+        run_file.data.dataset, "train", data
+    )  # a missing file is better said before the start
     http = _free_address(serve)
     _check_journal(journal)
     children: list[Child] = []
@@ -74,13 +76,22 @@ def run(
         beside.enter_context(_held(out))
         state = _fresh(out, console)
         _say_first(run_file, edges, console)
-        console.print(f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}")
-        shared = environment({
-            "TACIT_RUN_FILE": file.absolute(), "TACIT_DATA": data and data.absolute(), "TACIT_EDGES": edges,
-            "TACIT_SEED": seed, "TACIT_POLICY": policy,
-            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
-        })  # fmt: skip
-        (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")  # for who goes on with it: tacit predict
+        console.print(
+            f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
+        )
+        shared = environment(
+            {
+                "TACIT_RUN_FILE": file.absolute(),
+                "TACIT_DATA": data and data.absolute(),
+                "TACIT_EDGES": edges,
+                "TACIT_SEED": seed,
+                "TACIT_POLICY": policy,
+                "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
+            }
+        )
+        (state / MARKER).write_text(
+            json.dumps(shared), encoding="utf-8"
+        )  # for who goes on with it: tacit predict
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
         beside.enter_context(cpu_turns.pipe(state / "turns", os.cpu_count() or 1))
         interrupted = beside.enter_context(stopping(children))
@@ -104,7 +115,9 @@ def run(
 def _say_first(run_file: RunFile, edges: int | None, console: Console) -> None:
     if edges is not None and edges != run_file.edges.count:
         name = run_file.algorithm.name
-        console.print(f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)")
+        console.print(
+            f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)"
+        )
     for note in live.notes(run_file):
         console.print(f"note: {note}")
     console.print(live.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
@@ -112,7 +125,11 @@ def _say_first(run_file: RunFile, edges: int | None, console: Console) -> None:
 
 def _check_journal(journal: Path | None) -> None:
     if journal is not None and (journal.exists() or not journal.absolute().parent.is_dir()):
-        why = "there is such a file, and a journal is never overwritten" if journal.exists() else "no such directory"
+        why = (
+            "there is such a file, and a journal is never overwritten"
+            if journal.exists()
+            else "no such directory"
+        )
         raise ConfigError(f"--journal {journal}: {why}")
 
 
@@ -124,11 +141,17 @@ def environment(given: dict[str, object]) -> dict[str, str]:
 
 def aggregator(shared: dict[str, str], state: Path) -> Child:
     """The run's aggregator, not started; what it must keep lies in `state`."""
-    secrets = {"TACIT_TOKEN_FILE": "token", "TACIT_TRUSTED": "trusted.db", "TACIT_LABELS": "labels.safetensors"}
+    secrets = {
+        "TACIT_TOKEN_FILE": "token",
+        "TACIT_TRUSTED": "trusted.db",
+        "TACIT_LABELS": "labels.safetensors",
+    }
     return Child(
-        "aggregator", ["tacit", "aggregator"],
-        shared | {name: str(state / file) for name, file in secrets.items()}, state / "aggregator.log",
-    )  # fmt: skip
+        "aggregator",
+        ["tacit", "aggregator"],
+        shared | {name: str(state / file) for name, file in secrets.items()},
+        state / "aggregator.log",
+    )
 
 
 def workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Child]:
@@ -142,7 +165,9 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
     try:
         summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ServiceError(f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log") from error
+        raise ServiceError(
+            f"aggregator: was stopped before the run's end; see {out}/state/aggregator.log"
+        ) from error
     if summary["applied"] < run_file.run.updates:
         console.print(
             f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates} updates"
@@ -155,23 +180,36 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
 
 
 def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Child:
-    environment = shared | {"TACIT_IDENTITIES": str(state / "identities"), "TACIT_IDENTITY": str(number)}
+    environment = shared | {
+        "TACIT_IDENTITIES": str(state / "identities"),
+        "TACIT_IDENTITY": str(number),
+    }
     environment |= {"TACIT_TURNS": str(state / "turns")}
     return Child(f"edge-{number}", ["tacit", service], environment, state / f"edge-{number}.log")
 
 
 def _watch(
-    run_file: RunFile, aggregator: Child, children: list[Child], http: str, console: Console,
-    interrupted: threading.Event, observe: Callable[[Status], None],
-) -> int:  # fmt: skip
+    run_file: RunFile,
+    aggregator: Child,
+    children: list[Child],
+    http: str,
+    console: Console,
+    interrupted: threading.Event,
+    observe: Callable[[Status], None],
+) -> int:
     """Show progress and restart what dies, until the aggregator has ended well."""
-    with Client(f"http://{http}", timeout=5.0) as client, live.Progress(console, run_file) as progress:
+    with (
+        Client(f"http://{http}", timeout=5.0) as client,
+        live.RunProgress(console, run_file) as progress,
+    ):
         while (code := aggregator.code()) != 0:
             if interrupted.wait(1.0):
-                console.print("interrupted: no results are written (`tacit halt` ends a run with them)")
+                console.print(
+                    "interrupted: no results are written (`tacit halt` ends a run with them)"
+                )
                 return 130
             for child in children:
-                mend(child)
+                restart_if_dead(child)
             if code is None:
                 with contextlib.suppress(Unreachable, ApiError):
                     status = client.status()
@@ -221,7 +259,9 @@ def _fresh(out: Path, console: Console) -> Path:
         if state.exists():
             if not (state / MARKER).exists():
                 raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
-            console.print(f"replacing the earlier run in {out} (a testbed run starts with fresh ledgers)")
+            console.print(
+                f"replacing the earlier run in {out} (a testbed run starts with fresh ledgers)"
+            )
             shutil.rmtree(state)
             for name in results.FILES:
                 (out / name).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RoundCost:
     """What one round at `tau` took of one device: median seconds, mean bytes, over `rounds` rounds of every device."""
 
     tau: int
@@ -33,7 +33,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class CostCoefficients:
     """c1 and c2 of (8) in `unit`."""
 
     unit: str
@@ -41,7 +41,7 @@ class Costs:
     c2: float
 
 
-class Tap:
+class BrokerTap:
     """Listens to everything at a broker, and keeps when each message of an edge passed and how long it was."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Tap:
         finally:
             connection.stop()
 
-    def round(self, tau: int) -> Round:
+    def round(self, tau: int) -> RoundCost:
         """From the first to the last model that each edge was sent. Raises ServiceError when there was no round."""
         with self._lock:
             heard = [list(messages) for messages in self._heard.values()]
@@ -80,35 +80,50 @@ class Tap:
                 sizes.append(sum(size for _, _, size in messages[first:last]))
         if not seconds:
             raise ServiceError("measure: the run ended without a whole round")
-        return Round(tau, len(seconds) // len(heard), statistics.median(seconds), statistics.fmean(sizes))
+        return RoundCost(
+            tau, len(seconds) // len(heard), statistics.median(seconds), statistics.fmean(sizes)
+        )
 
 
-def solve(measured: list[Round], watts: float | None) -> list[Costs]:
+def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficients]:
     """C/R = c1 + c2·τ at two τ, solved for c1 and c2; a negative one is noise around 0. Joules: watts times seconds."""
     short, long = measured
 
-    def of(unit: str, at_short: float, at_long: float) -> Costs:
+    def of(unit: str, at_short: float, at_long: float) -> CostCoefficients:
         c2 = max(0.0, (at_long - at_short) / (long.tau - short.tau))
-        return Costs(unit, max(0.0, at_short - c2 * short.tau), c2)
+        return CostCoefficients(unit, max(0.0, at_short - c2 * short.tau), c2)
 
     found = [of("seconds", short.seconds, long.seconds), of("bytes", short.bytes, long.bytes)]
-    return found if watts is None else [*found, of("joules", watts * short.seconds, watts * long.seconds)]
+    return (
+        found
+        if watts is None
+        else [*found, of("joules", watts * short.seconds, watts * long.seconds)]
+    )
 
 
-def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) -> Round:
+def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) -> RoundCost:
     """One run of `rounds` rounds at `tau`, with nothing evaluated meanwhile."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
     content["run"]["updates"] = rounds
     content["algorithm"]["tau"] = tau
     content.setdefault("evaluation", {}).update(every=rounds + 1, samples=1)
-    tap = Tap()
-    with tempfile.TemporaryDirectory(prefix="tacit-measure-") as folder, redirect_stdout(io.StringIO()):
+    tap = BrokerTap()
+    with (
+        tempfile.TemporaryDirectory(prefix="tacit-measure-") as folder,
+        redirect_stdout(io.StringIO()),
+    ):
         changed = Path(folder) / file.name
         changed.write_text(as_toml(content), encoding="utf-8")
         code = local_run.run(
-            changed, edges=edges, out=Path(folder) / "out", serve=None, seed=None, data=data, as_json=False,
+            changed,
+            edges=edges,
+            out=Path(folder) / "out",
+            serve=None,
+            seed=None,
+            data=data,
+            as_json=False,
             listening=tap.listening,
-        )  # fmt: skip
+        )
     if code == 130:
         raise KeyboardInterrupt
     if code:
@@ -118,6 +133,21 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
 
 def as_toml(content: dict[str, Any], name: str = "") -> str:
     """A run file of tables with plain values: JSON's numbers, strings, booleans and lists are TOML's."""
-    plain = [f"{key} = {json.dumps(value)}" for key, value in content.items() if not isinstance(value, dict)]
-    inner = ((f"{name}.{key}" if name else key, value) for key, value in content.items() if isinstance(value, dict))
-    return "\n".join([*([f"[{name}]"] if name else []), *plain, "", *(as_toml(value, key) for key, value in inner)])
+    plain = [
+        f"{key} = {json.dumps(value)}"
+        for key, value in content.items()
+        if not isinstance(value, dict)
+    ]
+    inner = (
+        (f"{name}.{key}" if name else key, value)
+        for key, value in content.items()
+        if isinstance(value, dict)
+    )
+    return "\n".join(
+        [
+            *([f"[{name}]"] if name else []),
+            *plain,
+            "",
+            *(as_toml(value, key) for key, value in inner),
+        ]
+    )

@@ -21,7 +21,7 @@ from tacit_services.testbed import local_run
 from tacit_services.testbed.processes import (
     Child,
     free_port,
-    mend,
+    restart_if_dead,
     start_broker,
     start_store,
     stopping,
@@ -30,7 +30,9 @@ from tacit_services.transport import rest_client
 from tacit_services.worker import cpu_turns
 
 START_SECONDS = 120.0  # until aggregator and parties are there, on a busy machine
-_SETTINGS = TypeAdapter(dict[str, str])  # what a marker holds: the environment of the run's processes
+_SETTINGS = TypeAdapter(
+    dict[str, str]
+)  # what a marker holds: the environment of the run's processes
 
 
 class _Summary(BaseModel):
@@ -46,16 +48,29 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     with cpu_turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:
         shared |= {"TACIT_BROKER": start_broker(state, children).address, "TACIT_SERVE": "true"}
         # Results go elsewhere: those of the run stay as they are.
-        places = {"TACIT_STORE": start_store(state, children).address, "TACIT_OUT": str(state / "predict")}
-        server = local_run.aggregator(shared | places | {"TACIT_HTTP": http, "TACIT_LINGER": "true"}, state)
+        places = {
+            "TACIT_STORE": start_store(state, children).address,
+            "TACIT_OUT": str(state / "predict"),
+        }
+        server = local_run.aggregator(
+            shared | places | {"TACIT_HTTP": http, "TACIT_LINGER": "true"}, state
+        )
         with rest_client.client(f"http://{http}", rest_client.token(state / "token")) as client:
             _start([server], children)
             ended = _wait(client, children, interrupted, lambda status: True, "the aggregator")
             if not ended.over:
-                raise ServiceError(f"{folder}: its store does not have the end of the run; run it again")
+                raise ServiceError(
+                    f"{folder}: its store does not have the end of the run; run it again"
+                )
             parties = local_run.workers(run_file, shared, state)
             _start(parties, children)
-            _wait(client, children, interrupted, lambda status: status.edges_online >= len(parties), "every party")
+            _wait(
+                client,
+                children,
+                interrupted,
+                lambda status: status.edges_online >= len(parties),
+                "every party",
+            )
             return ask(client)
 
 
@@ -64,7 +79,9 @@ def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
     marker = folder / "state" / local_run.MARKER
     try:
         shared = _SETTINGS.validate_json(marker.read_bytes(), strict=True)
-        edges, seed = (int(shared[name]) if name in shared else None for name in ("TACIT_EDGES", "TACIT_SEED"))
+        edges, seed = (
+            int(shared[name]) if name in shared else None for name in ("TACIT_EDGES", "TACIT_SEED")
+        )
         summary = _Summary.model_validate_json((folder / "summary.json").read_bytes(), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
@@ -76,7 +93,9 @@ def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
         raise ConfigError(f"{marker}: does not name the run's file")
     run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
     if not isinstance(run.algorithm, Vafl):
-        raise ConfigError(f"{folder}: {run.algorithm.name} is not vertical; its model.safetensors predicts by itself")
+        raise ConfigError(
+            f"{folder}: {run.algorithm.name} is not vertical; its model.safetensors predicts by itself"
+        )
     if summary.run_file_sha256 not in (run.fingerprint(), *run.older_fingerprints()):
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")
     return run, shared
@@ -89,15 +108,21 @@ def _start(ours: list[Child], children: list[Child]) -> None:
 
 
 def _wait(
-    client: Client, children: list[Child], interrupted: threading.Event, so: Callable[[Status], bool], what: str
+    client: Client,
+    children: list[Child],
+    interrupted: threading.Event,
+    so: Callable[[Status], bool],
+    what: str,
 ) -> Status:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         for child in children:
-            mend(child)
+            restart_if_dead(child)
         with contextlib.suppress(Unreachable, ApiError):
             if so(status := client.status()):
                 return status
         if interrupted.wait(0.2):
             raise KeyboardInterrupt
-    raise ServiceError(f"{what} did not come within {START_SECONDS:g} s; see the logs beside the run's state")
+    raise ServiceError(
+        f"{what} did not come within {START_SECONDS:g} s; see the logs beside the run's state"
+    )

@@ -30,11 +30,16 @@ KEEP_HEAP = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
     "MALLOC_TOP_PAD_": str(1 << 25),
 }
-_AT_EXEC = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # what libraries read once: the same for every child
+_AT_EXEC = {
+    "OMP_NUM_THREADS": "1"
+} | KEEP_HEAP  # what libraries read once: the same for every child
 _IMPORTED = [
-    "tacit_services.launch", "tacit_services.aggregator.main", "tacit_services.edge.main",
-    "uvicorn.lifespan.on", "uvicorn.loops.auto",  # which it imports when it starts
-]  # fmt: skip
+    "tacit_services.launch",
+    "tacit_services.aggregator.main",
+    "tacit_services.edge.main",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",  # which it imports when it starts
+]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -54,7 +59,7 @@ def prepare() -> None:
             os.environ[name] = value
 
 
-class Forked:
+class ForkedService:
     """A `tacit` service that runs; the methods are those of `subprocess.Popen`."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
@@ -120,7 +125,10 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
     die_with_parent()
     threading.Thread(target=_die_with_command, daemon=True).start()
     _prctl(_PR_SET_NAME, f"tacit {arguments[0]}".encode())  # what ps and top show
-    for descriptor, path, how in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+    for descriptor, path, how in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT),
+    ):
         opened = os.open(path, how, 0o644)
         os.dup2(opened, descriptor)
         os.close(opened)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tacit.errors import ServiceError
-from tacit_services.testbed.preload import Forked, die_with_parent
+from tacit_services.testbed.preload import ForkedService, die_with_parent
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
 START_SECONDS = 60.0
@@ -34,7 +34,7 @@ class Child:
     command: list[str]
     environment: dict[str, str]
     log: Path
-    process: subprocess.Popen[bytes] | Forked | None = None
+    process: subprocess.Popen[bytes] | ForkedService | None = None
     restarts: int = field(default=0)
     lasting: bool = False
 
@@ -42,13 +42,18 @@ class Child:
         """Start it; output is appended to its log."""
         environment = os.environ | self.environment
         if self.command[0] == "tacit":
-            self.process = Forked(self.command[1:], environment, self.log)
+            self.process = ForkedService(self.command[1:], environment, self.log)
             return
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=die_with_parent,
-            )  # fmt: skip
+                self.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
 
     def code(self) -> int | None:
         """Exit code, or None while it runs."""
@@ -72,7 +77,7 @@ class Child:
         return lines[-1].removeprefix("tacit: ") if lines else f"{self.name} ended without a word"
 
 
-def mend(child: Child) -> None:
+def restart_if_dead(child: Child) -> None:
     code = child.code()
     if code is None or (code == 0 and not child.lasting):
         return
@@ -90,7 +95,10 @@ def mend(child: Child) -> None:
 def stopping(children: list[Child]) -> Iterator[threading.Event]:
     """Whatever happens, no child outlives the command: edges first, then aggregator, store and broker."""
     interrupted = threading.Event()
-    previous = {name: signal.signal(name, lambda *_: interrupted.set()) for name in (signal.SIGINT, signal.SIGTERM)}
+    previous = {
+        name: signal.signal(name, lambda *_: interrupted.set())
+        for name in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield interrupted
     finally:
@@ -101,47 +109,77 @@ def stopping(children: list[Child]) -> Iterator[threading.Event]:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class StartedServer:
     """A broker or store that was started: what it is, and its address."""
 
     kind: str
     address: str
 
 
-def start_broker(state: Path, children: list[Child]) -> Service:
+def start_broker(state: Path, children: list[Child]) -> StartedServer:
     """mosquitto if it is on PATH, else amqtt, on a free loopback port."""
     port = free_port()
     binary = _which("mosquitto")
     if binary is None:
-        command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"127.0.0.1:{port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "tacit_services.testbed.fallback_broker",
+            f"127.0.0.1:{port}",
+        ]
         kind = "amqtt (no mosquitto on PATH)"
     else:
         conf = state / "mosquitto.conf"
         lines = [
-            f"listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true", "max_packet_size 1048576",
-            "max_inflight_messages 16", "max_queued_messages 2000", "persistence false",
-        ]  # fmt: skip
-        lines += ["user root"] if os.geteuid() == 0 else []  # else it drops to a user that cannot read the folder
+            f"listener {port} 127.0.0.1",
+            "allow_anonymous true",
+            "set_tcp_nodelay true",
+            "max_packet_size 1048576",
+            "max_inflight_messages 16",
+            "max_queued_messages 2000",
+            "persistence false",
+        ]
+        lines += (
+            ["user root"] if os.geteuid() == 0 else []
+        )  # else it drops to a user that cannot read the folder
         conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command, kind = [binary, "-c", str(conf)], "mosquitto"
     child = Child("broker", command, {}, state / "broker.log", lasting=True)
     _start_and_wait(child, port, children)
-    return Service(kind, f"127.0.0.1:{port}")
+    return StartedServer(kind, f"127.0.0.1:{port}")
 
 
-def start_store(state: Path, children: list[Child]) -> Service:
+def start_store(state: Path, children: list[Child]) -> StartedServer:
     """valkey or redis if one is on PATH, with its append-only file in `state`; else a SQLite file."""
     binary = _which("valkey-server") or _which("redis-server")
     if binary is None:
-        return Service("SQLite (no redis or valkey on PATH)", f"sqlite:///{(state / 'store.db').resolve()}")
+        return StartedServer(
+            "SQLite (no redis or valkey on PATH)", f"sqlite:///{(state / 'store.db').resolve()}"
+        )
     port = free_port()
     command = [
-        binary, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(state), "--appendonly", "yes",
-        "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-min-size", "1gb",
-        "--maxmemory", "4gb", "--maxmemory-policy", "noeviction",
-    ]  # fmt: skip
+        binary,
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dir",
+        str(state),
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--save",
+        "",
+        "--auto-aof-rewrite-min-size",
+        "1gb",
+        "--maxmemory",
+        "4gb",
+        "--maxmemory-policy",
+        "noeviction",
+    ]
     _start_and_wait(Child("store", command, {}, state / "store.log", lasting=True), port, children)
-    return Service(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
+    return StartedServer(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
 
 
 def _start_and_wait(child: Child, port: int, children: list[Child]) -> None:
@@ -150,7 +188,10 @@ def _start_and_wait(child: Child, port: int, children: list[Child]) -> None:
     deadline = time.monotonic() + START_SECONDS
     pause = threading.Event()
     while time.monotonic() < deadline and child.code() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", port), timeout=1.0),
+        ):
             return
         pause.wait(0.02)
     raise ServiceError(f"{child.name} did not start: {child.complaint()}")

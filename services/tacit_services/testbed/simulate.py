@@ -42,7 +42,7 @@ SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
 
 @lru_cache(maxsize=2)  # a sweep asks for the same again and again
-def everything(data: Data, root: Path | None) -> Dataset:
+def training_rows(data: Data, root: Path | None) -> Dataset:
     """All training rows. Raises DataError."""
     return datasets.load(data.dataset, "train", root, features=data.features, text=data.text)
 
@@ -52,9 +52,9 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
     return datasets.splits(name, root)
 
 
-def parts(run: RunFile, root: Path | None) -> list[Dataset]:
+def rows_by_edge(run: RunFile, root: Path | None) -> list[Dataset]:
     """The rows of every edge. Raises ConfigError, DataError."""
-    rows = everything(run.data, root)
+    rows = training_rows(run.data, root)
     return [rows.take(index) for index in dealt(run, root)[: run.edges.count]]
 
 
@@ -71,7 +71,9 @@ def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole
     """A vertical run's roles, with noise (and noisy labels, if it has them) from the run's seed."""
     section = vertical_settings.section(run)
     if run.network.staleness is not None:
-        raise ConfigError("network.staleness: a vertical run has no models of an age; give [network] delays instead")
+        raise ConfigError(
+            "network.staleness: a vertical run has no models of an age; give [network] delays instead"
+        )
     (train, test), salt = _splits(run.data.dataset, root), b"simulated"
     answers = None
     if section.label_epsilon is not None:
@@ -80,13 +82,17 @@ def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole
     server = registry.server(run, model, registry.people(run, (train, test), salt, answers))
     randoms = [Random(run.run.seed * 10_000 + number) for number in range(run.edges.count)]
     parties = [
-        registry.party(run, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), random)
+        registry.party(
+            run, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), random
+        )
         for number, random in enumerate(randoms)
     ]
     return server, Simulator(run, server, parties)
 
 
-def _simulator(run: RunFile, server: ServerRole, edges: list[EdgeRole]) -> Simulator | PeerSimulator:
+def _simulator(
+    run: RunFile, server: ServerRole, edges: list[EdgeRole]
+) -> Simulator | PeerSimulator:
     if not isinstance(run.algorithm, Gossip):
         return Simulator(run, server, edges)
     return PeerSimulator(run, server, [role for role in edges if isinstance(role, Worker)])
@@ -97,7 +103,9 @@ class Simulation:
 
     def __init__(self, run: RunFile, root: Path | None) -> None:
         if run.privacy.noise_at == "server":
-            raise ConfigError("privacy.noise_at=server: tacit simulate adds noise at the edges only")
+            raise ConfigError(
+                "privacy.noise_at=server: tacit simulate adds noise at the edges only"
+            )
         self.model = run.build_model()
         self.role: ServerRole
         self.simulator: Simulator | PeerSimulator
@@ -105,7 +113,10 @@ class Simulation:
             self.role, self.simulator = _vertical(run, self.model, root)
         else:
             self.role = registry.server(run, self.model)
-            edges = [edge(run, self.model, number, rows) for number, rows in enumerate(parts(run, root))]
+            edges = [
+                edge(run, self.model, number, rows)
+                for number, rows in enumerate(rows_by_edge(run, root))
+            ]
             self.simulator = _simulator(run, self.role, edges)
         self.run_id, self.fingerprint, self.size = run.run.name, run.fingerprint(), self.model.size
         self.lock = threading.Lock()
@@ -126,11 +137,15 @@ class Simulation:
         return {"virtual_time_s": round(self.simulator.now, 6), "gradients": gradients}
 
 
-def simulate(run: RunFile, root: Path | None, out: Path, shown: Callable[[Observer[Any]], None]) -> Simulation:
+def simulate(
+    run: RunFile, root: Path | None, out: Path, shown: Callable[[Observer[Any]], None]
+) -> Simulation:
     """Simulate `run` and write its results to `out`; `shown` is called after every message. Raises TacitError."""
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
-    test = datasets.load(run.data.dataset, "test", root, features=run.data.features, text=run.data.text)
+    test = datasets.load(
+        run.data.dataset, "test", root, features=run.data.features, text=run.data.text
+    )
     observer = Observer(run, simulation, out / "metrics.jsonl")
     observer.virtual = simulation.clock
     observer.resumed()
@@ -138,7 +153,9 @@ def simulate(run: RunFile, root: Path | None, out: Path, shown: Callable[[Observ
 
     def observe(role: ServerRole) -> None:
         observer.tick()
-        exam = None if role.halted else role.exam(points.sample)  # None: a vertical run's is not answered yet
+        exam = (
+            None if role.halted else role.exam(points.sample)
+        )  # None: a vertical run's is not answered yet
         if exam is not None and points.due(exam[0]):
             points.measure(*exam)
         shown(observer)
@@ -152,18 +169,23 @@ def simulate(run: RunFile, root: Path | None, out: Path, shown: Callable[[Observ
     return simulation
 
 
-class Bar:
+class SimulationProgress:
     """A progress bar with the time that is left."""
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._progress = Progress(
-            MofNCompleteColumn(), BarColumn(bar_width=20), TimeRemainingColumn(), TextColumn("{task.fields[facts]}"),
-            console=console, disable=not console.is_terminal, auto_refresh=False,
-        )  # fmt: skip
+            MofNCompleteColumn(),
+            BarColumn(bar_width=20),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[facts]}"),
+            console=console,
+            disable=not console.is_terminal,
+            auto_refresh=False,
+        )
         self._task = self._progress.add_task("simulating", total=run.run.updates, facts="")
         self._shown = 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> SimulationProgress:
         self._progress.start()
         return self
 
@@ -176,12 +198,18 @@ class Bar:
             return
         self._shown = time.monotonic()
         last = observer.series[-1] if observer.series else {}
-        facts = [f"{last['virtual_time_s']:.4g} virtual s", f"accuracy {100 * last['accuracy']:.1f} %"] if last else []
-        self._progress.update(self._task, completed=observer.driver.role.version, facts=" · ".join(facts))
+        facts = (
+            [f"{last['virtual_time_s']:.4g} virtual s", f"accuracy {100 * last['accuracy']:.1f} %"]
+            if last
+            else []
+        )
+        self._progress.update(
+            self._task, completed=observer.driver.role.version, facts=" · ".join(facts)
+        )
         self._progress.refresh()
 
 
-def prepare(out: Path) -> None:
+def make_output_folder(out: Path) -> None:
     """An output directory without the results of an earlier simulation. Raises ConfigError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -196,15 +224,17 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
     import json
 
     console, started = tables.console(stderr=as_json), time.monotonic()
-    prepare(out)
+    make_output_folder(out)
     try:
-        with Bar(console, run_file) as bar:
+        with SimulationProgress(console, run_file) as bar:
             simulation = simulate(run_file, data, out, bar.show)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if simulation.state != "finished":
-        console.print(f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates}")
+        console.print(
+            f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates}"
+        )
     if as_json:
         Console().print_json(data=summary)
         return

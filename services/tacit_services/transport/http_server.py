@@ -12,11 +12,13 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-CONNECTIONS = 128  # more are closed at once; half of what a process may open where that is least (macOS: 256)
+CONNECTIONS = (
+    128  # more are closed at once; half of what a process may open where that is least (macOS: 256)
+)
 SILENT_SECONDS = 10.0  # until one that has sent no whole request head is closed
 
 
-class Bounded(H11Protocol):
+class BoundedConnection(H11Protocol):
     """One connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base does
@@ -32,6 +34,8 @@ class Bounded(H11Protocol):
             self.transport.abort()
 
 
-def config(app: Any, **more: Any) -> uvicorn.Config:
+def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
     """What uvicorn is to serve `app` with; `more` as it takes them."""
-    return uvicorn.Config(app, log_level="warning", access_log=False, http=Bounded, **more)
+    return uvicorn.Config(
+        app, log_level="warning", access_log=False, http=BoundedConnection, **more
+    )

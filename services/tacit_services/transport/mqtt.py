@@ -33,7 +33,9 @@ OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and heade
 TOPICS = 500  # in one packet
 WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
-UNANSWERED = 3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
+UNANSWERED = (
+    3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
+)
 UNSUPPORTED_PROTOCOL = 132
 NO_ANSWER = "no answer"
 V5 = MQTTProtocolVersion.MQTTv5
@@ -103,11 +105,18 @@ class Connection:
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
             now = time.monotonic()
-            if self._tls is None and self._opened and now > self._opened + UNANSWERED and self._client.protocol == V5:
+            if (
+                self._tls is None
+                and self._opened
+                and now > self._opened + UNANSWERED
+                and self._client.protocol == V5
+            ):
                 self._step_down()  # amqtt takes our CONNECT for a longer one, and waits for the rest of it
             if now > deadline:
                 self.stop()
-                raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
+                raise ServiceError(
+                    f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)"
+                )
         if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
             self.stop()
             raise ServiceError(
@@ -130,7 +139,9 @@ class Connection:
         # Not sent: paho would send it again after every disconnection that it causes, for ever.
         if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
             limit = self.max_packet
-            raise ConfigError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
+            raise ConfigError(
+                f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK"
+            )
         # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
 
@@ -161,7 +172,11 @@ class Connection:
     def _make(self, protocol: MQTTProtocolVersion) -> paho.Client:
         clean = None if protocol == V5 else True
         client = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id=self._id, protocol=protocol, clean_session=clean, manual_ack=True
+            CallbackAPIVersion.VERSION2,
+            client_id=self._id,
+            protocol=protocol,
+            clean_session=clean,
+            manual_ack=True,
         )
         client.on_socket_open = self._socket_open
         client.on_connect = self._connected
@@ -193,12 +208,19 @@ class Connection:
         self._client.loop_start()
 
     def _connected(
-        self, client: paho.Client, _user: Any, _flags: Any, reason: ReasonCode, properties: Properties | None
+        self,
+        client: paho.Client,
+        _user: Any,
+        _flags: Any,
+        reason: ReasonCode,
+        properties: Properties | None,
     ) -> None:
         if reason.is_failure:
             self._failure = f"refused: {reason}"
             if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == V5:
-                threading.Thread(target=self._step_down, daemon=True).start()  # not from inside its own loop
+                threading.Thread(
+                    target=self._step_down, daemon=True
+                ).start()  # not from inside its own loop
             return
         self.max_packet = getattr(properties, "MaximumPacketSize", None)
         self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
@@ -218,19 +240,25 @@ class Connection:
         self._begin()
 
     def _not_connected(self, *_: Any) -> None:
-        self._complain(str(sys.exc_info()[1] or "no connection"))  # paho calls this where it handles the exception
+        self._complain(
+            str(sys.exc_info()[1] or "no connection")
+        )  # paho calls this where it handles the exception
         self._backoff()
 
     def _paho_says(self, _client: Any, _user: Any, level: int, text: str) -> None:
         if level == LogLevel.MQTT_LOG_ERR and "on socket" in text:
-            self._complain(text)  # with TLS 1.3 a broker refuses our certificate only after the handshake
+            self._complain(
+                text
+            )  # with TLS 1.3 a broker refuses our certificate only after the handshake
 
     def _complain(self, failure: str) -> None:
         if failure != self._failure:
             log.warning("broker %s:%d: %s", self._host, self._port, failure)
         self._failure = failure
 
-    def _disconnected(self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
+    def _disconnected(
+        self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any
+    ) -> None:
         self._up.clear()
         if reason.is_failure:
             log.warning("broker connection lost (%s); reconnecting", reason)
@@ -244,4 +272,8 @@ class Connection:
 
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
         mid, qos = message.mid, message.qos
-        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain))
+        self._on_message(
+            Inbound(
+                message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain
+            )
+        )

@@ -47,16 +47,23 @@ def document(content: Any, status: int = 200) -> JSONResponse:
     return JSONResponse(finite(content), status, {"Cache-Control": "no-cache"})
 
 
-def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+def problem(
+    status: int, detail: str, headers: dict[str, str] | None = None, **more: Any
+) -> JSONResponse:
     """An error document; `more` are further keys of it."""
-    content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump() | more
+    content = (
+        Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump() | more
+    )
     return JSONResponse(content, status, headers, media_type=PROBLEM)
 
 
 def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str, dict[str, Any]]:
     """These errors, for OpenAPI."""
     content = {PROBLEM: {"schema": kind.model_json_schema()}}
-    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in statuses
+    }
 
 
 def install(app: FastAPI) -> None:
@@ -69,7 +76,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
-        items = ("{}: {}".format(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors())
+        items = (
+            "{}: {}".format(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()
+        )
         return problem(422, "; ".join(items))
 
     @app.exception_handler(Exception)
@@ -111,7 +120,9 @@ def partial(request: Request, data: bytes, sha256: str) -> Response:
     if span is None:  # several ranges, or another unit: a server may ignore the header
         return Response(data, headers=headers, media_type=SAFETENSORS)
     if not span:
-        return problem(416, f"{wanted[:100]} of {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"})
+        return problem(
+            416, f"{wanted[:100]} of {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"}
+        )
     headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{len(data)}"
     return Response(data[span.start : span.stop], 206, headers, SAFETENSORS)
 

@@ -41,7 +41,9 @@ class Transfer:
         """What of `missing` is not under way, as far as the window allows. `lost`: nothing is under way any more."""
         wanted = [number for number in missing if 0 <= number < self.parts]
         self._flying = set() if lost else self._flying.intersection(wanted)
-        fresh = [number for number in wanted if number not in self._flying][: WINDOW - len(self._flying)]
+        fresh = [number for number in wanted if number not in self._flying][
+            : WINDOW - len(self._flying)
+        ]
         self._flying.update(fresh)
         return [(number, wire.part(self.envelope, self.chunk, number)) for number in fresh]
 

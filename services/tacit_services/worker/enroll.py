@@ -23,7 +23,7 @@ from tacit_services.enrollment import certificates
 from tacit_services.enrollment.authority import CERTIFICATE, KEY, RENEW_DAYS
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
-from tacit_services.transport.tls import Tls, believing
+from tacit_services.transport.tls import Tls, context_trusting
 
 log = logging.getLogger("tacit.edge")
 RETRY_CAP = 4.0  # seconds between two tries, at most
@@ -135,7 +135,7 @@ def _ask(
 ) -> str | None:
     """The server's certificate for `csr`; None when `stop` is set meanwhile."""
     assert settings.tls_ca is not None
-    believed = believing(settings.tls_ca)
+    believed = context_trusting(settings.tls_ca)
     deadline, tries = time.monotonic() + settings.connect_timeout, 0
     while not stop.is_set():
         try:

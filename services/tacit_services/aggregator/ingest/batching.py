@@ -13,7 +13,7 @@ from tacit.errors import ServiceError
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit_services.aggregator.entries import Candidate
 from tacit_services.aggregator.ingest.admission import Uplink
-from tacit_services.journal.store import Appended, Entry, Store
+from tacit_services.journal.store import Appended, NewEntry, Store
 from tacit_services.transport.mqtt import Inbound
 
 BATCH = 64  # messages that share one append; more arrive while it is being written
@@ -53,7 +53,7 @@ class Intake:
     def begin(self, lot: Lot) -> Lot:
         """Send it to the store. Raises ServiceError; then its edges have been told to wait."""
         try:
-            lot.answers = self._store.begin([Entry(c.edge, c.seq, c.payload, c.anchor) for c in lot.candidates])
+            lot.answers = self._store.begin([NewEntry(c.edge, c.seq, c.payload, c.anchor) for c in lot.candidates])
         except ServiceError:
             self.put_off(lot)
             raise

@@ -8,17 +8,27 @@ from tacit import errors
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
-    Entry,
-    Record,
+    NewEntry,
     Snapshot,
     Store,
+    StoredEntry,
     Verdict,
 )
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import MAX_SEQ, Limits
 from tacit_services.journal.store.sqlite import SqliteStore
 
-__all__ = ["MAX_SEQ", "Anchor", "Appended", "Entry", "Record", "Snapshot", "Store", "Verdict", "open_store"]
+__all__ = [
+    "MAX_SEQ",
+    "Anchor",
+    "Appended",
+    "NewEntry",
+    "Snapshot",
+    "Store",
+    "StoredEntry",
+    "Verdict",
+    "open_store",
+]
 
 
 def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:

@@ -30,7 +30,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NewEntry:
     """One message to append: `payload` is the whole envelope as received, `anchor` where its sender's ledger stands."""
 
     edge: str
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The answer for one Entry.
+    """The answer for one NewEntry.
 
     `position`: 1-based place in the run's accept order (0 unless accepted).
     `last_seq`: the edge's last accepted seq after this call (0: none yet).
@@ -53,7 +53,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredEntry:
     """One journal entry read back; `checked`: found equal to what was appended, by a checksum that the store keeps."""
 
     position: int
@@ -87,7 +87,7 @@ class Store(Protocol):
         as it accepted (nothing is changed then).
         """
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """Append in order, all durable when this returns; one answer per entry.
 
         For each entry, with `last` the edge's last accepted seq (0: none): seq <= last is DUPLICATE; a journal that
@@ -98,20 +98,20 @@ class Store(Protocol):
         Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (rules.py), before anything is written.
         """
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         """As `append`, in two steps, so that the caller need not wait while the backend writes.
 
         What it returns is called once, before anything else is written, and gives or raises what `append` does; the
         entries may be durable earlier, also where it is never called.
         """
 
-    def read(self, after: int, limit: int) -> list[Record]:
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
         """Journal entries with position > `after`, oldest first, at most `limit`.
 
         Raises `errors.WireError` for one that is seen not to be what was appended.
         """
 
-    def replay(self, after: int, page: int) -> Iterator[Record]:
+    def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """Every journal entry with position > `after`, oldest first, fetched `page` at a time. Raises like `read`."""
 
     def save(self, snapshot: Snapshot) -> None:

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tacit_services.journal.store import rules
-from tacit_services.journal.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
+from tacit_services.journal.store.base import (
+    Anchor,
+    Appended,
+    NewEntry,
+    Snapshot,
+    StoredEntry,
+    Verdict,
+)
 
 
 @dataclass(slots=True)
@@ -17,16 +24,20 @@ class MemoryRun:
     epoch: int = 0
     position: int = 0
     bytes: int = 0
-    journal: list[Record] = field(default_factory=list)
+    journal: list[StoredEntry] = field(default_factory=list)
     last_seqs: dict[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
-    anchors: dict[str, Anchor] = field(default_factory=dict)  # of the run without a name: all runs share it
+    anchors: dict[str, Anchor] = field(
+        default_factory=dict
+    )  # of the run without a name: all runs share it
 
 
 class MemoryStore:
     """One run in memory. Stores given the same `shared` dict see, and fence, each other."""
 
-    def __init__(self, run: str, limits: rules.Limits, shared: dict[str, MemoryRun] | None = None) -> None:
+    def __init__(
+        self, run: str, limits: rules.Limits, shared: dict[str, MemoryRun] | None = None
+    ) -> None:
         self._run = run
         self._limits = limits
         shared = {} if shared is None else shared
@@ -44,7 +55,7 @@ class MemoryStore:
         self._epoch = self._data.epoch
         return self._epoch
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
         rules.check_entries(entries)
         if not entries:
@@ -52,18 +63,18 @@ class MemoryStore:
         self._check_fence()
         return [self._append_one(entry) for entry in entries]
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         """See base.Store.begin: there is nothing to wait for."""
         answers = self.append(entries)
         return lambda: answers
 
-    def read(self, after: int, limit: int) -> list[Record]:
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         dropped = self._data.position - len(self._data.journal)
         first = max(after - dropped, 0)
         return self._data.journal[first : first + max(limit, 0)]
 
-    def replay(self, after: int, page: int) -> Iterator[Record]:
+    def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """See base.Store.replay."""
         return rules.in_pages(self.read, after, page)
 
@@ -71,7 +82,9 @@ class MemoryStore:
         """See base.Store.save."""
         self._check_fence()
         data = self._data
-        rules.check_cursor(snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position)
+        rules.check_cursor(
+            snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position
+        )
         data.snapshot = snapshot
         data.journal = self.read(snapshot.cursor, len(data.journal))
         data.bytes = sum(len(record.payload) for record in data.journal)
@@ -99,17 +112,20 @@ class MemoryStore:
         if self._epoch == 0 or self._epoch != self._data.epoch:
             raise rules.fenced(self._run, self._epoch)
 
-    def _append_one(self, entry: Entry) -> Appended:
+    def _append_one(self, entry: NewEntry) -> Appended:
         data = self._data
         last = data.last_seqs.get(entry.edge, 0)
         verdict = rules.judge(last, entry.seq, self.depth(), self._limits)
         if verdict is not Verdict.ACCEPTED:
             return Appended(verdict, 0, last)
         data.position += 1
-        data.journal.append(Record(data.position, entry.edge, entry.seq, entry.payload))
+        data.journal.append(StoredEntry(data.position, entry.edge, entry.seq, entry.payload))
         data.bytes += len(entry.payload)
         data.last_seqs[entry.edge] = entry.seq
         anchor = entry.anchor
-        if anchor and (anchor.lineage not in self._anchors or anchor.count > self._anchors[anchor.lineage].count):
+        if anchor and (
+            anchor.lineage not in self._anchors
+            or anchor.count > self._anchors[anchor.lineage].count
+        ):
             self._anchors[anchor.lineage] = anchor
         return Appended(verdict, data.position, entry.seq)

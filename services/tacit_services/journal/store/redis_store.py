@@ -27,7 +27,14 @@ from redis.retry import Retry
 
 from tacit import errors
 from tacit_services.journal.store import rules
-from tacit_services.journal.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
+from tacit_services.journal.store.base import (
+    Anchor,
+    Appended,
+    NewEntry,
+    Snapshot,
+    StoredEntry,
+    Verdict,
+)
 
 log = logging.getLogger("tacit.store")
 _CONNECT_S = 5.0
@@ -124,12 +131,16 @@ class RedisStore:
         self._epoch = 0
         keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
         self._journal, self._meta, self._seq, self._snapshot = keys
-        self._client: Any = _client(url, self._shown, reply_s)  # Any: redis-py leaves execute_command untyped
+        self._client: Any = _client(
+            url, self._shown, reply_s
+        )  # Any: redis-py leaves execute_command untyped
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         keys = (self._meta, self._journal, self._snapshot)
-        epoch, held, there, due = self._call("EVAL", _OPEN, len(keys), *keys, _FORMAT, fingerprint, *older)
+        epoch, held, there, due = self._call(
+            "EVAL", _OPEN, len(keys), *keys, _FORMAT, fingerprint, *older
+        )
         if epoch == -2:
             said = f"has format {held.decode()}, this tacit reads {_FORMAT}"
             raise errors.ServiceError(f"store: {self._shown}: run {self._run!r} {said}")
@@ -139,23 +150,32 @@ class RedisStore:
             raise rules.other_parameters(self._run, held.decode(), fingerprint)
         self._epoch = int(epoch)
         if weak := self._forgetful():
-            log.warning("store: %s: %s: a receipted update may be lost if the server is killed", self._shown, weak)
+            log.warning(
+                "store: %s: %s: a receipted update may be lost if the server is killed",
+                self._shown,
+                weak,
+            )
         return self._epoch
 
     def _forgetful(self) -> str:
         """The settings with which the server answers before all is on disk; empty: none, or not ours to ask."""
         try:
             found = self._client.config_get("append*")
-        except (redis.RedisError, OSError):  # a hosted server keeps CONFIG to itself; a lost one shows at once
+        except (
+            redis.RedisError,
+            OSError,
+        ):  # a hosted server keeps CONFIG to itself; a lost one shows at once
             return ""
         kept = {"appendonly": "yes", "appendfsync": "always"}
-        return ", ".join(f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good)
+        return ", ".join(
+            f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good
+        )
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
         return self.begin(entries)()
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         """See base.Store.begin. One script for all entries: they are written together or not at all."""
         rules.check_entries(entries)
         if not entries:
@@ -178,26 +198,36 @@ class RedisStore:
                 self._client.connection_pool.release(connection)
         if not rows:
             raise rules.fenced(self._run, self._epoch)
-        return [Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows]
+        return [
+            Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
+        ]
 
-    def _arguments(self, entries: Sequence[Entry]) -> list[Any]:
+    def _arguments(self, entries: Sequence[NewEntry]) -> list[Any]:
         keys = (self._journal, self._meta, self._seq, _ANCHORS)
         found = [len(keys), *keys, self._epoch, self._limits.entries, self._limits.bytes]
         for entry in entries:
             anchor = entry.anchor or Anchor("", 0, b"")
             mark = (anchor.lineage, anchor.count, anchor.head)
-            found += [entry.edge, entry.seq, entry.payload, *mark, xxhash.xxh3_64_digest(entry.payload)]
+            found += [
+                entry.edge,
+                entry.seq,
+                entry.payload,
+                *mark,
+                xxhash.xxh3_64_digest(entry.payload),
+            ]
         return found
 
-    def read(self, after: int, limit: int) -> list[Record]:
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         rows = self._call(*self._range(after, limit))
-        return [self._record(entry_id, fields) for entry_id, fields in rows or ()]  # None answers COUNT 0
+        return [
+            self._record(entry_id, fields) for entry_id, fields in rows or ()
+        ]  # None answers COUNT 0
 
     def _range(self, after: int, limit: int) -> tuple[Any, ...]:
         return "XRANGE", self._journal, max(after, 0) + 1, "+", "COUNT", max(limit, 0)
 
-    def replay(self, after: int, page: int) -> Iterator[Record]:
+    def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """See base.Store.replay. The server writes the next page while the caller works on this one: nobody waits, and
         no second thread, with which the caller would share the interpreter.
         """
@@ -209,24 +239,33 @@ class RedisStore:
                 while rows := connection.read_response():
                     connection.send_command(*self._range(_position(rows[-1][0]), page))
                     for entry_id, fields in rows:
-                        yield self._record(entry_id, dict(zip(fields[::2], fields[1::2], strict=True)))
+                        yield self._record(
+                            entry_id, dict(zip(fields[::2], fields[1::2], strict=True))
+                        )
             finally:
                 connection.disconnect()  # an answer may be on its way
                 pool.release(connection)
 
-    def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Record:
+    def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> StoredEntry:
         """XXH3 takes a fifth of the time of the SHA-256 inside, and sees the whole payload, not only its tensor."""
         position = _position(entry_id)
         with self._unaltered(f"entry {position}"):
-            payload, check = fields[b"payload"], fields.get(b"check")  # a journal of before has no check
+            payload, check = (
+                fields[b"payload"],
+                fields.get(b"check"),
+            )  # a journal of before has no check
             if check is not None and check != xxhash.xxh3_64_digest(payload):
                 raise ValueError("checksum")
-            return Record(position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None)
+            return StoredEntry(
+                position, fields[b"edge"].decode(), int(fields[b"seq"]), payload, check is not None
+            )
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save."""
         keys = (self._journal, self._meta, self._snapshot)
-        status, held, position = self._call("EVAL", _SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state)
+        status, held, position = self._call(
+            "EVAL", _SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state
+        )
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)
         rules.check_cursor(snapshot.cursor, held, position)
@@ -318,7 +357,9 @@ def _client(url: str, shown: str, reply_s: float) -> redis.Redis:
         usable = bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)
         # redis-py falls back to database 0 for a path that is not a number.
         if not usable or (parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path)):
-            raise ValueError("expected redis://host:port/db, rediss://host:port/db or unix:///path?db=0")
+            raise ValueError(
+                "expected redis://host:port/db, rediss://host:port/db or unix:///path?db=0"
+            )
         client = redis.Redis.from_url(
             url,
             decode_responses=False,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tacit import errors
-from tacit_services.journal.store.base import Entry, Record, Verdict
+from tacit_services.journal.store.base import NewEntry, StoredEntry, Verdict
 
 MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers, which are doubles
 
@@ -38,13 +38,15 @@ def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdic
     return Verdict.ACCEPTED
 
 
-def check_entries(entries: Sequence[Entry]) -> None:
+def check_entries(entries: Sequence[NewEntry]) -> None:
     """Raise ValueError for a sequence number or an anchor outside 0..MAX_SEQ, before anything is written."""
     for entry in entries:
         if not 0 <= entry.seq <= MAX_SEQ:
             raise ValueError(f"seq {entry.seq} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
         if entry.anchor is not None and not 0 <= entry.anchor.count <= MAX_SEQ:
-            raise ValueError(f"anchor {entry.anchor.count} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
+            raise ValueError(
+                f"anchor {entry.anchor.count} of edge {entry.edge!r} is outside 0..{MAX_SEQ}"
+            )
 
 
 def check_cursor(cursor: int, held: int, position: int) -> None:
@@ -64,7 +66,9 @@ def fenced(run: str, epoch: int) -> errors.Fenced:
     )
 
 
-def in_pages(read: Callable[[int, int], Sequence[Record]], after: int, page: int) -> Iterator[Record]:
+def in_pages(
+    read: Callable[[int, int], Sequence[StoredEntry]], after: int, page: int
+) -> Iterator[StoredEntry]:
     """What base.Store.replay gives, by one `read` after another."""
     while found := read(after, page):
         yield from found
@@ -74,7 +78,8 @@ def in_pages(read: Callable[[int, int], Sequence[Record]], after: int, page: int
 def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
     """The refusal of `open` unless every entry behind the snapshot is there: the fold would be another model."""
     return errors.WireError(
-        "journal", f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted"
+        "journal",
+        f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted",
     )
 
 

@@ -15,9 +15,18 @@ from typing import NamedTuple
 
 from tacit import errors
 from tacit_services.journal.store import rules
-from tacit_services.journal.store.base import Anchor, Appended, Entry, Record, Snapshot, Verdict
+from tacit_services.journal.store.base import (
+    Anchor,
+    Appended,
+    NewEntry,
+    Snapshot,
+    StoredEntry,
+    Verdict,
+)
 
-_FORMAT = 2  # PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
+_FORMAT = (
+    2  # PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
+)
 _TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS run (
@@ -68,11 +77,15 @@ class SqliteStore:
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         with self._transaction() as db:
-            row = db.execute("SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)).fetchone()
+            row = db.execute(
+                "SELECT fingerprint, epoch, entries FROM run WHERE run = ?", (self._run,)
+            ).fetchone()
             held, epoch, due = row or (fingerprint, 0, 0)
             if held not in (fingerprint, *older):
                 raise rules.other_parameters(self._run, held, fingerprint)
-            (there,) = db.execute("SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)).fetchone()
+            (there,) = db.execute(
+                "SELECT COUNT(*) FROM journal WHERE run = ?", (self._run,)
+            ).fetchone()
             if there != due:
                 raise rules.incomplete(f"sqlite file {self._path}", self._run, there, due)
             db.execute(
@@ -83,7 +96,7 @@ class SqliteStore:
         self._epoch = int(epoch) + 1
         return self._epoch
 
-    def append(self, entries: Sequence[Entry]) -> list[Appended]:
+    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
         rules.check_entries(entries)
         if not entries:
@@ -95,16 +108,18 @@ class SqliteStore:
                 answer = self._append_one(db, entry, totals)
                 answers.append(answer)
                 if answer.verdict is Verdict.ACCEPTED:
-                    totals = _Totals(answer.position, totals.entries + 1, totals.bytes + len(entry.payload))
+                    totals = _Totals(
+                        answer.position, totals.entries + 1, totals.bytes + len(entry.payload)
+                    )
             self._set_totals(db, totals)
         return answers
 
-    def begin(self, entries: Sequence[Entry]) -> Callable[[], list[Appended]]:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
         """See base.Store.begin: there is nothing to wait for."""
         answers = self.append(entries)
         return lambda: answers
 
-    def read(self, after: int, limit: int) -> list[Record]:
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         with self._connection() as db:
             rows = db.execute(
@@ -112,9 +127,9 @@ class SqliteStore:
                 "ORDER BY position LIMIT ?",
                 (self._run, after, max(limit, 0)),  # SQLite takes a negative limit as none
             )
-            return [Record(*row) for row in rows]
+            return [StoredEntry(*row) for row in rows]
 
-    def replay(self, after: int, page: int) -> Iterator[Record]:
+    def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
         """See base.Store.replay."""
         return rules.in_pages(self.read, after, page)
 
@@ -131,29 +146,40 @@ class SqliteStore:
                 upto,
             ).fetchone()
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
-            self._set_totals(db, _Totals(totals.position, totals.entries - count, totals.bytes - size))
+            self._set_totals(
+                db, _Totals(totals.position, totals.entries - count, totals.bytes - size)
+            )
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
         with self._connection() as db:
-            row = db.execute("SELECT cursor, state FROM snapshot WHERE run = ?", (self._run,)).fetchone()
+            row = db.execute(
+                "SELECT cursor, state FROM snapshot WHERE run = ?", (self._run,)
+            ).fetchone()
         return Snapshot(*row) if row else None
 
     def depth(self) -> tuple[int, int]:
         """See base.Store.depth."""
         with self._connection() as db:
-            row = db.execute("SELECT entries, bytes FROM run WHERE run = ?", (self._run,)).fetchone()
+            row = db.execute(
+                "SELECT entries, bytes FROM run WHERE run = ?", (self._run,)
+            ).fetchone()
         return (row[0], row[1]) if row else (0, 0)
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
         with self._connection() as db:
-            return dict(db.execute("SELECT edge, seq FROM edge WHERE run = ?", (self._run,)).fetchall())
+            return dict(
+                db.execute("SELECT edge, seq FROM edge WHERE run = ?", (self._run,)).fetchall()
+            )
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
         with self._connection() as db:
-            return {row[0]: Anchor(*row) for row in db.execute("SELECT lineage, count, head FROM anchor").fetchall()}
+            return {
+                row[0]: Anchor(*row)
+                for row in db.execute("SELECT lineage, count, head FROM anchor").fetchall()
+            }
 
     def close(self) -> None:
         """See base.Store.close."""
@@ -161,7 +187,7 @@ class SqliteStore:
             self._open_db.close()
             self._open_db = None
 
-    def _append_one(self, db: sqlite3.Connection, entry: Entry, totals: _Totals) -> Appended:
+    def _append_one(self, db: sqlite3.Connection, entry: NewEntry, totals: _Totals) -> Appended:
         key = (self._run, entry.edge)
         row = db.execute("SELECT seq FROM edge WHERE run = ? AND edge = ?", key).fetchone()
         last = int(row[0]) if row else 0
@@ -180,13 +206,18 @@ class SqliteStore:
 
     def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
         """The totals, read inside the write transaction; raises Fenced under an old epoch."""
-        row = db.execute("SELECT epoch, position, entries, bytes FROM run WHERE run = ?", (self._run,)).fetchone()
+        row = db.execute(
+            "SELECT epoch, position, entries, bytes FROM run WHERE run = ?", (self._run,)
+        ).fetchone()
         if row is None or row[0] != self._epoch:
             raise rules.fenced(self._run, self._epoch)
         return _Totals(*row[1:])
 
     def _set_totals(self, db: sqlite3.Connection, totals: _Totals) -> None:
-        db.execute("UPDATE run SET position = ?, entries = ?, bytes = ? WHERE run = ?", (*totals, self._run))
+        db.execute(
+            "UPDATE run SET position = ?, entries = ?, bytes = ? WHERE run = ?",
+            (*totals, self._run),
+        )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -209,8 +240,12 @@ class SqliteStore:
 
     def _connect(self) -> sqlite3.Connection:
         if not self._path.parent.is_dir():
-            raise errors.ServiceError(f"store: sqlite file {self._path}: there is no such directory")
-        db = sqlite3.connect(self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
+            raise errors.ServiceError(
+                f"store: sqlite file {self._path}: there is no such directory"
+            )
+        db = sqlite3.connect(
+            self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
+        )
         try:
             self._prepare(db)
         except (sqlite3.Error, errors.ServiceError):
@@ -225,7 +260,9 @@ class SqliteStore:
             "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
         if found not in (1, _FORMAT) and (found != 0 or tables != 0):
-            raise errors.ServiceError(f"store: sqlite file {self._path}: was not written by this version of tacit")
+            raise errors.ServiceError(
+                f"store: sqlite file {self._path}: was not written by this version of tacit"
+            )
         self._into_wal(db)
         db.execute("PRAGMA synchronous = FULL")
         if found != _FORMAT:
@@ -242,6 +279,9 @@ class SqliteStore:
                 db.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if (
+                    error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY
+                    or time.monotonic() > deadline
+                ):
                     raise
             time.sleep(0.01)

@@ -36,14 +36,14 @@ RESULTS_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedRun:
     """A run, and the figure whose file its point goes to."""
 
     figure: str
     run: RunFile
 
 
-def name(run: RunFile) -> str:
+def result_name(run: RunFile) -> str:
     """What a point is called: by everything in the run file that is not a default, the world and the seed included."""
     return _name(fingerprint.differences(run))
 
@@ -54,22 +54,22 @@ def _name(different: dict[str, Any]) -> str:
 
 def look_up(
     runs: Mapping[str, Iterable[RunFile]], own: Path, given: Path | None = None
-) -> tuple[dict[str, Result], dict[str, Wanted]]:
+) -> tuple[dict[str, Result], dict[str, RequestedRun]]:
     """Results of `runs` (by figure) that `own` or `given` has, `own` first, and the runs of which neither has one.
 
     Both by `name`. Makes the folder `own`. Raises ConfigError where one cannot be read.
     """
     own.mkdir(parents=True, exist_ok=True)
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, RequestedRun] = {}
     for figure, each in runs.items():
         for run in each:
-            wanted.setdefault(name(run), Wanted(figure, run))
-    there = ({} if given is None else read(given)) | read(own)
+            wanted.setdefault(result_name(run), RequestedRun(figure, run))
+    there = ({} if given is None else read_folder(given)) | read_folder(own)
     found = {key: there[key] for key in wanted if key in there}
     return found, {key: one for key, one in wanted.items() if key not in found}
 
 
-def read(folder: Path) -> dict[str, Result]:
+def read_folder(folder: Path) -> dict[str, Result]:
     """Every result in `folder`, by `name`. What is not whole, as after a kill, is left out, and said.
 
     Results of another RESULTS_VERSION are left out, too. Raises ConfigError.
@@ -81,11 +81,19 @@ def read(folder: Path) -> dict[str, Result]:
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror or error}") from error
         points = [_parsed(line) for line in lines]
-        found |= {one["name"]: one["result"] for one in points if one and one["results_version"] == RESULTS_VERSION}
+        found |= {
+            one["name"]: one["result"]
+            for one in points
+            if one and one["results_version"] == RESULTS_VERSION
+        }
         if (damaged := points.count(None)) > 0:
             first = points.index(None) + 1
             log.warning(
-                "%s: %d of %d lines are no whole points (first: %d): left out", path, damaged, len(lines), first
+                "%s: %d of %d lines are no whole points (first: %d): left out",
+                path,
+                damaged,
+                len(lines),
+                first,
             )
     return found
 
@@ -102,15 +110,24 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _whole(result: object) -> bool:
     """Whether it is what `measure` gives: points of numbers, and an ε or none."""
-    if not isinstance(result, dict) or not isinstance(series := result.get("series"), list) or not series:
+    if (
+        not isinstance(result, dict)
+        or not isinstance(series := result.get("series"), list)
+        or not series
+    ):
         return False
     numbers = [result.get("epsilon", math.nan)]
     for point in series:
-        numbers.extend(point.values() if isinstance(point, dict) and "version" in point else [math.nan])
-    return all(number is None or (isinstance(number, int | float) and math.isfinite(number)) for number in numbers)
+        numbers.extend(
+            point.values() if isinstance(point, dict) and "version" in point else [math.nan]
+        )
+    return all(
+        number is None or (isinstance(number, int | float) and math.isfinite(number))
+        for number in numbers
+    )
 
 
-def keep(folder: Path, wanted: Wanted, result: Result) -> None:
+def store(folder: Path, wanted: RequestedRun, result: Result) -> None:
     """Append the point to its figure's file; what has returned outlives kill -9. Raises ConfigError, leaving nothing.
 
     Several processes may do so at once. A line that one was killed at is cut off.
@@ -135,8 +152,12 @@ def keep(folder: Path, wanted: Wanted, result: Result) -> None:
 def _line(run: RunFile, result: Result) -> bytes:
     different = fingerprint.differences(run)
     point = {
-        "name": _name(different), "results_version": RESULTS_VERSION, **made_by(), "run": different, "result": result,
-    }  # fmt: skip
+        "name": _name(different),
+        "results_version": RESULTS_VERSION,
+        **made_by(),
+        "run": different,
+        "result": result,
+    }
     return json.dumps(point, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
@@ -148,23 +169,29 @@ def _end_of_points(file: FileIO) -> tuple[int, bytes]:
     file.seek(0)
     data = file.read()
     last = data.rfind(b"\n") + 1
-    return (last, b"") if _parsed(data[last:]) is None else (size, b"\n")  # a hand has taken the line's end away
+    return (
+        (last, b"") if _parsed(data[last:]) is None else (size, b"\n")
+    )  # a hand has taken the line's end away
 
 
 @lru_cache(maxsize=1)
 def made_by() -> dict[str, str]:
     """What a result's bits depend on besides the run: tacit, torch, and the instructions that torch computes with."""
     return {
-        "version": f"{metadata.version('tacit')}{_commit()}", "torch": torch.__version__,
+        "version": f"{metadata.version('tacit')}{_commit()}",
+        "torch": torch.__version__,
         "instructions": torch.backends.cpu.get_cpu_capability(),
-    }  # fmt: skip
+    }
 
 
 def _commit() -> str:
     """The commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty; empty for an installed tacit."""
     here = Path(__file__)
     try:
-        for command in (["ls-files", "--error-unmatch", here.name], ["describe", "--always", "--dirty", "--exclude=*"]):
+        for command in (
+            ["ls-files", "--error-unmatch", here.name],
+            ["describe", "--always", "--dirty", "--exclude=*"],
+        ):
             git = ["git", "-C", str(here.parent), *command]
             said = subprocess.run(git, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):  # no git, no repository, or somebody else's

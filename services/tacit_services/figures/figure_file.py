@@ -13,13 +13,13 @@ from pydantic import Field, ValidationError, model_validator
 from tacit.config import RunFile, one_line
 from tacit.config.sections import Section
 from tacit.errors import ConfigError
-from tacit_services.figures.untrained_points import Asked
+from tacit_services.figures.untrained_points import UntrainedPoint
 
 Noise = Literal["paper", "rigorous", "none"]
 Table = dict[str, Any]
 
 
-class Point(Section):
+class XValue(Section):
     """A place on the x axis of a figure that is not over a run's time."""
 
     x: float = Field(allow_inf_nan=False)
@@ -33,7 +33,7 @@ class Panel(Section):
     noise: Noise
     claimed: str = Field("nothing", description="the ε that the paper states for these runs")
     set: Table = Field({})
-    points: tuple[Point, ...] = Field((), strict=False)
+    points: tuple[XValue, ...] = Field((), strict=False)
     full: bool = Field(False, description="left out of the quick report")
 
 
@@ -42,9 +42,15 @@ class Line(Section):
 
     name: str
     set: Table = Field({})
-    drop: tuple[str, ...] = Field((), strict=False, description="section.key that this line does not have")
-    flat: bool = Field(False, description="does not depend on x: one run a seed, its end drawn across")
-    panels: tuple[str, ...] = Field((), strict=False, description="only in panels of these noises; (): in all")
+    drop: tuple[str, ...] = Field(
+        (), strict=False, description="section.key that this line does not have"
+    )
+    flat: bool = Field(
+        False, description="does not depend on x: one run a seed, its end drawn across"
+    )
+    panels: tuple[str, ...] = Field(
+        (), strict=False, description="only in panels of these noises; (): in all"
+    )
 
 
 class Claim(Section):
@@ -60,12 +66,14 @@ class Claim(Section):
     text: str
     kind: Literal["order", "near", "rising", "falling", "flat", "below"]
     lines: tuple[str, ...] = Field(strict=False, min_length=1)
-    panels: tuple[str, ...] = Field((), strict=False, description="titles; (): all that have these lines")
+    panels: tuple[str, ...] = Field(
+        (), strict=False, description="titles; (): all that have these lines"
+    )
     at: Literal["mean", "end"] = "mean"
     tolerance: float = Field(0.0, ge=0)
 
 
-class Head(Section):
+class FigureSettings(Section):
     """What the figure is."""
 
     paper: str
@@ -76,10 +84,20 @@ class Head(Section):
     over: Literal["points", "version", "gradients", "virtual_time_s"] = "points"
     x: str = Field(description="label")
     y: Literal[
-        "accuracy", "loss", "perplexity", "auc", "gradient_norm", "clip", "reached", "tau", "likeness"
-    ] = Field("accuracy", description="tau, likeness: with [base] design or attack (asked.py)")  # fmt: skip
+        "accuracy",
+        "loss",
+        "perplexity",
+        "auc",
+        "gradient_norm",
+        "clip",
+        "reached",
+        "tau",
+        "likeness",
+    ] = Field("accuracy", description="tau, likeness: with [base] design or attack (asked.py)")
     label: str = Field(description="of y")
-    below: float | None = Field(None, description="reached: the first version whose test loss is below this")
+    below: float | None = Field(
+        None, description="reached: the first version whose test loss is below this"
+    )
     logarithmic: bool = False
     less_is_more: bool = Field(False, description="the best score is the smallest")
     seeds: tuple[int, ...] = Field((1, 2, 3, 4, 5), strict=False, min_length=1)
@@ -88,7 +106,7 @@ class Head(Section):
 class Figure(Section):
     """A figure file."""
 
-    figure: Head
+    figure: FigureSettings
     base: Table
     quick: Table = Field({})
     panel: tuple[Panel, ...] = Field(strict=False, min_length=1)
@@ -102,7 +120,10 @@ class Figure(Section):
             "line.name": [line.name for line in self.line],
             "panel.title": [(panel.title, panel.noise) for panel in self.panel],
             "figure.seeds": list(self.figure.seeds),
-            **{f"points of panel {panel.title!r}: x": [point.x for point in panel.points] for panel in self.panel},
+            **{
+                f"points of panel {panel.title!r}: x": [point.x for point in panel.points]
+                for panel in self.panel
+            },
         }
         for field, named in kinds.items():
             if twice := [name for name in named if named.count(name) > 1]:
@@ -115,7 +136,10 @@ class Figure(Section):
         head, base = self.figure, self.base
         if head.over != "points" and any(panel.points for panel in self.panel):
             raise ValueError(f"figure.over={head.over!r}: its panels have no points")
-        if head.y in (asked := {"tau": "design", "likeness": "attack"}) and asked[head.y] not in base:
+        if (
+            head.y in (asked := {"tau": "design", "likeness": "attack"})
+            and asked[head.y] not in base
+        ):
             raise ValueError(f"figure.y={head.y!r}: needs base.{asked[head.y]}")
         if head.y == "reached" and head.below is None:
             raise ValueError("figure.y='reached': needs figure.below")
@@ -128,14 +152,17 @@ class Figure(Section):
         """A claim of a line or panel that is not there would be of nothing, and silently so."""
         lines, panels = {line.name for line in self.line}, {panel.title for panel in self.panel}
         for claim in self.claim:
-            for kind, named, known in (("line", claim.lines, lines), ("panel", claim.panels, panels)):
+            for kind, named, known in (
+                ("line", claim.lines, lines),
+                ("panel", claim.panels, panels),
+            ):
                 if unknown := [name for name in named if name not in known]:
                     raise ValueError(f"claim {claim.text!r}: there is no {kind} {unknown[0]!r}")
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PlottedRun:
     """One run of a figure: panel and line by number, x (None: flat, or over the run's time), seed."""
 
     panel: int
@@ -160,10 +187,12 @@ def seeded(figure: Figure, most: int | None) -> Figure:
     return figure.model_copy(update={"figure": head})
 
 
-def cells(figure: Figure, *, quick: bool) -> Iterator[Cell]:
+def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
     """Every run that the figure is made of. Raises ConfigError for a run file that is wrong, or where there is none."""
     if quick and all(panel.full for panel in figure.panel):
-        raise ConfigError(f"{figure.figure.paper} {figure.figure.name}: all its panels are full: none for --quick")
+        raise ConfigError(
+            f"{figure.figure.paper} {figure.figure.name}: all its panels are full: none for --quick"
+        )
     base = merged(figure.base, figure.quick if quick else {})
     for p, panel in enumerate(figure.panel):
         if quick and panel.full:
@@ -171,13 +200,15 @@ def cells(figure: Figure, *, quick: bool) -> Iterator[Cell]:
         for number, line in enumerate(figure.line):
             if line.panels and panel.noise not in line.panels:
                 continue
-            points = (Point(x=0.0),) if line.flat or not panel.points else panel.points
+            points = (XValue(x=0.0),) if line.flat or not panel.points else panel.points
             for point in points:
                 table = merged(merged(merged(base, panel.set), line.set), point.set)
                 x = None if line.flat or not panel.points else point.x
                 for seed in figure.figure.seeds:
                     seeded = merged(table, {"run": {"seed": seed}})
-                    yield Cell(p, number, x, seed, _run(_without(seeded, line.drop), figure, line))
+                    yield PlottedRun(
+                        p, number, x, seed, _run(_without(seeded, line.drop), figure, line)
+                    )
 
 
 def merged(table: Table, other: Table) -> Table:
@@ -185,7 +216,9 @@ def merged(table: Table, other: Table) -> Table:
     both = dict(table)
     for key, value in other.items():
         before = both.get(key)
-        both[key] = merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+        both[key] = (
+            merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+        )
     return both
 
 
@@ -201,7 +234,9 @@ def _without(table: Table, dropped: Iterable[str]) -> Table:
 
 def _run(table: Table, figure: Figure, line: Line) -> RunFile:
     try:
-        return (Asked if table.keys() & {"design", "attack"} else RunFile).model_validate(table)
+        return (UntrainedPoint if table.keys() & {"design", "attack"} else RunFile).model_validate(
+            table
+        )
     except ValidationError as error:
         what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
         raise ConfigError(f"{what}: {one_line(error)}") from error
