@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.api import metrics
 from tacit_services.aggregator.ingest.edge_plans import by_name as plans_by_name
-from tacit_services.cli.main import INTERRUPTED
 from tacit_services.cli.main import app as _commands
 from tacit_services.cli.main import main as command_line
 from tacit_services.cli.replay import fold as fold_journal
@@ -26,6 +25,7 @@ from tacit_services.journal.store import Snapshot
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.weights import weights
+from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import AggregatorSettings, EdgeSettings
 from tacit_services.testbed.simulate import rows_by_edge as parts
 from tacit_services.testbed.simulate import simulate

@@ -1,23 +1,30 @@
-"""Starts one service in this process: the command line's `tacit edge` and a preloaded child are the same.
+"""Starts one service (aggregator, edge, peer or party) in the current process.
 
-A service takes its settings from TACIT_* in the environment. Its libraries are imported when it is started.
+Both ways to start a service end here: a command such as `tacit edge`, and a child process that the
+testbed forks from a process which has the imports done already (testbed/preload.py). A service
+takes its settings from the `TACIT_*` variables of the environment. Its libraries are imported when
+it is started, not when this module is.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tacit.errors import TacitError
 from tacit_services import logs
-from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
 
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    from tacit_services.settings import EdgeSettings
+
+INTERRUPTED = 130  # the exit code of a command that was interrupted
 
 
 def aggregator() -> None:
-    """Serve one run. Raises TacitError."""
+    """Run the aggregator of one run until the run ends. Raises TacitError."""
     from tacit_services.aggregator.main import main
+    from tacit_services.settings import AggregatorSettings, read_settings
 
     settings = read_settings(AggregatorSettings)
     logs.to_stderr(settings.log, settings.log_format)
@@ -25,21 +32,21 @@ def aggregator() -> None:
 
 
 def edge() -> None:
-    """Be one edge. Raises TacitError."""
+    """Run one edge until the run ends. Raises TacitError."""
     from tacit_services.edge.main import main
 
     _work(main)
 
 
 def peer() -> None:
-    """Be one peer of a run without a server. Raises TacitError."""
+    """Run one peer of a run without a server until the run ends. Raises TacitError."""
     from tacit_services.peer.main import main
 
     _work(main)
 
 
 def party() -> None:
-    """Be one party of a vertical run. Raises TacitError."""
+    """Run one party of a vertical run until the run ends. Raises TacitError."""
     from tacit_services.party.main import main
 
     _work(main)
@@ -54,7 +61,10 @@ SERVICES: dict[str, Callable[[], None]] = {
 
 
 def main(name: str) -> None:
-    """Be the service `name`, and exit as its command does: a TacitError is one line on stderr and its code."""
+    """Run the service `name`, and exit as its command would.
+
+    A TacitError becomes one line on standard error and its exit code; an interrupt exits with 130.
+    """
     try:
         SERVICES[name]()
     except TacitError as error:
@@ -64,12 +74,14 @@ def main(name: str) -> None:
 
 
 def complain(message: str, code: int) -> int:
-    """Print `message` as one line on stderr; returns `code`, the exit code."""
+    """Print `message` as one line on standard error, and return `code` for `sys.exit`."""
     print("tacit: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
     return code
 
 
 def _work(main: Callable[[EdgeSettings], None]) -> None:
+    from tacit_services.settings import EdgeSettings, read_settings
+
     settings = read_settings(EdgeSettings)
     logs.to_stderr(settings.log, settings.log_format)
     main(settings)

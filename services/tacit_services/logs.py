@@ -1,4 +1,8 @@
-"""Log records with their facts apart: `extra={"edge": …, "seq": …, "version": …}`, as key=value or as JSON."""
+"""Log records as text or as JSON, with their facts apart from their message.
+
+Code that logs passes facts as `extra={"edge": …, "seq": …, "version": …, "reason": …}`. The text
+form writes them behind the message as key=value, the JSON form as keys of the object.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +16,27 @@ _TIME = "%Y-%m-%dT%H:%M:%S"
 
 
 class TextFormatter(logging.Formatter):
-    """One line per record: UTC time, level, logger, message, facts."""
+    """Formats a record as one line: UTC time, level, logger, message, facts."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", _TIME)
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
-        """The line; a traceback follows it."""
+        """The line without a traceback, which logging puts behind it."""
         facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
         return super().formatMessage(record) + facts
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Formats a record as one JSON object in one line."""
 
     def __init__(self) -> None:
         super().__init__()
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, a traceback in it."""
+        """The line; a traceback is in it, under `exception`."""
         at = f"{self.formatTime(record, _TIME)}.{int(record.msecs):03d}Z"
         said = {
             "time": at,
@@ -46,17 +50,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def to_stderr(level: str, form: Literal["text", "json"] = "text") -> None:
-    """Log records of `level` and above to standard error."""
+    """Write log records of `level` and above to standard error, in the given form."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is no news
-    logging.getLogger("httpx").setLevel(
-        logging.WARNING
-    )  # a request that was answered is no news either
-    logging.getLogger("httpx").setLevel(
-        logging.WARNING
-    )  # a request that was answered is no news either
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # nor is a request that was answered
 
 
 def _facts(record: logging.LogRecord) -> dict[str, str | int]:

@@ -1,4 +1,8 @@
-"""Settings of the services: `TACIT_*` in the environment. Passed as arguments; nothing is read at import."""
+"""The settings of the services, read from `TACIT_*` variables in the environment.
+
+Importing this module reads nothing. `read_settings` does, and the result is passed on as an
+argument.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ S = TypeVar("S", bound="ServiceSettings")
 
 
 class ServiceSettings(BaseSettings):
-    """What every service needs."""
+    """The settings that every service has."""
 
     model_config = SettingsConfigDict(env_prefix="TACIT_", extra="ignore", frozen=True)
 
@@ -56,7 +60,11 @@ class ServiceSettings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
 
     def tls(self) -> Tls | None:
-        """What the connection to the broker is made with; None: plain. Raises ConfigError unless all or none is set."""
+        """The files for TLS with the broker, or None for a plain connection.
+
+        Raises ConfigError unless all three of `TACIT_TLS_CA`, `TACIT_TLS_CERT` and `TACIT_TLS_KEY`
+        are set, or none is.
+        """
         given = {
             "TACIT_TLS_CA": self.tls_ca,
             "TACIT_TLS_CERT": self.tls_cert,
@@ -73,7 +81,10 @@ class ServiceSettings(BaseSettings):
         return Tls(self.tls_ca, self.tls_cert, self.tls_key)
 
     def load_run(self) -> RunFile:
-        """The run file, checked; the first of several whose data is there. Raises ConfigError or DataError."""
+        """The run file, read and checked: of several, the first whose data is there.
+
+        Raises ConfigError for a run file that is wrong, DataError where the data of none is there.
+        """
         files = [Path(name) for name in self.run_file.split(":")]
         for path in files:
             run = config.load(path, edges=self.edges, seed=self.seed)
@@ -87,7 +98,7 @@ class ServiceSettings(BaseSettings):
 
 
 class AggregatorSettings(ServiceSettings):
-    """`tacit aggregator`."""
+    """The settings of `tacit aggregator`."""
 
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
@@ -112,7 +123,7 @@ class AggregatorSettings(ServiceSettings):
 
 
 class EdgeSettings(ServiceSettings):
-    """`tacit edge`."""
+    """The settings of `tacit edge`, `tacit peer` and `tacit party`."""
 
     identities: Path = Path("state/identities")
     identity: int | None = Field(
@@ -141,14 +152,17 @@ class EdgeSettings(ServiceSettings):
     )
 
     def load_policy(self) -> Policy:
-        """The policy file, checked; without one, a policy that allows every plan. Raises ConfigError."""
+        """The policy of the data's owner; without a policy file, one that allows every run.
+
+        Raises ConfigError.
+        """
         return (
             Policy(noise_at=("edge", "server")) if self.policy is None else load_policy(self.policy)
         )
 
 
 def load_policy(path: Path) -> Policy:
-    """Read and check a policy file. Raises ConfigError (missing, unreadable, or wrong)."""
+    """Read and check a policy file. Raises ConfigError where it is missing, unreadable or wrong."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -157,7 +171,10 @@ def load_policy(path: Path) -> Policy:
 
 
 def read_settings(kind: type[S], **overrides: Any) -> S:
-    """Settings of `kind` from the environment and `overrides` (None: not given). Raises ConfigError, one line."""
+    """Read settings of class `kind` from the environment; `overrides` that are not None win.
+
+    Raises ConfigError, in one line that names every variable that is wrong, and its value.
+    """
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return kind(**given)

@@ -154,14 +154,14 @@ class TestSummary:
 
     def test_of_0_1_is_of_the_same_run(self, folder: Path) -> None:
         shutil.copy(KEPT / "vafl-summary.json", folder / "summary.json")
-        run, _ = predict._kept(folder)
+        run, _ = predict._ended_run(folder)
         assert run.algorithm.name == "vafl"
 
     def test_of_a_newer_format_is_refused(self, folder: Path) -> None:
         summary = json.loads((KEPT / "vafl-summary.json").read_text())
         (folder / "summary.json").write_text(json.dumps(summary | {"format": SUMMARY_FORMAT + 1}))
         with pytest.raises(ConfigError, match="format: Input should be less than or equal to"):
-            predict._kept(folder)
+            predict._ended_run(folder)
 
 
 def numbered(path: Path) -> int:

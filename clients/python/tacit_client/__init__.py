@@ -1,4 +1,4 @@
-"""Typed client of a tacit aggregator's REST interface. Needs httpx and pydantic only."""
+"""A typed client of a tacit aggregator's REST interface. It needs httpx and pydantic only."""
 
 from tacit_client.client import ApiError, Client, Unreachable
 from tacit_client.models import (

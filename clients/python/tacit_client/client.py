@@ -1,4 +1,7 @@
-"""`Client`: one method per endpoint. Errors are `ApiError` (it answered no) and `Unreachable` (it did not answer)."""
+"""The client of an aggregator's REST interface: one method for each endpoint.
+
+Errors are `ApiError` (the aggregator answered no) and `Unreachable` (it did not answer).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _EVENT_TIMEOUT = 60.0  # seconds without even a keep-alive comment (the server s
 
 
 class ApiError(Exception):
-    """The server answered with an error (problem+json), or with something that is not tacit's."""
+    """The server answered with an error (problem+json), or is no tacit aggregator."""
 
     def __init__(self, status: int, title: str, detail: str) -> None:
         super().__init__(f"{status} {title}: {detail}")
@@ -27,7 +30,7 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):  # noqa: N818 (it reads as what it says)
-    """No answer from `url`."""
+    """There was no answer from `url`."""
 
     def __init__(self, url: str, reason: str = "no answer") -> None:
         super().__init__(f"{url}: {reason}")
@@ -35,10 +38,34 @@ class Unreachable(Exception):  # noqa: N818 (it reads as what it says)
 
 
 class Client:
-    """A connection to one aggregator; use it as a context manager, from one thread."""
+    """A connection to one aggregator. Use it as a context manager, from one thread.
+
+    Example::
+
+        from pathlib import Path
+        from tacit_client import Client
+
+        with Client("http://127.0.0.1:8000") as client:
+            status = client.status()
+            print(status.state, status.applied, status.test_accuracy, status.privacy.epsilon)
+            weights = client.weights()  # checked against the announced SHA-256
+            Path("model.safetensors").write_bytes(weights)
+            for status in client.events():  # until the run is over
+                print(status.applied)
+
+    An address that cannot be one is refused before anything is sent:
+
+    >>> Client("127.0.0.1:8000")
+    Traceback (most recent call last):
+    ValueError: url='127.0.0.1:8000': expected http://HOST:PORT
+    """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
-        """`url`: http://HOST:PORT; `token`: for `halt`. Raises ValueError for what is not a URL."""
+        """Prepare a client for the aggregator at `url` (http://HOST:PORT); no request is made yet.
+
+        `token` is the operator's, for `halt`, `predict` and `release`. `timeout` is in seconds.
+        Raises ValueError for what is not a URL.
+        """
         try:
             base = httpx.URL(url)
         except httpx.InvalidURL as error:
@@ -68,7 +95,7 @@ class Client:
         self._http.close()
 
     def ready(self) -> bool:
-        """The aggregator has its broker and store, and has recovered."""
+        """Whether the aggregator has its broker and store, and has recovered."""
         with self._reached():
             response = self._http.get("/readyz")
         if response.status_code == 503:
@@ -77,7 +104,7 @@ class Client:
         return True
 
     def status(self) -> Status:
-        """The run as it stands."""
+        """The state of the run now."""
         return self._get("/v1/status", Status)
 
     def edges(self) -> list[Edge]:
@@ -85,23 +112,23 @@ class Client:
         return self._get("/v1/edges", list[Edge])
 
     def edge(self, name: str) -> Edge:
-        """One edge; ApiError 404 if it never said Hello."""
+        """One edge. Raises ApiError 404 if it never said Hello."""
         return self._get(httpx.URL(path=f"/v1/edges/{name}"), Edge)
 
     def series(self, after: int = 0) -> list[Point]:
-        """Evaluations of versions later than `after`, oldest first."""
+        """The evaluations of versions later than `after`, oldest first."""
         return self._get("/v1/series", list[Point], after=after)
 
     def privacy(self) -> Privacy:
-        """The guarantee."""
+        """The run's privacy guarantee."""
         return self._get("/v1/privacy", Privacy)
 
     def model(self) -> ModelInfo:
-        """What the weights file holds now."""
+        """The description of the weights file as it is now."""
         return self._get("/v1/model", ModelInfo)
 
     def weights(self, etag: str | None = None) -> bytes | None:
-        """The safetensors file, checked against its digest; None when it still has the SHA-256 `etag`."""
+        """The safetensors file, checked against its SHA-256; None while that is still `etag`."""
         headers = {"If-None-Match": f'"{etag.strip(chr(34))}"'} if etag else {}
         with self._reached():
             response = self._http.get("/v1/model/weights", headers=headers)
@@ -115,7 +142,7 @@ class Client:
         return data
 
     def halt(self, reason: str | None = None) -> Halted:
-        """End the run; needs the token. May be said again."""
+        """End the run; needs the token. It may be called again."""
         with self._reached():
             response = self._http.post(
                 "/v1/halt", json={} if reason is None else {"reason": reason}
@@ -123,10 +150,10 @@ class Client:
         return _parsed(self._checked(response), Halted)
 
     def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
-        """Classes of records, from their parties' embeddings; needs the token. It may cost the parties' budgets.
+        """The classes of records; needs the token, and may cost the parties' budgets.
 
-        ApiError 404: an id is unknown, 409: the run is not over or not vertical, 410: a budget is spent, 503: a party
-        did not answer within `wait_s` seconds.
+        Raises ApiError 404: an id is unknown; 409: the run is not over, or not vertical; 410: a
+        party's budget is spent; 503: a party did not answer within `wait_s` seconds.
         """
         timeout = httpx.Timeout(self._timeout, read=wait_s + self._timeout)
         with self._reached():
@@ -136,12 +163,18 @@ class Client:
         return _parsed(self._checked(response), Predictions)
 
     def release(self, edge: str) -> None:
-        """End an edge's quarantine; needs the token. ApiError 404 if it is not in quarantine."""
+        """End an edge's quarantine; needs the token.
+
+        Raises ApiError 404 if it is not in quarantine.
+        """
         with self._reached():
             self._checked(self._http.post(httpx.URL(path=f"/v1/edges/{edge}/release")))
 
     def events(self) -> Iterator[Status]:
-        """The status now and at every change, until the server ends. Raises Unreachable when the connection breaks."""
+        """Yield the status now and at every change, until the server ends.
+
+        Raises Unreachable when the connection breaks.
+        """
         timeout = httpx.Timeout(self._timeout, read=_EVENT_TIMEOUT)
         with self._reached(), self._http.stream("GET", "/v1/events", timeout=timeout) as response:
             if not response.is_success:
@@ -190,7 +223,7 @@ def _model(kind: type[T], text: str, status: int) -> T:
 
 
 def _server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """(event, data) of a text/event-stream; comments, ids and retry times are skipped."""
+    """Yield (event, data) of a text/event-stream; comments, ids and retry times are skipped."""
     event, data = "message", list[str]()
     for line in lines:
         name, _, value = line.partition(":")

@@ -1,4 +1,7 @@
-"""The documents as a client reads them: known fields typed, unknown ones kept, so that a newer server does no harm."""
+"""The documents of the REST interface, as a client reads them.
+
+Known fields are typed. Unknown ones are kept, so that a newer server does no harm.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class _Document(BaseModel):
 
 
 class Staleness(_Document):
-    """Versions between a model and the update made from it."""
+    """How many versions lay between a model and the updates made from it."""
 
     mean: float
     p95: float
@@ -27,7 +30,7 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """What the next update is made and applied with; what an algorithm does not have is None."""
+    """What the next update is made and applied with. What an algorithm does not have is None."""
 
     clip: float
     learning_rate: float | None
@@ -42,7 +45,7 @@ class Schedule(_Document):
 
 
 class EdgePrivacy(_Document):
-    """What one edge's data has paid. An ε of None is infinite: no guarantee."""
+    """What one edge's data has paid. An ε of None is infinite: there is no guarantee."""
 
     epsilon_pld: float | None
     epsilon_rdp: float | None
@@ -68,7 +71,7 @@ class Edge(EdgePrivacy):
 
 
 class Privacy(_Document):
-    """The run's guarantee: the largest ε of any edge (None: no guarantee), and all of them."""
+    """The run's guarantee: the largest ε of any edge (None: no guarantee), and every edge's."""
 
     guarantee: str
     unit: str = "record"
@@ -81,7 +84,7 @@ class Privacy(_Document):
 
 
 class Summary(_Document):
-    """summary.json."""
+    """A run's summary.json."""
 
     algorithm: str
     dataset: str
@@ -104,7 +107,10 @@ class Summary(_Document):
 
 
 class Status(Summary):
-    """summary.json so far, with the run's state: waiting, training, finished or halted."""
+    """What summary.json would say now, with the run's `state`.
+
+    The state is waiting, training, finished or halted.
+    """
 
     state: str
     reason: str = ""
@@ -117,7 +123,7 @@ class Status(Summary):
 
     @property
     def over(self) -> bool:
-        """The run has ended."""
+        """Whether the run has ended."""
         return self.state in FINAL_STATES
 
 
@@ -152,14 +158,14 @@ class ModelInfo(_Document):
 
 
 class Halted(_Document):
-    """The aggregator has taken the halt."""
+    """The aggregator's answer to a halt."""
 
     state: str
     reason: str
 
 
 class Prediction(_Document):
-    """One record's class."""
+    """The predicted class of one record."""
 
     id: str
     label: int
@@ -167,7 +173,10 @@ class Prediction(_Document):
 
 
 class Predictions(_Document):
-    """Of a vertical run; `epsilon` is of a person at all parties together, after it (None: no guarantee)."""
+    """The predictions of a vertical run's model.
+
+    `epsilon` is a person's at all parties together, after these predictions (None: no guarantee).
+    """
 
     model_version: int
     predictions: list[Prediction]

@@ -27,6 +27,7 @@ from tacit_services.aggregator.ingest.batching import BUSY, Intake, Lot, gather
 from tacit_services.aggregator.ingest.rate_limit import Door
 from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
 from tacit_services.aggregator.reporting.histogram import Histogram
+from tacit_services.aggregator.reporting.run_state import run_state
 from tacit_services.journal import snapshot_file as state_file
 from tacit_services.journal.store import Appended, NewEntry, Snapshot, Store, StoredEntry, Verdict
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -263,9 +264,7 @@ class ServerDriver:
     @property
     def state(self) -> str:
         """waiting (for a first update), training, finished (T reached) or halted."""
-        if self.role.halted:
-            return "finished" if self.role.version >= self.role.horizon else "halted"
-        return "training" if self.role.version else "waiting"
+        return run_state(self.role)
 
     def farewell(self, stop: threading.Event) -> None:
         """Tell every edge that the run is over, and hear (for FAREWELL_SECONDS) its last account of what it has spent:

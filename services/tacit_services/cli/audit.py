@@ -1,4 +1,4 @@
-"""`tacit audit`: attack the edges' mechanisms through the wire, and a set of broken ones, which must be caught."""
+"""`tacit audit`: attacks mechanisms, and broken ones that must be caught."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def audit(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Attack every mechanism through the wire, and broken ones that must be caught (about two minutes).
+    """Attack every mechanism through the wire, and broken ones that must be caught (two minutes).
 
     Exit code 5 when an honest mechanism leaks more than it claims, or a mutant is not caught.
     """
@@ -78,16 +78,18 @@ def audit(
     bad = Counter(finding.verdict for finding in findings if not finding.good)
     if bad:
         raise PrivacyError(
-            f"audit of {len(findings)} findings: {bad['LEAKS']} leak, {bad['MISSED']} mutants missed"
+            f"audit of {len(findings)} findings: "
+            f"{bad['LEAKS']} leak, {bad['MISSED']} mutants missed"
         )
 
 
 def table(console: Console, findings: Iterable[Finding]) -> Table:
-    """One row per finding."""
-    from rich import box
+    """The findings as a table, one row for each."""
     from rich.table import Table
 
-    shown = Table(box=box.ROUNDED if console.is_terminal else None, header_style="bold")
+    from tacit_services.display import tables
+
+    shown = Table(box=tables.outline(console), header_style="bold")
     for name in ("test", "target", "quantity", "claim", "measured", "verdict"):
         shown.add_column(
             name, justify="right" if name in ("claim", "measured") else "left", no_wrap=True
@@ -117,11 +119,11 @@ def _plain(finding: Finding) -> dict[str, Any]:
     }
 
 
-# -- what takes a process -------------------------------------------------------------------------------------------
+# -- what takes a process --
 
 
 def host(*, thorough: bool = False) -> Host:
-    """This process, for the audit: its outbox, its fork, its disk, and Opacus's accountant where installed."""
+    """What the audit needs of a process: an outbox, a fork, a disk, Opacus if installed."""
     from tacit.audit.whole import Host
 
     found = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
@@ -133,7 +135,7 @@ def host(*, thorough: bool = False) -> Host:
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:
-    """A message as the edge's outbox holds it, and as it is found there by the next process."""
+    """A message as the edge's outbox holds it, and as the next process finds it there."""
     from tacit_services.worker.outbox import Outbox
 
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +152,9 @@ def resent(ask: Ask) -> tuple[bytes, bytes]:
 
 
 def forked(ask: Ask, count: int) -> list[bytes]:
-    """`count` messages that a forked child sends. Raises ServiceError when it ends before."""
+    """`count` messages that a forked child sends. Raises ServiceError when the child ends
+    before.
+    """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -180,7 +184,7 @@ def forked(ask: Ask, count: int) -> list[bytes]:
 
 
 def second_accountant() -> Epsilon | None:
-    """ε by Opacus's PRV accountant; None where it is not installed."""
+    """Opacus's PRV accountant as a function; None where Opacus is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Opacus's own imports

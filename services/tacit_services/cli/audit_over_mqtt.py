@@ -1,4 +1,4 @@
-"""The times of pushes as whoever reads the broker has them: for `tacit audit --thorough`."""
+"""Times of pushes as a reader of the broker sees them, for `tacit audit --thorough`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PATIENCE = 60.0  # seconds for one push
 
 
 def wire_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
-    """Seconds from sending a model to the arrival of the push, over a real broker, in random order.
+    """Seconds from sending a model to the arrival of the push, of two edges in random order.
 
-    Raises ServiceError when a push does not come.
+    It is measured over a real broker. Raises ServiceError when a push does not come.
     """
     taken: tuple[list[float], list[float]] = ([], [])
     with _broker() as address, ExitStack() as end:
@@ -48,7 +48,7 @@ def _broker() -> Iterator[str]:
 
 @contextmanager
 def _over(broker: str, name: str, box: MessageSource) -> Iterator[Callable[[], float]]:
-    """An edge behind the broker, and a call that asks it once and returns the seconds."""
+    """Put an edge behind the broker; yields a call that asks it once and returns the seconds."""
     down, up = topics.down(RUN, name, "model"), topics.up(RUN, name, 1, 0)
     models: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
     pushes: queue.SimpleQueue[float] = queue.SimpleQueue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from tacit.errors import ConfigError
 from tacit_services.extras import need
+from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,8 @@ app = typer.Typer(
 
 @app.callback()
 def group() -> None:
-    """Show what privacy is for, on public data."""  # with one command only, typer would drop the group's name
+    """Show what privacy is for, on public data."""
+    # Without this callback typer would drop the group's name, as it has one command only.
 
 
 @app.command()
@@ -50,7 +51,7 @@ def inversion(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Rebuild images from pushes over a real broker: without noise, with the paper's, with tacit's."""
+    """Rebuild images from pushes: without noise, with the paper's, with tacit's."""
     need("run")
     counts = tuple(sorted(set(pushes or (1, 100))))
     for count in counts:
@@ -99,18 +100,18 @@ def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) ->
     console = tables.console()
     console.print(_table(console, found))
     console.print(
-        "claimed ε: the paper's is per push, tacit's for all pushes together; true ε: what can be proven"
+        "claimed ε: the paper's is per push, tacit's for all pushes together; "
+        "true ε: what can be proven"
     )
     console.print(f"picture: {out / 'inversion.png'}")
 
 
 def _table(to: Console, found: Findings) -> Table:
-    from rich import box
     from rich.table import Table
 
     from tacit_services.display import tables
 
-    table = Table(box=box.ROUNDED if to.is_terminal else None, header_style="bold")
+    table = Table(box=tables.outline(to), header_style="bold")
     for name in ("condition", "pushes", "cosine", "PSNR, dB", "label", "claimed ε", "true ε"):
         table.add_column(name, justify="left" if name == "condition" else "right", no_wrap=True)
     for outcome in found.outcomes:
@@ -121,7 +122,7 @@ def _table(to: Console, found: Findings) -> Table:
             f"{outcome.psnr:.1f}",
             f"{100 * outcome.label_rate:.0f} %",
             _claim(outcome),
-            tables.epsilon(_finite(outcome.epsilon)),
+            tables.epsilon(finite_or_none(outcome.epsilon)),
         )
     return table
 
@@ -142,11 +143,11 @@ def _content(found: Findings) -> dict[str, Any]:
             "batch": outcome.condition.plan.batch,
             "noise_multiplier": outcome.condition.plan.noise_multiplier,
             "cosine": round(outcome.cosine, 4),
-            "psnr_db": _finite(round(outcome.psnr, 2)),
+            "psnr_db": finite_or_none(round(outcome.psnr, 2)),
             "label_rate": round(outcome.label_rate, 4),
             "claimed_epsilon": outcome.condition.claimed,
             "claimed_per_push": outcome.condition.per_push,
-            "true_epsilon": _finite(outcome.epsilon),
+            "true_epsilon": finite_or_none(outcome.epsilon),
         }
         for outcome in found.outcomes
     ]
@@ -156,7 +157,3 @@ def _content(found: Findings) -> dict[str, Any]:
         "victims": len(found.originals),
         "outcomes": rows,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

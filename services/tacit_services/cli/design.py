@@ -1,4 +1,7 @@
-"""`tacit plan dp-pasgd`: steps K, period τ and noise σ of DP-PASGD within a budget of privacy and of a resource."""
+"""`tacit plan dp-pasgd`: steps K, period τ and noise σ within a privacy and a resource budget.
+
+It solves the design problem of DP-PASGD; the equations' numbers are the paper's.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def dp_pasgd(
 ) -> None:
     """Find K, tau and sigma of DP-PASGD that the privacy and resource budgets of a device allow.
 
-    Every number is a public one: whatever is estimated on private data is a leak that no ledger counts.
+    Every number is public: what is estimated on private data is a leak that no ledger counts.
     """
     from tacit.algorithms.dp_pasgd import design
 
@@ -126,7 +129,7 @@ def _sizes(batch: str) -> tuple[float, ...]:
 
 
 def _with_flag(said: str) -> str:
-    """`strong_convexity=0.0: why` as `--strong-convexity 0.0: why`."""
+    """Put an error in the words of the command line: `lr=0.0: why` becomes `--lr 0.0: why`."""
     return re.sub(
         r"^(\w+)=(\S*): ", lambda found: f"--{found[1].replace('_', '-')} {found[2]}: ", said
     )
@@ -149,21 +152,15 @@ def _show(problem: Problem, found: Plan, notes: list[str], as_json: bool) -> Non
 
 
 def _table(to: Console, problem: Problem, found: Plan) -> Table:
-    from rich import box
-    from rich.table import Table
-
     from tacit_services.display import tables
 
-    table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     by = (
         f"PLD, batches drawn at q = {found.sampling_rate:.4g}"
         if found.planner == "poisson"
         else "zCDP, (9)"
     )
     bound = "(12), which is false" if found.planner == "paper" else "bound on the last iterate"
-    for name, shown in (
+    rows = [
         ("planner", found.planner),
         ("K", f"{found.K} local steps of each device, all paid for"),
         ("τ", f"{found.tau} steps between two averages"),
@@ -174,9 +171,8 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
         ("resource", f"{found.resource:.6g} of {problem.resource:g}"),
         ("ε", f"{tables.epsilon(found.epsilon)} of {problem.epsilon:g} ({by})"),
         ("δ", f"{found.delta:g}"),
-    ):
-        table.add_row(name, shown)
-    return table
+    ]
+    return tables.pairs(to, rows)
 
 
 def _notes(problem: Problem, found: Plan) -> list[str]:
@@ -186,16 +182,19 @@ def _notes(problem: Problem, found: Plan) -> list[str]:
     if found.planner == "paper":
         K, tau = relaxed(problem)
         notes.append(
-            f"note: the paper's root of (23): these K steps cost ε = {found.epsilon:.3g}, not {problem.epsilon:g}. "
+            f"note: the paper's root of (23): these K steps cost ε = {found.epsilon:.3g}, "
+            f"not {problem.epsilon:g}. "
             f"Its relaxed optimum (24) is K = {K:.1f}, τ = {tau:.1f}"
         )
     elif found.predicted_loss >= problem.gap:
         notes.append(
-            f"note: the bound is not below α = {problem.gap:.3g}: by it, training is not worth its noise"
+            f"note: the bound is not below α = {problem.gap:.3g}: "
+            "by it, training is not worth its noise"
         )
     if found.tau + 1 > longest_period(problem):
         notes.append(
-            f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; a smaller η allows more"
+            f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; "
+            "a smaller η allows more"
         )
     return notes
 
@@ -210,8 +209,10 @@ def as_run_file(
         )
     G = problem.lipschitz
     return f"""\
-# By `tacit plan dp-pasgd`, planner {found.planner}: K = {found.K}, tau = {found.tau}, sigma = {found.sigma:.6g}.
-# Predicted: a loss {found.predicted_loss:.4g} above the least; a cost of {found.resource:.6g} of {problem.resource:g}.
+# By `tacit plan dp-pasgd`, planner {found.planner}:
+# K = {found.K}, tau = {found.tau}, sigma = {found.sigma:.6g}.
+# Predicted: a loss {found.predicted_loss:.4g} above the least;
+# a cost of {found.resource:.6g} of {problem.resource:g}.
 
 [run]
 name = "dp-pasgd-{found.planner}"
@@ -245,15 +246,19 @@ count = {problem.devices}
 
 
 def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
-    """Write the run file, once it is known to be one, whose ledgers let every device take its K steps; notes on it."""
+    """Write the run file; returns notes on it.
+
+    It is checked first: every device's ledger must let it take its K steps. Raises ConfigError.
+    """
     from tacit import config
 
     run = config.parse(text, f"--run-file {path}")
     left = run.plan(0).pushes_left(())
     if left is not None and left < found.K and found.planner != "paper":
         raise ConfigError(
-            f"--run-file {path}: its devices draw batches at q = {run.sampling_rate():.4g}, where only {left} of "
-            f"{found.K} steps are within ε; give --sampling-rate and --batch of this dataset"
+            f"--run-file {path}: its devices draw batches at q = {run.sampling_rate():.4g}, "
+            f"where only {left} of {found.K} steps are within ε; "
+            "give --sampling-rate and --batch of this dataset"
         )
     try:
         path.write_text(text, encoding="utf-8")
@@ -269,7 +274,7 @@ def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
 
 
 def draw(path: Path, problem: Problem, found: Plan) -> None:
-    """The least bound over R, for every feasible τ, with the plan marked."""
+    """Draw the least bound over R for every feasible τ, with the plan marked."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -294,7 +299,8 @@ def draw(path: Path, problem: Problem, found: Plan) -> None:
         xlabel="τ: local steps between two averages", ylabel="bound on the loss above the least"
     )
     axis.set_title(
-        f"{found.planner}: ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = {problem.resource:g}",
+        f"{found.planner}: "
+        f"ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = {problem.resource:g}",
         fontsize=11,
     )
     axis.grid(alpha=0.3)

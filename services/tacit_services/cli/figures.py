@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import ConfigError
-from tacit_services.cli.simulate import SHARED_DATA
+from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
@@ -53,14 +53,9 @@ def figures(
             "--anew", help="measure again what is kept beside the figure files, in FOLDER/points"
         ),
     ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]"
-        ),
-    ] = None,
+    data: Data = None,
 ) -> None:
-    """Run or reuse the sweeps of every figure, draw them, and write a page with claims, verdicts and true ε.
+    """Run or reuse the sweeps of the figures, and write a page with claims and verdicts.
 
     The page is index.html, of --testbed testbed.html; beside it are the verdicts as JSON.
     """
@@ -69,10 +64,10 @@ def figures(
 
     from tacit_services.figures import page
 
-    root = data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
+    root = data_folder(data)
     read = _read(folder, names, seeds)
     place = out / ("testbed.html" if testbed else "index.html")
-    _ready(place, results)
+    _check_writable(place, results)
     kept = None if anew else folder / "points"
     shown = _measured(
         read, out, kept, root, quick=quick, testbed=testbed, jobs=jobs or os.cpu_count() or 1
@@ -107,19 +102,22 @@ def _read(folder: Path, names: list[str] | None, seeds: int | None) -> dict[str,
     return {stem: figure_file.seeded(figure_file.read(there[stem]), seeds) for stem in stems}
 
 
-def _ready(place: Path, results: Path | None) -> None:
-    """What can be written now can be written after hours of simulations, too. Raises ConfigError."""
+def _check_writable(place: Path, results: Path | None) -> None:
+    """Find out now whether the report can be written after hours of simulations.
+
+    Raises ConfigError.
+    """
     with _writing("out", place.parent):
         (place.parent / "points").mkdir(parents=True, exist_ok=True)
-        _try(place)
+        _open_for_appending(place)
     if results is not None:
         if results.resolve() == place.resolve():
             raise ConfigError(f"--results {results}: is where the page goes")
         with _writing("results", results):
-            _try(results)
+            _open_for_appending(results)
 
 
-def _try(path: Path) -> None:
+def _open_for_appending(path: Path) -> None:
     there = os.path.lexists(path)
     path.open("ab").close()
     if not there:
@@ -181,7 +179,7 @@ def _verdicts(shown: list[ReportedFigure]) -> list[dict[str, object]]:
 
 
 class _SweepProgress:
-    """A progress bar with the time that is left."""
+    """A progress bar with the time that is left, as a context manager that gives a function."""
 
     def __init__(self) -> None:
         from rich.progress import (

@@ -1,4 +1,4 @@
-"""`tacit keys`: every key of a run file, what it may be and what it means, as the code has it."""
+"""`tacit keys`: every key of a run file, its values and its meaning, read from the code."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _BOUNDS = {
 _INTRODUCTION = """\
 # The run file
 
-Every key, as `tacit keys` prints it from the code (`tacit keys SECTION`: one section; `tacit keys --schema`: a JSON
-schema, with which an editor checks and completes TOML). A key without a default must be given; *None* is
-what a key means that is left out. Unknown keys are refused.
-Ready-made files: [experiments](../experiments); what the letters mean: [algorithms.md](algorithms.md).
+Every key, as `tacit keys` prints it from the code (`tacit keys SECTION`: one section;
+`tacit keys --schema`: a JSON schema, with which an editor checks and completes TOML).
+A key without a default must be given; *None* is what a key means that is left out.
+Unknown keys are refused. Ready-made files: [experiments](../experiments);
+what the letters mean: [algorithms.md](algorithms.md).
 """
 
 
@@ -54,7 +55,7 @@ def keys(
 
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
-    """(heading, names that it can be asked for by, class) of every section."""
+    """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
     from tacit.config.sections import Away, Delay
 
@@ -69,7 +70,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
 
 
 def _table(kind: type[BaseModel]) -> str:
-    """Markdown: one row per key."""
+    """A section's keys as a Markdown table, one row for each."""
     shape = kind.model_json_schema()
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for name, key in shape["properties"].items():
@@ -88,7 +89,7 @@ def _table(kind: type[BaseModel]) -> str:
 
 
 def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
-    """What a key may be, in words."""
+    """The values that a key may have, in words."""
     if options := key.get("anyOf"):  # with null: may be left out
         return _value(next(option for option in options if option.get("type") != "null"), shape)
     if "$ref" in key:

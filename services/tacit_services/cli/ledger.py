@@ -1,12 +1,12 @@
-"""`tacit ledger show | verify | export`: an edge's own ledger file, read where it lies; nothing is changed.
+"""`tacit ledger show | verify | export`: reads an edge's own ledger file, and changes nothing.
 
-`tacit ledger move` takes it elsewhere.
+`tacit ledger move` takes it to another place. `tacit ledger` alone asks a run's aggregator; that is
+in main.py.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, PrivacyError
+from tacit_services.transport.json_numbers import finite_or_none
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger_chain import Chain
@@ -113,7 +114,7 @@ def _file(place: Path) -> Path:
 
 
 def _is_ledger(out: Path, ledger: Path) -> bool:
-    """Whether `out` names the ledger or a file that SQLite keeps beside it, there or not, by any link."""
+    """Whether `out` is the ledger, or a file that SQLite or a move keeps beside it, by any link."""
     real = os.path.realpath(ledger)
     held = [Path(real + suffix) for suffix in ("", "-wal", "-shm", "-journal", ".moved", ".moving")]
     return Path(os.path.realpath(out)) in held or any(
@@ -122,7 +123,10 @@ def _is_ledger(out: Path, ledger: Path) -> bool:
 
 
 def _write(out: Path, text: str) -> None:
-    """All of it or nothing; a device or a pipe is written to, not replaced. Raises OSError."""
+    """Write all of the text or nothing; a device or a pipe is written to, not replaced.
+
+    Raises OSError.
+    """
     target = Path(os.path.realpath(out))
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")
@@ -137,7 +141,10 @@ def _write(out: Path, text: str) -> None:
 
 
 def _verified(path: Path) -> list[Chain]:
-    """Every dataset's chain. Raises DataError (no file), PrivacyError (not a ledger, or a broken chain)."""
+    """The chain of every dataset, verified.
+
+    Raises DataError (no file), PrivacyError (not a ledger, or a broken chain).
+    """
     from tacit.privacy import ledger
 
     chains = ledger.read_chains(path)
@@ -169,8 +176,8 @@ def _document(path: Path, chain: Chain, delta: float) -> dict[str, Any]:
     pld, rdp = accounting.epsilon_pld(history, delta), accounting.epsilon_rdp(history, delta)
     return _position(path, chain) | {
         "delta": delta,
-        "epsilon_pld": _finite(pld),
-        "epsilon_rdp": _finite(rdp),
+        "epsilon_pld": finite_or_none(pld),
+        "epsilon_rdp": finite_or_none(rdp),
     }
 
 
@@ -189,10 +196,6 @@ def _entries(chain: Chain) -> list[dict[str, Any]]:
     ]
 
 
-def _finite(epsilon: float) -> float | None:
-    return epsilon if math.isfinite(epsilon) else None  # JSON has no infinity
-
-
 def _print(chain: Chain, document: dict[str, Any]) -> None:
     from rich.table import Table
 
@@ -201,7 +204,8 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
     console = tables.console()
     pld, rdp = tables.epsilon(document["epsilon_pld"]), tables.epsilon(document["epsilon_rdp"])
     console.print(
-        f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ {document['delta']:g}"
+        f"{chain.dataset}: {chain.count} releases, "
+        f"ε {pld} (PLD), {rdp} (RDP) at δ {document['delta']:g}"
     )
     console.print(f"chain whole, head {chain.head.hex()}")
     table = Table(box=None, header_style="bold")

@@ -1,4 +1,7 @@
-"""The `tacit` command. Anything heavy is imported by the command that needs it: `tacit status` is to be quick."""
+"""The `tacit` command.
+
+Heavy libraries are imported inside the command that needs them, so that `tacit status` is quick.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services import launch
 from tacit_services.cli import (
     audit,
     demo,
@@ -26,17 +30,18 @@ from tacit_services.cli import (
     simulate,
 )
 from tacit_services.cli import ledger as ledgers
-from tacit_services.cli.simulate import SHARED_DATA
+from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.extras import need
+from tacit_services.launch import INTERRUPTED, complain
 from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from tacit_client import Client, Status
 
-INTERRUPTED = 130
 _CODES = (
-    "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, 4 broker, store, port or REST unreachable, "
+    "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, "
+    "4 broker, store, port or REST unreachable, "
     "5 privacy (budget, ledger, policy), 6 wire, 130 interrupted."
 )
 
@@ -70,7 +75,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: every deliberate error becomes one line on stderr and its exit code."""
+    """Run the command line; a TacitError becomes one line on stderr, and its exit code."""
     sys.exit(_exit_code(arguments))
 
 
@@ -78,11 +83,11 @@ def _exit_code(arguments: list[str] | None) -> int:
     try:
         result = app(arguments, prog_name="tacit", standalone_mode=False)
     except TacitError as error:
-        return _complain(str(error), error.exit_code)
+        return complain(str(error), error.exit_code)
     except typer.TyperException as error:
         message = error.format_message()  # empty: the help has been printed instead
         return (
-            _complain(f"{message} (see tacit --help)", error.exit_code)
+            complain(f"{message} (see tacit --help)", error.exit_code)
             if message
             else error.exit_code
         )
@@ -91,12 +96,7 @@ def _exit_code(arguments: list[str] | None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _complain(message: str, code: int) -> int:
-    typer.echo("tacit: " + " ".join(message.split()), err=True)
-    return code
-
-
-# -- a whole run, and the services -------------------------------------------------------------------------------
+# -- a whole run, and the services --
 
 
 @app.command()
@@ -112,12 +112,7 @@ def run(
         str | None, typer.Option(metavar="HOST:PORT", help="REST address [default: a free port]")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="seed, instead of the file's")] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]"
-        ),
-    ] = None,
+    data: Data = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -137,8 +132,6 @@ def run(
     preload.prepare()  # its imports take as long as ours
     from tacit_services.testbed import local_run
 
-    if data is None and SHARED_DATA.is_dir():
-        data = SHARED_DATA
     folder = out or Path("out") / file.stem
     code = local_run.run(
         file,
@@ -146,7 +139,7 @@ def run(
         out=folder,
         serve=serve,
         seed=seed,
-        data=data,
+        data=data_folder(data),
         as_json=as_json,
         policy=policy,
         journal=journal,
@@ -158,8 +151,6 @@ def run(
 def aggregator() -> None:
     """Serve one run; settings from TACIT_* in the environment."""
     need("aggregator")
-    from tacit_services import launch
-
     launch.aggregator()
 
 
@@ -167,17 +158,13 @@ def aggregator() -> None:
 def edge() -> None:
     """Be one edge of a run; settings from TACIT_* in the environment."""
     need("edge")
-    from tacit_services import launch
-
     launch.edge()
 
 
 @app.command()
 def peer() -> None:
-    """Be one peer of a run without a server; settings from TACIT_* in the environment, as an edge's."""
+    """Be one peer of a run without a server; settings from TACIT_*, as an edge's."""
     need("edge")
-    from tacit_services import launch
-
     launch.peer()
 
 
@@ -185,12 +172,10 @@ def peer() -> None:
 def party() -> None:
     """Be one party of a vertical run; settings from TACIT_* in the environment, as an edge's."""
     need("edge")
-    from tacit_services import launch
-
     launch.party()
 
 
-# -- against a running aggregator --------------------------------------------------------------------------------
+# -- against a running aggregator --
 
 
 @app.command()
@@ -235,7 +220,7 @@ def model(
 
 @ledgers.app.callback(invoke_without_command=True)
 def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Show what every edge's data has paid in privacy, and what is left; or read an edge's own ledger file."""
+    """Show what every edge's data has paid in privacy, or read an edge's own ledger."""
     if context.invoked_subcommand is not None:
         return
     from tacit_services.display import tables
@@ -312,6 +297,7 @@ def _common(
 def _client(url: str, token: str | None = None) -> Iterator[Client]:
     need("edge")
     # The client's errors, in tacit's terms: the client shares no code with the rest.
+    """A client whose errors are tacit's, since the client package shares no code with the rest."""
     from tacit_client import ApiError, Unreachable
 
     try:
@@ -349,8 +335,7 @@ def _follow(client: Client, as_json: bool) -> bool:
 
     console = tables.console()
     if as_json or not console.is_terminal:
-        show: Callable[[Status], None] = lambda run: typer.echo(tables.line(run, as_json))  # noqa: E731
-        return _until_over(client, show)
+        return _until_over(client, lambda run: typer.echo(tables.line(run, as_json)))
     with Live(console=console, auto_refresh=False) as live:
         return _until_over(
             client, lambda run: live.update(tables.status(console, run), refresh=True)

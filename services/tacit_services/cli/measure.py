@@ -1,8 +1,8 @@
-"""`tacit plan measure`: c1 and c2 of DP-PASGD's cost model (8), from two short runs that differ in τ.
+"""`tacit plan measure`: c1 and c2 of DP-PASGD's cost model (8), from two short runs.
 
-Both are whole runs, as `tacit run` makes them: broker, store, aggregator, edges. One more subscriber at the broker
-notes when each message of an edge passes, and how long it is. A round costs a device C/R = c1 + c2·τ; with rounds at
-two τ that is two equations for two unknowns, for seconds and for bytes alike.
+Both are whole runs, as `tacit run` makes them. One more subscriber at the broker notes when each
+message of an edge passes, and how long it is. A round costs a device C/R = c1 + c2·τ; rounds at two
+τ are two equations for the two unknowns, in seconds as well as in bytes.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _affordable(file: Path, run: RunFile, steps: int) -> None:
     left = run.plan(0).pushes_left(())
     if left is not None and left < steps:
         raise ConfigError(
-            f"{file}: privacy.epsilon={run.privacy.epsilon}: pays for {left} steps of a device, measuring takes "
-            f"{steps}; fewer --rounds, or more noise"
+            f"{file}: privacy.epsilon={run.privacy.epsilon}: pays for {left} steps of a device, "
+            f"measuring takes {steps}; fewer --rounds, or more noise"
         )
 
 
@@ -76,7 +76,8 @@ def _show(measured: list[RoundCost], found: list[CostCoefficients], as_json: boo
         return
     for each in measured:
         typer.echo(
-            f"tau = {each.tau}: a round took {each.seconds:.4g} s (median of {each.rounds}) and {each.bytes:.0f} bytes"
+            f"tau = {each.tau}: a round took {each.seconds:.4g} s (median of {each.rounds}) "
+            f"and {each.bytes:.0f} bytes"
         )
     for cost in found:
         typer.echo(f"{cost.unit}: --c1 {cost.c1:.6g} --c2 {cost.c2:.6g}")

@@ -1,4 +1,4 @@
-"""`tacit pki`: certificates for broker, aggregator and edges, and the desk where edges enrol."""
+"""`tacit pki`: certificates for broker, aggregator and edges, and the server where edges enroll."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def init(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make an authority in DIR, and for each server and client a folder with all that its machine needs."""
+    """Make an authority in DIR, and a folder for each server and client."""
     from tacit_services.enrollment.authority import CA, CertificateAuthority
 
     wanted = _servers(server) | dict.fromkeys(["aggregator"] if client is None else client, ())
@@ -103,7 +103,7 @@ def _servers(given: list[str] | None) -> dict[str, tuple[str, ...]]:
 def _ensured(
     authority: CertificateAuthority, name: str, hosts: tuple[str, ...], days: int, group: bool
 ) -> bool:
-    """Issue or renew what is wanted; False: it was there, and is not due."""
+    """Issue or renew the certificate of `name`; False where it is there and not due."""
     from tacit_services.enrollment import certificates
     from tacit_services.enrollment.authority import KEY, RENEW_DAYS
 
@@ -165,7 +165,7 @@ def issue(
 
 @app.command()
 def revoke(name: str, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
-    """Revoke every certificate of NAME; the broker goes by the new list when it is started again."""
+    """Revoke every certificate of NAME; the broker uses the new list after its next start."""
     from tacit_services.enrollment.authority import REVOKED, CertificateAuthority
 
     authority = CertificateAuthority(folder)

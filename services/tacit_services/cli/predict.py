@@ -1,4 +1,4 @@
-"""`tacit predict`: what a vertical run's model says of records, from its parties' embeddings of them."""
+"""`tacit predict`: classes of records, by a vertical run's model and its parties."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Predict the classes of records with a vertical run's model. Its parties release embeddings, and pay for them."""
+    """Predict the classes of records with a vertical run's model.
+
+    The run's parties release embeddings of the records, and pay for them.
+    """
     need("edge" if run is None else "run")
     wanted = [one.strip() for given in ids or [] for one in given.split(",") if one.strip()]
     if not wanted:

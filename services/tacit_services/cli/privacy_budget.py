@@ -1,4 +1,4 @@
-"""`tacit plan`: what a privacy budget buys, worked out before any data is touched."""
+"""`tacit plan privacy`: what a privacy budget buys, worked out before any data is touched."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.extras import need
+from tacit_services.transport.json_numbers import finite, finite_or_none
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +103,10 @@ def solve(
     mechanism: str,
     records: int | None = None,
 ) -> BudgetPlan:
-    """The one of epsilon, pushes and noise_multiplier that is None, from the two others. Raises ConfigError."""
+    """Work out the one of epsilon, pushes and noise_multiplier that is None from the two others.
+
+    Raises ConfigError unless exactly two are given, and where no plan fits.
+    """
     from tacit.privacy import accounting
     from tacit.privacy.sampling import padded_size
 
@@ -171,7 +175,8 @@ def _rate(sampling_rate: float | None, batch: float | None, records: int | None)
     if sampling_rate is not None:
         if batch is not None:
             raise ConfigError(
-                f"--batch {batch:g}: --sampling-rate {sampling_rate:g} says it already; give one of them"
+                f"--batch {batch:g}: --sampling-rate {sampling_rate:g} says it already; "
+                "give one of them"
             )
         return min(sampling_rate, 1.0)
     if batch is None or records is None:
@@ -185,8 +190,7 @@ def _show(answer: BudgetPlan, as_json: bool) -> None:
     from tacit_services.display import tables
 
     if as_json:
-        plain = {key: None if value == math.inf else value for key, value in asdict(answer).items()}
-        typer.echo(json.dumps(plain, indent=2))
+        typer.echo(json.dumps(finite(asdict(answer)), indent=2))
         return
     console = tables.console()
     console.print(_table(console, answer))
@@ -195,18 +199,12 @@ def _show(answer: BudgetPlan, as_json: bool) -> None:
 
 
 def _table(to: Console, answer: BudgetPlan) -> Table:
-    from rich import box
-    from rich.table import Table
-
     from tacit_services.display import tables
 
-    table = Table(box=box.ROUNDED if to.is_terminal else None, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, shown in (
+    rows = [
         ("mechanism", answer.mechanism),
-        ("ε (PLD)", tables.epsilon(_finite(answer.epsilon_pld)) + _of(answer.budget)),
-        ("ε (RDP)", tables.epsilon(_finite(answer.epsilon_rdp))),
+        ("ε (PLD)", tables.epsilon(finite_or_none(answer.epsilon_pld)) + _of(answer.budget)),
+        ("ε (RDP)", tables.epsilon(finite_or_none(answer.epsilon_rdp))),
         ("δ", f"{answer.delta:g}" + _aside(answer)),
         ("z", f"{answer.noise_multiplier:.6g} ({_meaning(answer.mechanism)})"),
         ("q", f"{answer.sampling_rate:.6g}" + _of_records(answer)),
@@ -215,9 +213,8 @@ def _table(to: Console, answer: BudgetPlan) -> Table:
             "padded batch",
             "- (give --records)" if answer.padded_batch is None else f"{answer.padded_batch} rows",
         ),
-    ):
-        table.add_row(name, shown)
-    return table
+    ]
+    return tables.pairs(to, rows)
 
 
 def _meaning(mechanism: str) -> str:
@@ -246,16 +243,15 @@ def _note(answer: BudgetPlan) -> str:
     if answer.epsilon_pld == math.inf:
         return "note: no guarantee: so little noise, or so small a δ, that nothing can be claimed"
     if answer.records is not None and answer.delta > 1 / answer.records:
-        return f"note: δ is above 1/records = {1 / answer.records:.1e}; whoever leaks one whole record would satisfy it"
+        return (
+            f"note: δ is above 1/records = {1 / answer.records:.1e}; "
+            "whoever leaks one whole record would satisfy it"
+        )
     return ""
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def draw(path: Path, answer: BudgetPlan) -> None:
-    """ε (PLD) over pushes for a few noise multipliers around the plan's, with the plan marked."""
+    """Draw ε (PLD) over pushes for noise multipliers around the plan's, and mark the plan."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,4 +1,4 @@
-"""`tacit replay`: a run's journal file folded again, by the same role, to the same bits."""
+"""`tacit replay`: folds a run's journal file again, with the same role, to the same bits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SALT = "tacit"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came out of a journal file."""
+    """What a journal file holds, and the model that comes out of it."""
 
     run: str
     fingerprint: str
@@ -61,7 +61,7 @@ def replay(
     ] = SALT,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Fold a run's journal again and print the model's SHA-256: that of model.safetensors and summary.json."""
+    """Fold a run's journal again and print the model's SHA-256, as model.safetensors has it."""
     need("edge")
     from tacit.protocol.wire import printable
 
@@ -75,14 +75,18 @@ def replay(
         )
     after = f" after the first {found.begins_after}" if found.begins_after else ""
     typer.echo(
-        f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version {found.version}"
+        f"run {printable(found.run, 64)}: "
+        f"{found.records} accepted messages{after}, version {found.version}"
     )
     typer.echo(f"model sha256 {found.model_sha256}")
     typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
 
 
 def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str = SALT) -> Replayed:
-    """Raises DataError (no file, or no data of a vertical run), WireError (not a journal, or altered)."""
+    """Fold the journal file at `path`.
+
+    Raises DataError (no file, or no data of a vertical run), WireError (no journal, or altered).
+    """
     import hashlib
 
     from tacit.algorithms import registry
@@ -133,7 +137,10 @@ def _model(run: RunFile, path: Path) -> Model:
 
 
 def _restore(role: ServerRole, snapshot: bytes) -> None:
-    """Raises ServiceError, WireError: bytes that are no snapshot, or not one of this role."""
+    """Restore the role from `snapshot`.
+
+    Raises ServiceError, WireError where the bytes are no snapshot, or not one of this role.
+    """
     from tacit.errors import WireError
     from tacit_services.journal import snapshot_file
 
@@ -155,7 +162,10 @@ def _restore(role: ServerRole, snapshot: bytes) -> None:
 
 
 def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
-    """What the records mean. Raises WireError: no messages, or twice in the file, which a store never accepts."""
+    """Yield the messages that the records hold.
+
+    Raises WireError where one is no message, or comes twice, which a store never accepts.
+    """
     from tacit.errors import WireError
     from tacit.protocol import wire
     from tacit_services.aggregator import entries
@@ -166,18 +176,20 @@ def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
         edge, seq = received.meta.edge, received.meta.seq
         if edge != entries.OPERATOR:  # whose envelopes have no number: the store counts them
             if seq <= last.get(edge, 0):
-                said = f"message {seq} of {wire.printable(edge, 64)} comes after its message {last.get(edge, 0)}"
+                name, before = wire.printable(edge, 64), last.get(edge, 0)
+                said = f"message {seq} of {name} comes after its message {before}"
                 raise WireError("journal", f"record {kept.position}: {said}")
             last[edge] = seq
         yield entries.understood(received, schema, size)
 
 
 def _step(role: ServerRole, message: Message, position: int) -> None:
-    """One step of the fold. Raises WireError for what no aggregator has let into a journal."""
+    """Apply one message. Raises WireError for what no aggregator has let into a journal."""
     from tacit.errors import WireError
     from tacit.protocol.messages import Update
 
-    # A version is not asked for, nor anything after the end: those an aggregator may have judged at another moment.
+    # The model's version is not judged again, nor anything after the end: the aggregator may have
+    # judged these at another moment.
     why = role.screen(message) if isinstance(message, Update) and not role.halted else None
     if why not in (None, "version"):
         raise WireError("journal", f"record {position}: an update that is refused ({why})")
@@ -190,12 +202,16 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
 
 
 def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
-    """A vertical run's labels: noisy ones are read, never drawn anew. Raises DataError, PrivacyError."""
+    """The labels of a vertical run; noisy ones are read, never drawn anew.
+
+    Raises DataError, PrivacyError.
+    """
     from tacit.algorithms.vafl import vertical_settings
     from tacit_services.aggregator.vertical import labelled_records
 
     if vertical_settings.section(run).label_epsilon is not None and not labels.exists():
         raise DataError(
-            f"--labels {labels}: no such file; this run's noisy labels were drawn once, and kept there"
+            f"--labels {labels}: no such file; "
+            "this run's noisy labels were drawn once, and kept there"
         )
     return labelled_records.load(run, data, salt, labels)

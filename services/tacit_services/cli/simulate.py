@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tacit_services.cli.data_folder import Data, data_folder
 from tacit_services.extras import need
-
-SHARED_DATA = Path("../shared/data")
 
 
 def simulate(
@@ -23,15 +22,10 @@ def simulate(
     edges: Annotated[
         int | None, typer.Option(min=1, help="number of edges, instead of the file's")
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TACIT_DATA", help=f"folder of the data [default: {SHARED_DATA}, if there]"
-        ),
-    ] = None,
+    data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Train in one process, in virtual time: no broker, no waiting, the same result for the same seed."""
+    """Train in one process, in virtual time: the same result for the same seed."""
     need("figures")
     from tacit import config
     from tacit_services.testbed import simulate as simulation
@@ -41,6 +35,6 @@ def simulate(
     simulation.run(
         run,
         out=folder,
-        data=data or (SHARED_DATA if SHARED_DATA.is_dir() else None),
+        data=data_folder(data),
         as_json=as_json,
     )

@@ -1,9 +1,10 @@
-"""The demonstration behind `tacit demo inversion`: a curious subscriber on a real broker, and what it can see.
+"""The demonstration behind `tacit demo inversion`: what a curious subscriber can see.
 
-Victims are real edge roles with a ledger each; every push goes through `release()`, the wire format and the broker.
-The attacker has what any subscriber has: bytes, the public model and the protocol. Each victim holds one record (or
-one batch of 12): the case that differential privacy is about, where the attacker knows all others and only yours is
-left. The server is curious, too: it asks for the same model again and again, so that noise averages out.
+The victims are real edge roles, each with a ledger; every push goes through `release()`, the wire
+format and the broker. The attacker has what any subscriber has: the bytes, the public model and the
+protocol. Each victim holds one record, or one batch of 12: the case that differential privacy is
+about, where the attacker knows all records but one. The server is curious, too: it asks for answers
+to the same model again and again, so that noise averages out.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ PATIENCE = 30.0  # seconds for one victim's pushes to come through the broker
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One way to protect a push (or not): its name, the ε that is claimed for it, and the plan that an edge follows."""
+    """One way to protect a push, or not: its name, its claimed ε, and the edge's plan.
+
+    `per_push` says whether the claim is for each push by itself, or for all together.
+    """
 
     key: str
     name: str
@@ -57,7 +61,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the attacker got under one condition from `pushes` pushes of every victim. Means over the victims."""
+    """What the attacker got under one condition from `pushes` pushes of every victim.
+
+    Numbers are means over the victims.
+    """
 
     condition: Condition
     pushes: int
@@ -79,7 +86,7 @@ class Findings:
 
 
 class Eavesdropper:
-    """A subscriber of the run's uplink: counts, adds up, and keeps what every edge has said."""
+    """A subscriber of the run's uplink that decodes, counts and adds up what every edge says."""
 
     def __init__(self, schema: bytes, size: int) -> None:
         self._schema, self._size = schema, size
@@ -91,11 +98,11 @@ class Eavesdropper:
         self._wanted: frozenset[int] = frozenset()
 
     def want(self, pushes: frozenset[int]) -> None:
-        """After which numbers of pushes the average is to be kept."""
+        """Keep the mean after each of these numbers of pushes."""
         self._wanted = pushes
 
     def hear(self, inbound: Inbound) -> None:
-        """One MQTT message, on the network thread."""
+        """Take one MQTT message. Called on the network thread."""
         edge, seq, _ = topics.parse_up(inbound.topic)
         envelope = self._partials.add(edge, seq, inbound.payload)
         if envelope is not None and seq:
@@ -105,7 +112,10 @@ class Eavesdropper:
         inbound.done()
 
     def view(self, edge: str, pushes: int) -> tuple[Tensor, History]:
-        """The mean of the first `pushes` pushes of `edge`, and its ledger then; ServiceError if they do not come."""
+        """The mean of the first `pushes` pushes of `edge`, and its ledger at that time.
+
+        Raises ServiceError where they do not come within PATIENCE seconds.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: (edge, pushes) in self._views, PATIENCE):
                 raise ServiceError(
@@ -124,7 +134,10 @@ class Eavesdropper:
 
 
 def conditions(pushes: int) -> tuple[Condition, ...]:
-    """No privacy; the paper's noise at its own ε per push; tacit's, calibrated for ε over all `pushes` together."""
+    """The conditions to compare: no privacy, the paper's noise, and tacit's.
+
+    The paper's noise is made for its own ε per push, tacit's is calibrated for ε over all `pushes`.
+    """
 
     def plan(mechanism: Mechanism, batch: int = 1, paper_epsilon: float = 0.1) -> Plan:
         return Plan(
@@ -169,7 +182,10 @@ def conditions(pushes: int) -> tuple[Condition, ...]:
 
 
 def load(data: Path | None) -> Dataset:
-    """MNIST's training images from the folder `data`, or without one the bundled digits, enlarged to 28×28."""
+    """The images to attack: MNIST's from the folder `data`, or without it bundled digits.
+
+    The bundled digits are enlarged to 28×28.
+    """
     if data is not None:
         return datasets.load("mnist", "train", data)
     digits = datasets.load("digits", "train", None)
@@ -180,7 +196,11 @@ def load(data: Path | None) -> Dataset:
 
 
 def pick(table: Dataset, victims: int, seed: int) -> list[Dataset]:
-    """MANY rows of one digit for every victim, other digits first; the first row is *the* record."""
+    """Choose MANY rows of one digit for every victim; the first row is the record under attack.
+
+    Victims get different digits until all digits are used. Raises DataError where a digit has too
+    few rows.
+    """
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(table), generator=generator)
     digits = torch.randperm(table.classes, generator=generator).tolist()
@@ -197,7 +217,10 @@ def pick(table: Dataset, victims: int, seed: int) -> list[Dataset]:
 def run(
     table: Dataset, pushes: tuple[int, ...], victims: int, seed: int, say: Callable[[str], None]
 ) -> Findings:
-    """Start a broker, let every victim push under every condition, and attack. Raises ServiceError, DataError."""
+    """Start a broker, let every victim push under every condition, and attack.
+
+    Raises ServiceError where a push does not come, DataError where the data has too few images.
+    """
     model = build("logistic", tuple(table.x.shape[1:]), table.classes)
     chosen = pick(table, victims, seed)
     outcomes = []
@@ -210,7 +233,8 @@ def run(
             _connected(service.address, "edges", [], lambda inbound: inbound.done()) as connection,
         ):
             say(
-                f"a subscriber of {topics.up_all(RUN)} on {service.kind}; {victims} victims, {max(pushes)} pushes each"
+                f"a subscriber of {topics.up_all(RUN)} on {service.kind}; "
+                f"{victims} victims, {max(pushes)} pushes each"
             )
             for condition in conditions(max(pushes)):
                 for number, rows in enumerate(chosen):
@@ -235,7 +259,7 @@ def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> E
 
 
 def _push(role: Edge, params: Tensor, pushes: int, schema: bytes, connection: Connection) -> None:
-    """`pushes` answers to the same model, published as an edge does."""
+    """Publish `pushes` answers to the same model, as an edge does."""
     asked = GlobalModel(0, params, CLIP)
     for seq in range(1, pushes + 1):
         (out,) = role.on_message(asked)

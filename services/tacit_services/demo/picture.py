@@ -1,4 +1,4 @@
-"""The picture of `tacit demo inversion`: one row per condition, the same victims after one push and after many."""
+"""The picture of `tacit demo inversion`: a row for each condition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TITLE = "What a curious subscriber rebuilds from the pushes of softmax regressi
 
 
 def draw(path: Path, findings: Findings) -> None:
-    """Tiles: the original images, then every condition's reconstructions, with cosine and label hits beside them."""
+    """Draw the original images, then what every condition's attack rebuilt, and how well."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -59,7 +59,8 @@ def draw(path: Path, findings: Findings) -> None:
             _beside(axes[row][column], outcome)
     figure.suptitle(_TITLE, fontsize=13, y=0.985)
     legend = (
-        "cos: mean centred cosine to the image, or the nearest of the batch; by chance 0 (label: 10 %)"
+        "cos: mean centred cosine to the image, or the nearest of the batch; "
+        "by chance 0 (label: 10 %)"
         "    ·    orange: recognisable    ·    blue: hidden"
     )
     figure.text(0.5, 0.015, legend, ha="center", fontsize=8.5, color=INK)

@@ -1,4 +1,8 @@
-"""Files that hold secrets: whole or not there, on disk when written, and for nobody else's eyes."""
+"""Durable replacement of small files that hold secrets or identities.
+
+A file is written whole or not at all, is on disk when the call returns, and has exactly the file
+mode that was asked for, at every moment of its life.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ SECRET, GROUP, PUBLIC = 0o600, 0o640, 0o644
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
-    """Replace `path` by `data`, durable, with exactly `mode`; a crash leaves the old or the new. Raises OSError."""
+    """Replace the content of `path` by `data`, with file mode `mode`; durable when this returns.
+
+    A crash leaves either the old content or the new one. Raises OSError.
+    """
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET)
@@ -23,7 +30,7 @@ def write(path: Path, data: bytes, mode: int) -> None:
 
 
 def sync(folder: Path) -> None:
-    """What was created, renamed or deleted in `folder` is on disk. Raises OSError."""
+    """Make what was created, renamed or deleted in `folder` durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,7 @@
-"""The format number of a SQLite file (PRAGMA user_version): who comes later can tell what it is reading."""
+"""The format number of a SQLite file, kept in `PRAGMA user_version`.
+
+The number tells a later version of tacit what it is reading.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import sqlite3
 
 
 def prepare(db: sqlite3.Connection, schema: str, number: int) -> None:
-    """Make the tables of `schema`, all IF NOT EXISTS, and say that the file has format `number`.
+    """Create the tables of `schema` (all `IF NOT EXISTS`), and mark the file as format `number`.
 
-    A file without a number is new, or one of tacit 0.1, which had none and the tables of format 1. Raises ValueError
-    for a file with a larger number than `number`: what it says is not known here.
+    A file without a number is either new or was written by tacit 0.1, which wrote no number and
+    used the tables of format 1. Raises ValueError for a file whose number is larger than `number`:
+    a newer tacit wrote it, and this one does not know what it says.
     """
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found > number:

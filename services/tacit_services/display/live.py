@@ -1,4 +1,4 @@
-"""What `tacit run` shows: one opening line, a live bar, a closing table."""
+"""What `tacit run` prints: one line at the start, a progress bar, and a table at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
 def opening(run: RunFile, broker: str, store: str, http: str) -> str:
-    """One line: what runs on what."""
+    """One line that says what runs, and on what."""
     return (
         f"{run.algorithm.name} on {run.data.dataset} ({run.model.name}), {run.edges.count} edges, "
         f"{run.run.updates} {run.counted}; broker {broker}, store {store}, REST http://{http}"
@@ -34,7 +34,7 @@ def opening(run: RunFile, broker: str, store: str, http: str) -> str:
 
 
 def ledgers(run: RunFile, kept: bool) -> str:
-    """What the reported ε covers, and, where the run file states z, how many pushes its budget really pays for."""
+    """What the reported ε covers and, where the run file states z, how much it pays for."""
     history = (
         "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
     )
@@ -43,11 +43,14 @@ def ledgers(run: RunFile, kept: bool) -> str:
     if not told or run.algorithm.name == "vafl":
         return f"ledgers: {history}"
     paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
-    return f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} releases an edge"
+    return (
+        f"ledgers: {history}; "
+        f"with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} releases an edge"
+    )
 
 
 class RunProgress:
-    """The live bar, applied/T, and under it accuracy, stage, ΔS, staleness, slowest edge, largest ε."""
+    """The progress bar of a run (applied of T), with one line of changing facts under it."""
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
@@ -70,10 +73,11 @@ class RunProgress:
         self._live.stop()
 
     def show(self, status: Status) -> None:
-        """Draw one status; without a terminal, print it now and then."""
+        """Draw one status; without a terminal, print it every PLAIN_SECONDS."""
         line = state(status) if status.edges_needed else facts(status)
         self._bar.update(self._task, completed=status.applied, description=state(status))
-        # The facts have lines of their own: in one with the bar a terminal of 80 columns would break them to pieces.
+        # The facts have lines of their own: in one with the bar, a terminal of 80 columns would
+        # break them to pieces.
         self._live.update(Group(self._bar, Text(line)))
         to_say = status.applied or status.edges_needed
         if not self._console.is_terminal and to_say and time.monotonic() - self._said > PLAIN_SECONDS:
@@ -102,23 +106,29 @@ def facts(status: Status) -> str:
 
 
 def notes(run: RunFile) -> Iterator[str]:
-    """What somebody who wrote the run file may not have meant."""
+    """Notes on a run file that may not say what its author meant."""
     if (limit := run.capacity()) is not None and limit < run.run.updates:
-        yield f"{run.edges.count} edges can pay for {limit} {run.counted} only; the run will end there"
+        yield (
+            f"{run.edges.count} edges can pay for {limit} {run.counted} only; "
+            "the run will end there"
+        )
     if isinstance(run.algorithm, FedAsync) and (unread := run.algorithm.unread()):
         yield f"{run.algorithm.name} does not use {', '.join(unread)}"
     rows = run.public_size()
     if run.privacy.private and run.privacy.delta * rows > 1:
-        yield f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: it may give one away whole"
+        yield (
+            f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: "
+            "it may give one away whole"
+        )
 
 
 def epsilon(value: float | None) -> str:
-    """ε for a reader; None is no guarantee."""
+    """An ε to be read, to three decimals; None is no guarantee."""
     return "∞ (not private)" if value is None else f"{value:.3f}"
 
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:
-    """The result table, the edges' table, and where the files are."""
+    """The table of results, the table of edges, and where the files are."""
     privacy, staleness = summary["privacy"], summary["staleness"]
     title = Text(f"{summary['algorithm']} on {summary['dataset']}", style="table.title")
     table = Table(title=title, show_header=False, title_justify="left")
@@ -129,7 +139,8 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
         (
             "privacy",
-            f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per {privacy['unit']}{simulated}",
+            f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, "
+            f"per {privacy['unit']}{simulated}",
         ),
         ("trusted", privacy["trusted"]),
         ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),

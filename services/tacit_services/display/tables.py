@@ -34,7 +34,10 @@ _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output, or error: as wide as the terminal or a row needs; text is shown as it is, [brackets] and all."""
+    """A console on standard output, or standard error, as wide as the terminal or as a row needs.
+
+    Text is shown as it is: [brackets] are no markup.
+    """
     found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = _PLAIN_WIDTH
@@ -42,7 +45,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def schedule(status: Status) -> list[str]:
-    """Where the algorithm stands: MAPA's stage and ΔS, FedAsync's α_t, a round's answers, peers' distance."""
+    """Where the algorithm stands, as phrases.
+
+    MAPA's stage and ΔS, FedAsync's α_t, the answers of a round, or the distance between peers'
+    models.
+    """
     now = status.schedule
     if now.delta_s is not None:
         return [f"stage {status.stages}", f"ΔS {now.delta_s:.3g}", f"C {now.clip:.3g}"]
@@ -57,12 +64,15 @@ def schedule(status: Status) -> list[str]:
 
 
 def epsilon(value: float | None) -> str:
-    """An ε for people; None is infinite."""
+    """An ε to be read, to four digits; None is no guarantee."""
     return NO_GUARANTEE if value is None else f"{value:.4g}"
 
 
 def at_most(run: Status, shown: str) -> str:
-    """`shown`, the run's ε, for people: while training is on, it is that of up to an eighth more releases."""
+    """`shown`, the run's ε, with ≤ before it while training is on.
+
+    Until the end it is the ε of up to an eighth more releases than there were.
+    """
     return shown if run.over or run.privacy.epsilon is None else f"≤ {shown}"
 
 
@@ -72,13 +82,14 @@ def state(run: Status) -> str:
 
 
 def status(to: Console, run: Status) -> Table:
-    """The run in two columns."""
+    """The state of a run, in two columns."""
     seen, privacy = run.staleness, run.privacy
     rows = [
         ("state", state(run)),
         (
             "run",
-            f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed {run.seed}",
+            f"{run.algorithm} on {run.dataset} "
+            f"({run.model}, {run.parameters} parameters), seed {run.seed}",
         ),
         (
             "applied",
@@ -92,16 +103,17 @@ def status(to: Console, run: Status) -> Table:
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         (
             "privacy",
-            f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: {privacy.guarantee}",
+            f"ε {at_most(run, epsilon(privacy.epsilon))} "
+            f"at δ {privacy.delta:g}: {privacy.guarantee}",
         ),
         ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
     ]
-    return _pairs(to, rows)
+    return pairs(to, rows)
 
 
 def line(run: Status, as_json: bool) -> str:
-    """The run in one line, for a log."""
+    """The state of a run in one line, for a log."""
     if as_json:
         return json.dumps(run.to_json())
     accuracy = "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"
@@ -120,17 +132,17 @@ def model(to: Console, info: ModelInfo) -> Table:
         ("clip", f"{info.clip:.4g}"),
     ]
     layers = [(layer.name, "×".join(map(str, layer.shape))) for layer in info.layers]
-    return _pairs(to, rows + layers)
+    return pairs(to, rows + layers)
 
 
 def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
     """What every edge's data has paid, and what its budget leaves.
 
-    A narrow terminal does not show RDP's looser bound, nor a column without refusals, and a δ that is the same for all
-    stands below the table; so does what ε means in a run that is `live`.
+    A narrow terminal leaves out RDP's looser bound and a column without refusals; a δ that is the
+    same for all goes below the table, and so does what ε means while the run is `live`.
     """
     rows, columns = [_paid(edge) for edge in edges], list(_COLUMNS)
-    table = Table(box=_box(to), header_style="bold", caption_justify="left")
+    table = Table(box=outline(to), header_style="bold", caption_justify="left")
     below = [_ROUGH] if live else []
     if to.is_terminal and to.width < _FULL_WIDTH:
         columns.remove("ε (RDP)")
@@ -152,7 +164,7 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
 
 
 def _paid(edge: Edge) -> dict[str, str]:
-    """An edge's row: heading to cell."""
+    """An edge's row: from heading to cell."""
     spent, budget = edge.epsilon_pld, edge.budget
     return {
         "edge": edge.id,
@@ -173,8 +185,9 @@ def _refusing(run: Status) -> str:
     return f", {run.edges_refusing} refusing the model" if run.edges_refusing else ""
 
 
-def _pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table(box=_box(to), show_header=False)
+def pairs(to: Console, rows: Iterable[tuple[str, str]]) -> Table:
+    """A table of two columns: names in bold, and values that are folded where they are long."""
+    table = Table(box=outline(to), show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows:
@@ -186,5 +199,6 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _box(to: Console) -> box.Box | None:
+def outline(to: Console) -> box.Box | None:
+    """The lines around a table: none where the output is not a terminal."""
     return box.ROUNDED if to.is_terminal else None

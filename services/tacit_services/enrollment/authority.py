@@ -1,9 +1,10 @@
-"""A certificate authority in a folder.
+"""A certificate authority whose whole state is one folder.
 
-    ca.key ca.crt crl.pem   the authority's key (0600), its certificate, what it has revoked
-    issued/NAME.pem         every certificate of NAME, the newest last; who has a name is decided here
-    tokens                  digests of the enrolment tokens (services/tacit_services/enrollment/tokens.py)
-    NAME/                   all that the machine of NAME needs: ca.crt, tls.crt, tls.key (0600), crl.pem
+    ca.key ca.crt crl.pem   the authority's key (0600), its certificate, the list of revoked ones
+    issued/NAME.pem         every certificate of NAME, the newest last: this decides who has a name
+    tokens                  digests of the enrollment tokens (enrollment/tokens.py)
+    NAME/                   all that the machine of NAME needs: ca.crt, tls.crt, tls.key (0600),
+                            and for a server crl.pem
 
 Several processes may work on one folder: every change is made under its lock.
 """
@@ -30,14 +31,17 @@ _RESERVED = ("issued", "ca.key", CA, REVOKED, "tokens", "lock")
 
 
 class NameTaken(ConfigError):  # noqa: N818 (a verdict on a name)
-    """The name has a valid certificate, or had one that was revoked."""
+    """The name has a valid certificate of another key, or its certificate was revoked."""
 
 
 class CertificateAuthority:
-    """The authority in `folder`."""
+    """The certificate authority in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        """Open it. Raises ConfigError: nothing there, unreadable, damaged."""
+        """Open the authority.
+
+        Raises ConfigError where there is none, or it is unreadable or damaged.
+        """
         self.folder = folder
         try:
             self._key = certificates.read_key((folder / "ca.key").read_bytes())
@@ -51,7 +55,10 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, folder: Path, name: str = "tacit") -> CertificateAuthority:
-        """Make a new one. Raises ConfigError if there is one already, or the folder cannot be written."""
+        """Make a new authority.
+
+        Raises ConfigError if there is one already, or the folder cannot be written.
+        """
         if any((folder / part).exists() for part in ("ca.key", CA)):
             raise ConfigError(
                 f"{folder}: there is a certificate authority already; it is not overwritten"
@@ -71,19 +78,23 @@ class CertificateAuthority:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """The only writer of the folder, in this block. Raises ConfigError when it cannot be written."""
+        """Be the only writer of the folder until the end of the block.
+
+        Raises ConfigError where the folder cannot be written.
+        """
         with _writing(self.folder), (self.folder / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    # -- under the lock -----------------------------------------------------------------------------------------
+    # -- under the lock --
 
     def standing(
         self, name: str, public_key: ec.EllipticCurvePublicKey, *, reopen: bool = False
     ) -> x509.Certificate | None:
-        """The newest certificate of `name`, if it is this key's; None: the name is free.
+        """The newest certificate of `name` if it belongs to this key; None: the name is free.
 
-        Raises NameTaken: it is another key's, or it was revoked (`reopen`: a revoked name may get another key).
+        Raises NameTaken where it belongs to another key, or was revoked. With `reopen` a revoked
+        name may get another key.
         """
         issued, revoked = self.issued(name), self.revoked()
         if not issued:
@@ -110,7 +121,10 @@ class CertificateAuthority:
         days: int = DAYS,
         hosts: Sequence[str] = (),
     ) -> x509.Certificate:
-        """A new certificate of `name` for this key, entered in the register. Ask `standing` first."""
+        """Sign a certificate of `name` for this key, and enter it in the register.
+
+        Ask `standing` first.
+        """
         certificate = certificates.sign(self.certificate, self._key, name, public_key, days, hosts)
         path = self._issued_path(name)
         kept = path.read_bytes() if path.exists() else b""
@@ -120,9 +134,10 @@ class CertificateAuthority:
     def issue(
         self, name: str, hosts: Sequence[str] = (), days: int = DAYS, *, group: bool = False
     ) -> Path:
-        """Make key and certificate, and the folder NAME with both; returns it. `group`: the key's group may read it.
+        """Make a key and a certificate of `name`, in the folder NAME, which is returned.
 
-        Raises ConfigError: a bad name or host, a folder that has a key already, or a name that is taken.
+        With `group` the file's group may read the key. Raises ConfigError for a bad name or host, a
+        folder that has a key already, or a name that is taken.
         """
         if name in _RESERVED:
             raise ConfigError(f"name={name!r}: kept for the authority's own files")
@@ -141,9 +156,10 @@ class CertificateAuthority:
         return bundle
 
     def renew(self, name: str, hosts: Sequence[str] = (), days: int = DAYS) -> Path:
-        """A new certificate for the key in the folder NAME, for the same hosts unless `hosts` are given.
+        """Sign a new certificate for the key in the folder NAME; returns the folder.
 
-        Raises ConfigError: there is no key, or it is damaged, or its certificate was revoked.
+        It is for the same hosts unless `hosts` are given. Raises ConfigError where there is no key,
+        or it is damaged, or its certificate was revoked.
         """
         bundle = self.folder / checked_name("name", name)
         try:
@@ -158,9 +174,10 @@ class CertificateAuthority:
         return bundle
 
     def revoke(self, name: str) -> int:
-        """Revoke every certificate of `name`, in the list and in every copy of it; how many were not revoked before.
+        """Revoke every certificate of `name`; returns how many were not revoked before.
 
-        Raises ConfigError for a name that never had one.
+        The list of revoked certificates is replaced in every folder that has a copy. Raises
+        ConfigError for a name that never had a certificate.
         """
         issued, revoked = self.issued(name), self.revoked()
         if not issued:
@@ -173,14 +190,17 @@ class CertificateAuthority:
             files.write(path, data, files.PUBLIC)
         return len(serials - revoked)
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading --
 
     def names(self) -> list[str]:
-        """Everybody who ever had a certificate."""
+        """The names that ever had a certificate."""
         return sorted(path.stem for path in (self.folder / "issued").glob("*.pem"))
 
     def issued(self, name: str) -> list[x509.Certificate]:
-        """Every certificate of `name`, the oldest first. Raises ConfigError: it cannot be a name, or is damaged."""
+        """Every certificate of `name`, the oldest first.
+
+        Raises ConfigError where this cannot be a name, or the file is damaged.
+        """
         path = self._issued_path(name)
         try:
             return x509.load_pem_x509_certificates(path.read_bytes()) if path.exists() else []
@@ -188,7 +208,10 @@ class CertificateAuthority:
             raise ConfigError(f"{path}: damaged: {error}") from error
 
     def revoked(self) -> set[int]:
-        """Serial numbers. Raises ConfigError when the list is missing or damaged: then nothing is signed."""
+        """The serial numbers of revoked certificates.
+
+        Raises ConfigError where the list is missing or damaged: then nothing is signed.
+        """
         path = self.folder / REVOKED
         try:
             return {entry.serial_number for entry in x509.load_pem_x509_crl(path.read_bytes())}

@@ -1,6 +1,7 @@
-"""X.509 without files: what the authority, its servers and its clients have in their certificates.
+"""X.509 certificates of the authority, its servers and its clients; no files.
 
-All keys are P-256. A certificate's common name is what the broker takes for the user's name, and an edge's id.
+All keys are P-256. A certificate's common name is what the broker takes for the user's name, and an
+edge's id.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def new_key() -> Key:
 
 
 def key_pem(key: Key) -> bytes:
-    """PKCS #8, not encrypted: the file's mode protects it."""
+    """The key as PKCS #8, not encrypted: the file's mode protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -55,20 +56,20 @@ def pem(
 
 
 def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
-    """A public key, to compare."""
+    """The DER form of a public key, to compare keys."""
     return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
 
 
 def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """The one common name, "" if there is none or more than one."""
+    """The common name of `item`, or "" if it has none or more than one."""
     names = item.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if len(names) == 1 else ""
 
 
 def hosts(certificate: x509.Certificate) -> list[str]:
-    """The names and addresses of a server; none for a client."""
+    """The names and addresses of a server's certificate; a client's has none."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -77,12 +78,12 @@ def hosts(certificate: x509.Certificate) -> list[str]:
 
 
 def due(certificate: x509.Certificate, days: int) -> bool:
-    """Whether it ends within `days` days."""
+    """Whether the certificate ends within `days` days."""
     return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days)
 
 
 def authority(key: Key, name: str) -> x509.Certificate:
-    """A self-signed certificate that may sign certificates and lists of revoked ones, and nothing else."""
+    """A self-signed certificate that may sign certificates and revocation lists only."""
     subject = _name(name)
     usage = _usage(key_cert_sign=True, crl_sign=True)
     builder = _builder(subject, subject, key.public_key(), key.public_key(), AUTHORITY_DAYS)
@@ -98,9 +99,10 @@ def sign(
     days: int,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
-    """A certificate of `name`: for a client; with `hosts` for a server, which is then its own first client as well.
+    """A certificate of `name`, for a client; with `hosts` for a server that is a client, too.
 
-    Raises ConfigError for a name that cannot be part of a topic, or a host that is neither a name nor an address.
+    Raises ConfigError for a name that cannot be part of a topic, or a host that is neither a DNS
+    name nor an address.
     """
     subject = _name(checked_name("name", name))
     builder = _builder(subject, issuer.subject, public_key, issuer_key.public_key(), days)
@@ -119,14 +121,17 @@ def sign(
 
 
 def request(key: Key, name: str) -> x509.CertificateSigningRequest:
-    """What is sent to the authority: the name, the public key, and the proof that the sender has the other half."""
+    """A signing request: name, public key, and the proof that its sender has the private key."""
     return (
         x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
     )
 
 
 def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
-    """Name and key that a signing request asks for; whatever else it asks for is not granted. Raises ValueError."""
+    """The name and the key that a signing request asks for; what else it asks is not granted.
+
+    Raises ValueError for text that is not such a request, or not one for a P-256 key.
+    """
     try:
         asked = x509.load_pem_x509_csr(text.encode("ascii"))
         key, valid = asked.public_key(), asked.is_signature_valid
@@ -146,7 +151,10 @@ def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
 def revocations(
     issuer: x509.Certificate, issuer_key: Key, serials: Iterable[int]
 ) -> x509.CertificateRevocationList:
-    """The list of revoked serial numbers. It ends with the authority: a list that is too old would lock out all."""
+    """The list of revoked serial numbers. It is valid as long as the authority is.
+
+    A list that had expired would lock everybody out.
+    """
     now = datetime.now(UTC)
     builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
     builder = builder.last_update(now - BACKDATED).next_update(issuer.not_valid_after_utc)

@@ -1,6 +1,9 @@
-"""`POST /v1/enroll`: an edge shows a token and a signing request, and gets its certificate. HTTPS only.
+"""`POST /v1/enroll`: an edge shows a token and a signing request, and gets a certificate.
 
-A process of its own: the aggregator, which reads what strangers send, never has the authority's key.
+It is served over HTTPS only.
+
+This is a process of its own, so that the aggregator, which reads what strangers send, never has the
+authority's key.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class Asked(BaseModel):
 
 
 class Enrolled(BaseModel):
-    """What is signed, and by whom."""
+    """The signed certificate, and the authority's."""
 
     edge: str
     certificate: str = Field(description="PEM; the broker takes its common name for the user")
@@ -52,15 +55,17 @@ class Enrolled(BaseModel):
 
 
 class RegistrationAuthority:
-    """Decides who gets a certificate."""
+    """Decides who gets a certificate; the certificate authority signs it."""
 
     def __init__(self, authority: CertificateAuthority, days: int = DAYS) -> None:
         self._authority, self._days = authority, days
 
     def enroll(self, token: str | None, csr: str) -> Enrolled:
-        """The certificate asked for. The same key may ask again, so an answer that was lost can be had again.
+        """Sign the certificate that is asked for.
 
-        Raises HTTPException: 401 no such token, 403 not for this edge, 409 used, taken or revoked, 422 not a request.
+        The same key may ask again, so an answer that was lost can be had again. Raises
+        HTTPException: 401 for an unknown token, 403 where the token is for other edges, 409 where
+        the token was used or the name is taken or revoked, 422 where `csr` is no signing request.
         """
         tokens = TokenRegister(self._authority.folder)
         with self._authority.locked():
@@ -85,12 +90,13 @@ class RegistrationAuthority:
         if not token.allows(name):
             raise HTTPException(
                 403,
-                f"this token is for {token.edges}, not for {name!r}; TACIT_IDENTITY=N makes it edge-N",
+                f"this token is for {token.edges}, not for {name!r}; "
+                "TACIT_IDENTITY=N makes it edge-N",
             )
         if token.once and token.served not in (NOBODY, name):
             raise HTTPException(409, "this one-time token has been used")
         try:
-            # Only a fresh one-time token, which somebody made for this, opens a name that was revoked.
+            # Only a fresh one-time token, made for this purpose, opens a name that was revoked.
             certificate = self._authority.standing(
                 name, key, reopen=token.once and token.served == NOBODY
             )
@@ -109,7 +115,7 @@ class RegistrationAuthority:
 
 
 def create_app(desk: RegistrationAuthority) -> FastAPI:
-    """The desk's web application."""
+    """The web application of a registration authority."""
     app = FastAPI(title="tacit enrolment", version="1", docs_url=None, redoc_url=None)
     install(app)
 
@@ -135,7 +141,10 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
 
 
 def serve(folder: Path, address: str, days: int = DAYS) -> None:
-    """Serve HTTPS at HOST:PORT until SIGTERM, with the certificate in FOLDER/enrollment. Raises TacitError."""
+    """Serve HTTPS at HOST:PORT until SIGTERM, with the certificate in FOLDER/enrollment.
+
+    Raises TacitError.
+    """
     app, own = (
         create_app(RegistrationAuthority(CertificateAuthority(folder), days)),
         folder / SERVER,

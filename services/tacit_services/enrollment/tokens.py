@@ -1,7 +1,8 @@
-"""Enrolment tokens: who may ask for a certificate, of which name. The file keeps their digests only.
+"""Enrollment tokens: who may ask for a certificate, and of which name.
 
-The first line is the format (0.1 wrote none); then a line each: SHA-256 of the token, `shared` or `once`, the pattern
-that the edge's id must match, and whom a one-time token has served (`-`: nobody yet).
+The file keeps digests of the tokens only. Its first line is the format (tacit 0.1 wrote none). Then
+there is one line for each token: SHA-256 of the token, `shared` or `once`, the pattern that the
+edge's id must match, and whom a one-time token has served (`-`: nobody yet).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FORMAT = "tacit tokens 1"
 
 @dataclass(frozen=True, slots=True)
 class EnrollmentToken:
-    """One line."""
+    """One token, as its line in the file has it."""
 
     digest: str
     once: bool
@@ -32,18 +33,21 @@ class EnrollmentToken:
     served: str = NOBODY
 
     def allows(self, name: str) -> bool:
-        """Whether the pattern matches."""
+        """Whether the token is for an edge of this name."""
         return fnmatchcase(name, self.edges)
 
 
 class TokenRegister:
-    """The tokens of an authority; change them under its lock."""
+    """The tokens of a certificate authority. Change them under its lock."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "tokens"
 
     def add(self, edges: str, *, once: bool) -> str:
-        """A new token for the edges whose id matches `edges`; it is returned, and kept nowhere. Raises ConfigError."""
+        """Make a token for the edges whose id matches `edges`; it is returned, and kept nowhere.
+
+        Raises ConfigError for a pattern that cannot be meant.
+        """
         if not _PATTERN.fullmatch(edges):
             raise ConfigError(
                 f"edges={edges!r}: expected an edge's id, or a pattern such as edge-*"
@@ -53,7 +57,7 @@ class TokenRegister:
         return token
 
     def find(self, token: str) -> EnrollmentToken | None:
-        """The line of this token, or None."""
+        """What is registered for this token; None if it is unknown."""
         digest, found = _digest(token), None
         for line in self.all():
             if hmac.compare_digest(line.digest, digest):
@@ -70,7 +74,7 @@ class TokenRegister:
         )
 
     def all(self) -> list[EnrollmentToken]:
-        """Every token. Raises ConfigError for a damaged file."""
+        """Every registered token. Raises ConfigError where the file is damaged."""
         try:
             lines = (
                 self._path.read_text(encoding="ascii").splitlines() if self._path.exists() else []

@@ -1,4 +1,8 @@
-"""One figure as a PNG: a panel per pair of axes, means with 95 % bands, colours safe for colour-blind readers."""
+"""Draws one figure as a PNG.
+
+There is a panel for each pair of axes, with means and 95 % bands, in colours that are safe for
+colour-blind readers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ COLUMNS = 3
 
 
 def png(figure: Figure, curves: list[Curve]) -> bytes:
-    """The picture of `curves`."""
+    """The picture of `curves`, as PNG. The same curves give the same bytes, whoever draws them."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -80,7 +84,10 @@ def _panel(axis: Any, figure: Figure, panel: int, curves: list[Curve]) -> None:
 
 
 def _plain(axis: Any) -> None:
-    """Numbers at the ticks of a logarithmic axis: matplotlib's own are formulas, and would be shown as their source."""
+    """Put plain numbers at the ticks of a logarithmic axis.
+
+    matplotlib's own labels are formulas, which would be shown as their source.
+    """
     from matplotlib.ticker import LogFormatter, StrMethodFormatter
 
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -20,7 +20,7 @@ Table = dict[str, Any]
 
 
 class XValue(Section):
-    """A place on the x axis of a figure that is not over a run's time."""
+    """One place on the x axis of a figure whose x axis is not a run's time."""
 
     x: float = Field(allow_inf_nan=False)
     set: Table = Field({}, description="what differs from the figure's base, as in a run file")
@@ -38,7 +38,7 @@ class Panel(Section):
 
 
 class Line(Section):
-    """One algorithm or setting."""
+    """One line of a figure: an algorithm or a setting."""
 
     name: str
     set: Table = Field({})
@@ -54,13 +54,16 @@ class Line(Section):
 
 
 class Claim(Section):
-    """What the paper says of the figure, as a computation on the means over points and seeds.
+    """What the paper says of the figure, as a computation on means over points and seeds.
 
-    order: the lines' scores do not get better from first to last by more than `tolerance`. near: they differ by at most
-    that. rising, falling: each line's last point is
-    above or below its first. flat: each line's points differ by at most `tolerance`. below: each line's first is at
-    most that.
-    A line's score is the mean of its points, or its last one; over time, as far as all lines of the claim have come.
+    - order: the lines' scores do not get better from first to last by more than `tolerance`.
+    - near: the lines' scores differ by at most `tolerance`.
+    - rising, falling: each line's last point is above, or below, its first.
+    - flat: each line's points differ by at most `tolerance`.
+    - below: each line's first point is at most `tolerance`.
+
+    A line's score is the mean of its points, or its last point (`at`). In a figure over time it is
+    taken as far as all lines of the claim have come.
     """
 
     text: str
@@ -74,7 +77,7 @@ class Claim(Section):
 
 
 class FigureSettings(Section):
-    """What the figure is."""
+    """The table [figure] of a figure file: what the figure is, and how it is drawn."""
 
     paper: str
     name: str
@@ -104,7 +107,7 @@ class FigureSettings(Section):
 
 
 class Figure(Section):
-    """A figure file."""
+    """A whole figure file."""
 
     figure: FigureSettings
     base: Table
@@ -115,7 +118,7 @@ class Figure(Section):
 
     @model_validator(mode="after")
     def _nothing_is_meant_twice(self) -> Self:
-        """Of two with one name, one would be drawn, and judged, as the other."""
+        """Refuse two things with one name: one of them would be drawn, and judged, as the other."""
         kinds: dict[str, list[object]] = {
             "line.name": [line.name for line in self.line],
             "panel.title": [(panel.title, panel.noise) for panel in self.panel],
@@ -132,7 +135,7 @@ class Figure(Section):
 
     @model_validator(mode="after")
     def _axes_agree(self) -> Self:
-        """What only shows when everything has been simulated."""
+        """Refuse what would only show when everything has been simulated."""
         head, base = self.figure, self.base
         if head.over != "points" and any(panel.points for panel in self.panel):
             raise ValueError(f"figure.over={head.over!r}: its panels have no points")
@@ -149,7 +152,7 @@ class Figure(Section):
 
     @model_validator(mode="after")
     def _claims_agree(self) -> Self:
-        """A claim of a line or panel that is not there would be of nothing, and silently so."""
+        """Refuse a claim about a line or panel that does not exist: it would claim nothing."""
         lines, panels = {line.name for line in self.line}, {panel.title for panel in self.panel}
         for claim in self.claim:
             for kind, named, known in (
@@ -163,7 +166,10 @@ class Figure(Section):
 
 @dataclass(frozen=True, slots=True)
 class PlottedRun:
-    """One run of a figure: panel and line by number, x (None: flat, or over the run's time), seed."""
+    """One run of a figure: the numbers of its panel and line, its x, its seed, and the run file.
+
+    `x` is None for a flat line, and in a figure over a run's time.
+    """
 
     panel: int
     line: int
@@ -173,7 +179,7 @@ class PlottedRun:
 
 
 def read(path: Path) -> Figure:
-    """Raises ConfigError with one line."""
+    """Read a figure file. Raises ConfigError with one line."""
     try:
         return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:  # the last: thousands of brackets
@@ -182,13 +188,16 @@ def read(path: Path) -> Figure:
 
 
 def seeded(figure: Figure, most: int | None) -> Figure:
-    """The figure with its first `most` seeds."""
+    """The figure with its first `most` seeds; None: with all."""
     head = figure.figure.model_copy(update={"seeds": figure.figure.seeds[:most]})
     return figure.model_copy(update={"figure": head})
 
 
 def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
-    """Every run that the figure is made of. Raises ConfigError for a run file that is wrong, or where there is none."""
+    """Every run that the figure is made of.
+
+    Raises ConfigError for a run file that is wrong, or where nothing is left for `quick`.
+    """
     if quick and all(panel.full for panel in figure.panel):
         raise ConfigError(
             f"{figure.figure.paper} {figure.figure.name}: all its panels are full: none for --quick"
@@ -212,7 +221,7 @@ def plotted_runs(figure: Figure, *, quick: bool) -> Iterator[PlottedRun]:
 
 
 def merged(table: Table, other: Table) -> Table:
-    """`table` with what `other` says instead, section by section."""
+    """`table` with the values of `other` in place of its own, section by section."""
     both = dict(table)
     for key, value in other.items():
         before = both.get(key)

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, and the table of docs/results.md."""
+"""The report on the figures: a self-contained HTML page, and the tables of docs/results.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tacit_services.figures.figure_file import Figure
 from tacit_services.figures.verdicts import FAILS, HOLDS, Curve, JudgedClaim, ThreeValued
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto;
+  padding: 0 1em; color: #222; }
 img { max-width: 100%; } table { border-collapse: collapse; margin: 1em 0; }
 td, th { border: 1px solid #bbb; padding: .3em .6em; text-align: left; vertical-align: top; }
 .yes { background: #d9f0e6; } .part { background: #fdf1d0; } .no { background: #f8d9cc; }
@@ -22,17 +23,18 @@ td, th { border: 1px solid #bbb; padding: .3em .6em; text-align: left; vertical-
 
 ANSWERS: dict[ThreeValued, str] = {True: "yes", False: "no", None: "cannot tell"}
 VERDICTS = (
-    "A verdict is about the means over the seeds, which share data, parts and first model: a claim holds, or does not, "
-    "where the 95 % confidence interval of what it compares (Student's t of the seeds' differences, less the tolerance "
-    "that the figure file states) leaves no other answer in each of its panels; else we cannot tell. It is of rigorous "
-    "noise: what holds with the paper's alone has no privacy behind it. One seed has no interval: its verdict is of "
-    "that run only."
+    "A verdict is about the means over the seeds, which share data, parts and first model: "
+    "a claim holds, or does not, where the 95 % confidence interval of what it compares "
+    "(Student's t of the seeds' differences, less the tolerance that the figure file states) "
+    "leaves no other answer in each of its panels; else we cannot tell. "
+    "It is of rigorous noise: what holds with the paper's alone has no privacy behind it. "
+    "One seed has no interval: its verdict is of that run only."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What the report was made with."""
+    """How the numbers of a report were made."""
 
     quick: bool
     testbed: bool
@@ -40,21 +42,22 @@ class Provenance:
 
     @property
     def runs(self) -> str:
-        """What kind of runs the numbers are of."""
+        """What kind of runs the numbers come from."""
         if self.testbed:
             return (
-                "Trained, not simulated: processes on one machine over MQTT, as tacit run starts them. Two runs of one "
-                "seed differ by whose update came first."
+                "Trained, not simulated: processes on one machine over MQTT, "
+                "as tacit run starts them. Two runs of one seed differ by whose update came first."
             )
         return (
-            "All runs are simulations (tacit simulate): ε is what the same releases would cost with secret noise; ∞ "
-            "means that no guarantee stands behind the paper's noise, whatever it claims."
+            "All runs are simulations (tacit simulate): "
+            "ε is what the same releases would cost with secret noise; "
+            "∞ means that no guarantee stands behind the paper's noise, whatever it claims."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedFigure:
-    """A figure with everything that the report says of it."""
+    """A figure with everything that the report says about it."""
 
     name: str
     figure: Figure
@@ -67,10 +70,12 @@ def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
     """The whole report. It needs no other file and no network."""
     kind = "the quick report: fewer panels and updates" if how.quick else "the full report"
     parts = [
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' figures</title>",
+        "<!doctype html><html lang='en'><meta charset='utf-8'>"
+        "<title>tacit: the papers' figures</title>",
         f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
-        f"<p>{html.escape(kind)}; {html.escape(how.made_by)}. Bands are 95 % confidence intervals of the mean over",
-        f"seeds. {html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
+        f"<p>{html.escape(kind)}; {html.escape(how.made_by)}.",
+        "Bands are 95 % confidence intervals of the mean over seeds.",
+        f"{html.escape(how.runs)}</p><p>{html.escape(VERDICTS)}</p>",
         "<table><tr><th>figure<th>the paper's claims</tr>",
         *(_contents(one) for one in shown),
         "</table>",
@@ -84,18 +89,21 @@ def _contents(one: ReportedFigure) -> str:
     """A line of the overview: how many of the figure's claims got which verdict."""
     counts = Counter(judged.verdict for judged in one.judged)
     found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    link = f"<a href='#{html.escape(one.name)}'>{html.escape(f'{_name(one)}: {one.figure.figure.title}')}</a>"
+    title = html.escape(f"{_name(one)}: {one.figure.figure.title}")
+    link = f"<a href='#{html.escape(one.name)}'>{title}</a>"
     return f"<tr><td>{link}<td>{html.escape(found)}</tr>"
 
 
 def _section(one: ReportedFigure) -> str:
     head = one.figure.figure
+    title = html.escape(f"{head.paper}, {head.name}: {head.title}")
     image = base64.b64encode(one.picture).decode("ascii")
     return "\n".join(
         [
-            f"<h2 id='{html.escape(one.name)}'>{html.escape(f'{head.paper}, {head.name}: {head.title}')}</h2>",
+            f"<h2 id='{html.escape(one.name)}'>{title}</h2>",
             f"<img alt='{html.escape(head.title)}' src='data:image/png;base64,{image}'>",
-            f"<p>The paper: {html.escape(head.setting)}<br>Here: {html.escape(head.scaled)}; {_seeds(one)}</p>",
+            f"<p>The paper: {html.escape(head.setting)}<br>",
+            f"Here: {html.escape(head.scaled)}; {_seeds(one)}</p>",
             "<table><tr><th>the paper claims<th>measured<th>verdict</tr>",
             *(_row(judged) for judged in one.judged),
             "</table><table><tr><th>panel<th>noise<th>ε claimed<th>true ε of the runs</tr>",
@@ -113,7 +121,7 @@ def _row(judged: JudgedClaim) -> str:
 
 
 def _measured(judged: JudgedClaim) -> list[str]:
-    """A line for each kind of noise that was tried."""
+    """One line for each kind of noise that was tried."""
     return [
         f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}"
         for noise, said in judged.said.items()
@@ -144,7 +152,7 @@ def _range(epsilons: Sequence[float | None]) -> str:
 
 
 def results(shown: Sequence[ReportedFigure], how: Provenance) -> str:
-    """docs/results.md: claims, what the figures are of, and ε."""
+    """The text of docs/results.md: the claims, what the figures show, and ε."""
     command = f"tacit figures{' --testbed' if how.testbed else ''}{' --quick' if how.quick else ''}"
     lines = [
         "# The papers' claims",

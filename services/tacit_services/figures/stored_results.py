@@ -1,10 +1,12 @@
-"""What the runs of figures gave, kept in JSON lines, a file a figure, and found again by what was run.
+"""Results of the runs of figures, kept as JSON lines, one file for each figure.
 
-    {"name", "results_version", "version", "torch", "instructions", "run", "result": {"series", "epsilon", …}}
+    {"name", "results_version", "version", "torch", "instructions", "run",
+     "result": {"series", "epsilon", …}}
 
-`run` is what the run file, its world and its seed say differently from the defaults, and `name` begins the SHA-256 of
-it (tacit/definition.py). No name depends on the code: a point is a result of the `version` that made it. A run that
-two figures have is in the file of the first.
+`run` is what the run file says differently from the defaults, [network] and the seed included.
+`name` is the beginning of the SHA-256 of that (tacit/config/fingerprint.py), so a result is found
+again by what was run. No name depends on the code: a result is one of the `version` that made it. A
+run that two figures share is in the file of the first.
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ from tacit.errors import ConfigError
 
 log = logging.getLogger("tacit.figures")
 Result = dict[str, Any]
-# Raise it by hand when a change moves points by more than their seeds spread: then none that is kept counts any more,
-# and all are measured anew. tests/unit/test_kept_points.py measures three again and tells.
+# Raise it by hand when a change moves points by more than their seeds spread: then no stored result
+# counts any more, and all are measured anew. A test measures three again and tells.
 RESULTS_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedRun:
-    """A run, and the figure whose file its point goes to."""
+    """A run, and the figure to whose file its result goes."""
 
     figure: str
     run: RunFile
 
 
 def result_name(run: RunFile) -> str:
-    """What a point is called: by everything in the run file that is not a default, the world and the seed included."""
+    """The name of a run's result, made of all in its run file that is not a default."""
     return _name(fingerprint.differences(run))
 
 
@@ -55,9 +57,10 @@ def _name(different: dict[str, Any]) -> str:
 def look_up(
     runs: Mapping[str, Iterable[RunFile]], own: Path, given: Path | None = None
 ) -> tuple[dict[str, Result], dict[str, RequestedRun]]:
-    """Results of `runs` (by figure) that `own` or `given` has, `own` first, and the runs of which neither has one.
+    """Find stored results; returns the results, and the runs that have none, both by name.
 
-    Both by `name`. Makes the folder `own`. Raises ConfigError where one cannot be read.
+    `runs` are given by figure. A result is looked for in the folder `own`, which is made if it is
+    missing, and then in `given`. Raises ConfigError where one cannot be read.
     """
     own.mkdir(parents=True, exist_ok=True)
     wanted: dict[str, RequestedRun] = {}
@@ -70,9 +73,10 @@ def look_up(
 
 
 def read_folder(folder: Path) -> dict[str, Result]:
-    """Every result in `folder`, by `name`. What is not whole, as after a kill, is left out, and said.
+    """Every result in `folder`, by name.
 
-    Results of another RESULTS_VERSION are left out, too. Raises ConfigError.
+    Lines that are not whole, as after a kill, are left out, and the log says so. Results of another
+    RESULTS_VERSION are left out, too. Raises ConfigError where a file cannot be read.
     """
     found: dict[str, Result] = {}
     for path in sorted(folder.glob("*.jsonl")):
@@ -99,7 +103,7 @@ def read_folder(folder: Path) -> dict[str, Result]:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The point of a line, or None where it is not one, or not under its own name."""
+    """The result that a line holds; None where it holds none, or not under its own name."""
     try:
         point = json.loads(line)
         named = point["name"] == _name(point["run"]) and type(point["results_version"]) is int
@@ -109,7 +113,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _whole(result: object) -> bool:
-    """Whether it is what `measure` gives: points of numbers, and an ε or none."""
+    """Whether `result` is what `sweep.measure` gives: a series of numbers, and an ε or none."""
     if (
         not isinstance(result, dict)
         or not isinstance(series := result.get("series"), list)
@@ -128,9 +132,10 @@ def _whole(result: object) -> bool:
 
 
 def store(folder: Path, wanted: RequestedRun, result: Result) -> None:
-    """Append the point to its figure's file; what has returned outlives kill -9. Raises ConfigError, leaving nothing.
+    """Append a result to its figure's file; when this returns it outlives kill -9.
 
-    Several processes may do so at once. A line that one was killed at is cut off.
+    Several processes may do so at once. A line that one of them was killed at is cut off. Raises
+    ConfigError, and then leaves nothing.
     """
     path, line = folder / f"{wanted.figure}.jsonl", _line(wanted.run, result)
     try:
@@ -162,7 +167,7 @@ def _line(run: RunFile, result: Result) -> bytes:
 
 
 def _end_of_points(file: FileIO) -> tuple[int, bytes]:
-    """Where the last whole point ends, and what must come before the next."""
+    """Where the last whole line ends, and what must be written before the next."""
     size = file.seek(0, os.SEEK_END)
     if not size or os.pread(file.fileno(), 1, size - 1) == b"\n":
         return size, b""
@@ -176,7 +181,10 @@ def _end_of_points(file: FileIO) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=1)
 def made_by() -> dict[str, str]:
-    """What a result's bits depend on besides the run: tacit, torch, and the instructions that torch computes with."""
+    """What a result's bits depend on besides the run: tacit, torch, and the processor.
+
+    The last is the set of instructions that torch computes with.
+    """
     return {
         "version": f"{metadata.version('tacit')}{_commit()}",
         "torch": torch.__version__,
@@ -185,7 +193,10 @@ def made_by() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty; empty for an installed tacit."""
+    """The commit of the checkout that this file is in, as +2ff785b or +2ff785b.dirty.
+
+    It is empty for an installed tacit.
+    """
     here = Path(__file__)
     try:
         for command in (

@@ -1,4 +1,4 @@
-"""Running the points of a sweep on all cores: what is known is not run again (points.py)."""
+"""Measures the runs of figures on all cores, except those whose results are stored already."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOST_LOSS = 50.0  # whose perplexity is still a number
 
 
 class _Series:
-    """The points of a simulation: accuracy and loss as `tacit simulate` has them, and what figures show besides."""
+    """Collects the points of a simulation: accuracy and loss, and what figures show besides."""
 
     def __init__(self, run: RunFile, simulated: simulate.Simulation, test: Dataset) -> None:
         self.found: list[Result] = []
@@ -50,13 +50,16 @@ class _Series:
         self._exam: tuple[int, Tensor, Dataset] | None = None
 
     def observe(self, role: ServerRole) -> None:
-        """A point, if one is due. A vertical run's exam is of embeddings, and None until they have come."""
+        """Measure a point, if one is due.
+
+        A vertical run has none until its parties' embeddings have come.
+        """
         exam = None if role.halted else role.exam(self._points.sample)
         if exam is not None and self._points.due(exam[0]):
             self._measure(exam)
 
     def end(self, role: ServerRole) -> None:
-        """The last point, on all test rows."""
+        """Measure the last point, on all test rows."""
         if (exam := role.exam(self._points.test)) is not None:
             self._measure(exam)
 
@@ -86,7 +89,10 @@ class _Series:
 
 
 def _auc(model: Model, params: Tensor, data: Dataset) -> float:
-    """How often a row of class 1 scores above one of class 0; a tie is half."""
+    """The area under the ROC curve.
+
+    That is how often a row of class 1 scores above one of class 0, a tie as half.
+    """
     scores = model.logits(params, data.x)
     margins, positive = (scores[:, -1] - scores[:, 0]).numpy(), data.y.numpy() == 1
     ranks, ones = rankdata(margins), int(positive.sum())
@@ -96,7 +102,7 @@ def _auc(model: Model, params: Tensor, data: Dataset) -> float:
 
 
 def measure(run: RunFile, root: Path | None) -> Result:
-    """Simulate one point: its series, and ε (null: no guarantee) as `tacit simulate` has it.
+    """Simulate one run: its series, and the ε that `tacit simulate` reports (None: no guarantee).
 
     Raises ConfigError where nothing was trained.
     """
@@ -125,7 +131,10 @@ def measure(run: RunFile, root: Path | None) -> Result:
 
 
 def _spent(run: RunFile, histories: list[History]) -> float:
-    """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together, in μ."""
+    """The largest ε (PLD) of any edge.
+
+    The parties of a vertical run hold data of the same people, so theirs is taken together, in μ.
+    """
     delta = run.privacy.delta
     if isinstance(run.algorithm, Vafl):
         return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
@@ -156,7 +165,7 @@ def sweep(
     """
     found, todo = stored_results.look_up(runs, folder, given)
     done(0, len(todo))
-    # Largest first, and one core each; a fresh interpreter, as threads of torch do not survive a fork.
+    # Largest first, one core each; fresh interpreters, as torch's threads do not survive a fork.
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
     try:
@@ -181,13 +190,16 @@ def sweep(
 
 
 def _obey() -> None:
-    """In a process of the sweep: Ctrl-C ends it without a word, and so does its parent's death."""
+    """Let Ctrl-C, and the parent's death, end this process of the sweep without a word."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     die_with_parent()
 
 
 def _alike(runs: Iterable[tuple[str, RequestedRun]]) -> Iterable[dict[str, RequestedRun]]:
-    """Runs that differ in nothing but the seed: what one process works out of a budget then serves them all."""
+    """Group runs that differ in nothing but the seed.
+
+    One process measures a group: what it works out of a budget then serves all of them.
+    """
     groups: dict[str, dict[str, RequestedRun]] = {}
     for name, wanted in runs:
         seed = {"run": wanted.run.run.model_copy(update={"seed": 0})}

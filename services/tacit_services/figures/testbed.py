@@ -1,4 +1,4 @@
-"""A figure's runs on the real testbed: processes and MQTT, as `tacit run` starts them, instead of the virtual clock."""
+"""Measures the runs of figures on the testbed (processes and MQTT) instead of simulating them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figu
 
 
 def cells(figure: Figure, *, quick: bool) -> list[PlottedRun]:
-    """The figure's cells without [network]: how long things take is what it is. Raises ConfigError: not of this one."""
+    """The figure's runs without [network]: on the testbed, things take as long as they take.
+
+    Raises ConfigError for a figure that only simulations can show.
+    """
     head = figure.figure
     if head.y not in MEASURED or head.over not in ("version", "points"):
         raise ConfigError(
@@ -45,11 +48,10 @@ def sweep(
     root: Path | None,
     done: Callable[[int, int], None],
 ) -> dict[str, Result]:
-    """Results of `runs` (by figure), by `stored_results.result_name`: from `folder`, or trained now, one after another.
+    """Train every run that `folder` has no result of, one by one; returns all, by name.
 
-    `done(points done, points to do)`.
-
-    Two runs of one seed differ by whose update came first: what is kept is what was seen once.
+    `runs` are given by figure. `done(count, total)` is called as results come. Two runs of one seed
+    differ by whose update came first, so a stored result is one that was seen once.
     """
     found, todo = stored_results.look_up(runs, folder)
     done(0, len(todo))
@@ -74,7 +76,10 @@ def _trained(run: RunFile, root: Path | None) -> Result:
 
 
 def train(file: Path, out: Path, *options: str) -> dict[str, Any]:
-    """`tacit run FILE --out OUT` and more options, to its end; its summary. Raises ServiceError with its last word."""
+    """Run `tacit run FILE --out OUT` with more options to its end; returns its summary.
+
+    Raises ServiceError with the last line that it printed.
+    """
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""Points of a figure that no training gives: what the planner answers, and what an attacker reads out of pushes."""
+"""Points of a figure that come from no training: a planner's answers, an attacker's success."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Result = dict[str, Any]
 
 
 class Design(Section):
-    """`tacit plan dp-pasgd` for the run file: G, X_m, η, ε and δ are its own, c1 a model's way down, c2 a step."""
+    """The settings of `tacit plan dp-pasgd`, asked about the run file.
+
+    G, X_m, η, ε and δ are the run file's; c1 is the time of its downlink, c2 that of a local step.
+    """
 
     planner: Planner = "poisson"
     resource: Positive = Field(description="C_th")
@@ -33,9 +36,11 @@ class Design(Section):
 
 
 class Attack(Section):
-    """A curious server asks for the same first model again and again: each victim's answers are averaged, inverted.
+    """An attack on a run file's edges, each of which holds one record.
 
-    The run file's edges hold one record each: the attacker knows all others, and only yours is left.
+    A curious server asks for answers to the same first model again and again; each victim's answers
+    are averaged, and the mean is inverted. As in the definition of differential privacy, the
+    attacker knows all records but the victim's.
     """
 
     pushes: int = Field(gt=0, description="answers of one victim that are averaged")
@@ -43,13 +48,13 @@ class Attack(Section):
 
 
 class UntrainedPoint(RunFile):
-    """A run file that is asked something instead of being run."""
+    """A run file whose point is computed (a [design] or an [attack]) and not trained."""
 
     design: Design | None = None
     attack: Attack | None = None
 
     def answer(self, root: Path | None) -> Result:
-        """A result like a simulation's, of one point."""
+        """A result in the form of a simulation's, with one point."""
         if self.design is not None:
             return _planned(self, self.design)
         assert self.attack is not None
@@ -57,7 +62,10 @@ class UntrainedPoint(RunFile):
 
 
 def _planned(run: RunFile, design: Design) -> Result:
-    """τ of the optimal design; ε is what its z and K cost by their own accountant, whatever was asked for."""
+    """The period τ of the optimal design, and the ε that its z and K really cost.
+
+    ε comes from the design's own accountant, whatever the run file asked for.
+    """
     p, a = run.privacy, run.algorithm
     if a.name != "dp-pasgd":
         raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
@@ -84,7 +92,10 @@ def _planned(run: RunFile, design: Design) -> Result:
 
 
 def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
-    """Mean likeness (cosine) of victims' images and what is read out of their pushes; ε of the one that spent most."""
+    """How much the images that are read out of pushes look like the victims' (mean cosine), and ε.
+
+    ε is that of the victim that spent most.
+    """
     table, model = simulate.training_rows(run.data, root), run.build_model()
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
         : attack.victims
@@ -99,7 +110,8 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
             (out,) = role.on_message(asked)
             if not isinstance(out.message, Push):
                 raise ConfigError(
-                    f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays for less"
+                    f"attack.pushes={attack.pushes}: "
+                    f"privacy.epsilon={run.privacy.epsilon} pays for less"
                 )
             update = received(out.message)
             assert isinstance(update, Update)

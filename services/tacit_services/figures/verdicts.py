@@ -1,4 +1,4 @@
-"""From the results of a figure's runs to curves with bands, and from curves to verdicts on the paper's claims."""
+"""Makes curves of the results of a figure's runs, and judges the paper's claims by them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ ThreeValued = bool | None  # None: the interval has both answers in it
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line of a panel. x: (P,), or (1,) nan for a flat one; y: (seeds, P); epsilons: of all its runs, sorted."""
+    """A line of a panel, over seeds.
+
+    `x` has shape (P,), or is (1,) and nan for a flat line. `y` has shape (seeds, P). `epsilons` are
+    those of all its runs, sorted; None is no guarantee.
+    """
 
     panel: int
     name: str
@@ -38,16 +42,19 @@ class Curve:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """(P,) mean over the seeds."""
+        """The mean over the seeds, (P,)."""
         return np.asarray(self.y.mean(0))
 
     @property
     def half_width(self) -> NDArray[np.float64]:
-        """(P,) half of the 95 % confidence interval of the mean, by Student's t; zeros for one seed."""
+        """Half of the mean's 95 % confidence interval (P,), by Student's t; zeros for one seed."""
         return half_width(self.y)
 
     def scores(self, places: NDArray[np.float64] | None, *, end: bool) -> NDArray[np.float64]:
-        """(seeds,) mean, or end, at `places` on the x axis, or (None) where the points are."""
+        """Each seed's score (seeds,): the mean at `places` on the x axis, or with `end` the last.
+
+        Without `places` the curve's own points are taken.
+        """
         y = self.y
         if places is not None and not math.isnan(self.x[0]):
             y = np.stack([np.interp(places, self.x, one) for one in y])
@@ -55,7 +62,10 @@ class Curve:
 
 
 def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half of the 95 % confidence interval of the mean over the first axis, by Student's t; zeros for one value."""
+    """Half of the 95 % confidence interval of the mean over the first axis, by Student's t.
+
+    It is zero for a single value.
+    """
     count = len(values)
     if count < 2:
         return np.zeros(values.shape[1:])
@@ -73,7 +83,7 @@ class JudgedClaim:
 
 
 def curves(figure: Figure, cells: list[PlottedRun], results: Mapping[str, Result]) -> list[Curve]:
-    """All lines of all panels that have runs."""
+    """The curves of all lines and panels that have runs."""
     grouped: dict[tuple[int, int], list[PlottedRun]] = {}
     for cell in cells:
         grouped.setdefault((cell.panel, cell.line), []).append(cell)
@@ -128,7 +138,7 @@ def _score(figure: Figure, result: Result, updates: int) -> float:
 
 
 def judge(figure: Figure, found: list[Curve]) -> list[JudgedClaim]:
-    """Every claim of the figure."""
+    """Judge every claim of the figure."""
     return [_judged(figure, claim, found) for claim in figure.claim]
 
 
@@ -154,7 +164,7 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
 
 
 def verdict(found: Mapping[Noise, ThreeValued]) -> str:
-    """What rigorous noise has shown; where it was not tried, what the paper's noise has, or none."""
+    """What rigorous noise has shown or, where it was not tried, what other runs have."""
     if "rigorous" in found:
         private = found["rigorous"]
         if private is not False:
@@ -166,13 +176,16 @@ def verdict(found: Mapping[Noise, ThreeValued]) -> str:
 
 
 def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
-    """False where one is, None where one cannot be told."""
+    """False where a part is False, else None where a part cannot be told, else True."""
     known = list(parts)
     return False if False in known else None if None in known else True
 
 
 def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:
-    """Whether the mean of `values` (seeds,) is at least `bound`; None: the bound is inside its interval."""
+    """Whether the mean of `values` (seeds,) is at least `bound`; None where it is unclear.
+
+    It is unclear where the bound is inside the mean's confidence interval.
+    """
     mean, half = float(values.mean()), float(half_width(values))
     return mean >= bound if abs(mean - bound) >= half else None
 
@@ -198,7 +211,7 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
 
 
 def _rises(values: NDArray[np.float64]) -> ThreeValued:
-    """As `_least` of 0, but what has not moved is not above where it was."""
+    """Whether the mean of `values` is above 0. A line that has not moved at all is not rising."""
     return _least(values, 0.0) if values.any() else False
 
 
@@ -222,7 +235,10 @@ def _shown(values: NDArray[np.float64]) -> str:
 
 
 def _common(curves: list[Curve]) -> NDArray[np.float64]:
-    """Places on the x axis that all `curves` have reached, evenly: what is compared is the same time or cost."""
+    """Places on the x axis, evenly spaced, that all `curves` have reached.
+
+    So what is compared is the same time or cost.
+    """
     curves = [curve for curve in curves if not math.isnan(curve.x[0])] or curves
     first, last = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     return np.linspace(first, last, 50)

@@ -1,7 +1,8 @@
-"""Who an edge is: a numbered directory, taken by an exclusive lock.
+"""An edge's identity: a numbered directory, held by an exclusive lock.
 
-A replica takes the first free one, so that a replaced container inherits its predecessor's identity, data part,
-ε_k and *spent* budget. The kernel drops the lock when the process dies, however it dies.
+A replica takes the first free one, so that a container that replaces another inherits its identity,
+its part of the data, its ε_k and its *spent* budget. The kernel drops the lock when the process
+dies, however it dies.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ log = logging.getLogger("tacit.identity")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Number, directory, and the lock that is held as long as this object lives."""
+    """An identity: its number, its directory, and the lock, held as long as this object lives."""
 
     number: int
     path: Path
@@ -28,7 +29,7 @@ class Identity:
 
     @property
     def edge(self) -> str:
-        """The edge's id on every topic."""
+        """The edge's id in every topic."""
         return f"edge-{self.number}"
 
     def close(self) -> None:
@@ -37,14 +38,16 @@ class Identity:
 
 
 def acquire(root: Path, count: int, only: int | None, stop: threading.Event) -> Identity | None:
-    """The first free identity below `count` (or number `only`); waits, as a standby, while all are taken.
+    """Take the first free identity below `count`, or number `only`; waits while all are taken.
 
-    Returns None when `stop` is set first. Raises ConfigError for `only` out of range, PrivacyError when the
-    directory cannot be written (an edge without a durable ledger must not train).
+    A process that waits is a standby. Returns None when `stop` is set first. Raises ConfigError
+    where `only` is out of range, PrivacyError where the directory cannot be written: an edge
+    without a durable ledger must not train.
     """
     if only is not None and only >= count:
         raise ConfigError(
-            f"TACIT_IDENTITY={only}: the run deals its data to {count} identities (0 to {count - 1})"
+            f"TACIT_IDENTITY={only}: "
+            f"the run deals its data to {count} identities (0 to {count - 1})"
         )
     numbers = range(count) if only is None else [only]
     waiting = False

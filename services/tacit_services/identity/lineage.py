@@ -1,8 +1,9 @@
-"""Which ledger belongs to an identity's data: enrolled once, then demanded at every start, and used by one at a time.
+"""Which ledger belongs to an identity's data: enrolled once, then demanded at every start.
 
-The ledger goes with the data (TACIT_LEDGER), not with the identity, the container or the run. `enrolled.json` in the
-identity's directory remembers the lineage of every dataset's ledger, so that one that is gone, emptied or exchanged is
-not taken for a new beginning: {"format": 1, "ledgers": {dataset: lineage in hex}}. Files of 0.1 are the inner object.
+The ledger goes with the data (`TACIT_LEDGER`), not with the identity, the container or the run. The
+file `enrolled.json` in the identity's directory remembers the lineage of every dataset's ledger:
+{"format": 1, "ledgers": {dataset: lineage in hex}}. So a ledger that is gone, was emptied or was
+exchanged is not taken for a new one. Files of tacit 0.1 are the inner object alone.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ _MARKER, _FORMAT = "enrolled.json", 1
 
 @contextmanager
 def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Ledger]:
-    """The ledger of `dataset` for this identity, at `setting` ({n}: its number; None: in its directory), locked.
+    """Open and lock the ledger of `dataset` for this identity, until the end of the block.
 
-    Raises PrivacyError when another edge uses it, when it is not the one that was enrolled here, when it is missing
-    or empty although this identity has sent messages before, and when its messages were paid with one that is not here.
+    It is the file `setting`, in which {n} stands for the identity's number, or (None) a file in the
+    identity's directory. Raises PrivacyError
+
+    - when another edge uses it,
+    - when it is not the one that was enrolled here,
+    - when it is missing or empty although this identity has sent messages before,
+    - when messages of this identity were paid with a ledger that is not here.
     """
     place = (
         str(identity.path / "ledger.db")
@@ -46,8 +52,8 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
             and _used_before_markers(identity.path)
         ):
             raise PrivacyError(
-                f"ledger {path}: is missing or empty, but {identity.edge} has sent messages before; refusing to train "
-                "without its history"
+                f"ledger {path}: is missing or empty, but {identity.edge} has sent messages "
+                "before; refusing to train without its history"
             )
         with closing(Ledger(path, dataset, lineage=known)) as opened:
             _check_payers(identity, opened.lineage)
@@ -56,28 +62,35 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
             yield opened
 
 
-def moving(target: Path) -> Path:
-    """What `tacit ledger move` writes on the way to `target`."""
+def copy_path(target: Path) -> Path:
+    """Where `tacit ledger move` writes its copy on the way to `target`."""
     return Path(f"{target}.moving")
 
 
-def moved(source: Path) -> Path:
-    """What `source` is called when `tacit ledger move` has taken it out of use."""
+def retired_path(source: Path) -> Path:
+    """What `tacit ledger move` renames `source` to when it takes it out of use."""
     return Path(f"{source}.moved")
 
 
 def refuse_unfinished(path: Path) -> None:
-    """Raise PrivacyError where a move from or to `path` was killed: a new ledger there would know of no charge."""
-    for left in (moving(path), moved(path)):
+    """Raise PrivacyError where a move from or to `path` was killed half-way.
+
+    A new ledger at that place would not know what was charged before.
+    """
+    for left in (copy_path(path), retired_path(path)):
         if left.exists():
             raise PrivacyError(
-                f"ledger {path}: {left} is of a move that was not finished: `tacit ledger move` again"
+                f"ledger {path}: {left} is of a move that was not finished: "
+                "`tacit ledger move` again"
             )
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else uses the ledger file at `path`, there or not, until the end. Raises PrivacyError."""
+    """Lock the ledger file at `path`, whether it exists or not, until the end of the block.
+
+    Raises PrivacyError where another process has it.
+    """
     try:
         lock = Path(f"{path}.lock").open("ab")  # noqa: SIM115  (closed below)
     except OSError as error:
@@ -89,13 +102,14 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise PrivacyError(
-                f"ledger {path}: an edge is using it, and two would spend one budget (TACIT_LEDGER: a file for each)"
+                f"ledger {path}: an edge is using it, and two would spend one budget "
+                "(TACIT_LEDGER: a file for each)"
             ) from error
         yield
 
 
 def _enrolled(folder: Path) -> dict[str, bytes]:
-    """Every dataset whose ledger is enrolled here, with the ledger's lineage."""
+    """The lineage of every dataset's ledger that is enrolled here."""
     try:
         content = json.loads((folder / _MARKER).read_bytes())
         if content.get("format", _FORMAT) != _FORMAT:
@@ -111,8 +125,10 @@ def _enrolled(folder: Path) -> dict[str, bytes]:
 
 
 def _check_payers(identity: Identity, lineage: bytes) -> None:
-    """Every ledger that the outbox knows to have paid must be this one, or one that is enrolled: else it was exchanged,
-    and the marker with it.
+    """Raise PrivacyError where a ledger that is unknown here has paid for a message.
+
+    The outbox knows which ledgers have paid. Otherwise somebody could exchange the ledger together
+    with `enrolled.json`.
     """
     path = identity.path / "outbox.db"
     if not path.is_file():
@@ -126,8 +142,8 @@ def _check_payers(identity: Identity, lineage: bytes) -> None:
         raise PrivacyError(f"outbox {path}: {error}") from error
     if payers - set(_enrolled(identity.path).values()) - {lineage}:
         raise PrivacyError(
-            f"ledger of {identity.edge}: messages in {path} were paid with a ledger that is not here any more; it was "
-            "exchanged, refusing to train"
+            f"ledger of {identity.edge}: messages in {path} were paid with a ledger "
+            "that is not here any more; it was exchanged, refusing to train"
         )
 
 
@@ -148,7 +164,7 @@ def _enrol(folder: Path, dataset: str, lineage: bytes) -> None:
 
 
 def _used_before_markers(folder: Path) -> bool:
-    """Whether the outbox has ever numbered a message, and nothing was enrolled: the ledger of an older tacit."""
+    """Whether this identity has sent messages but has no marker, as with an older tacit."""
     path = folder / "outbox.db"
     if (folder / _MARKER).exists() or not path.is_file():
         return False

@@ -1,12 +1,12 @@
-"""Moves a ledger to another place, as a whole, so that whoever is killed half-way leaves one of the two and not both.
+"""Moves a ledger so that a kill at any moment leaves one of the two files, never both.
 
     1. copy FROM, whole and verified, to TO.moving    FROM can be used
-    2. rename FROM to FROM.moved                      neither can: the same command again goes on from here
+    2. rename FROM to FROM.moved                      neither can: the same command goes on
     3. rename TO.moving to TO                         TO can be used
     4. delete FROM.moved
 
-Each step is on disk before the next. While FROM.moved or TO.moving is there `refuse_unfinished` lets no edge begin a
-new ledger at that place.
+Each step is on disk before the next begins. While FROM.moved or TO.moving exists,
+`refuse_unfinished` lets no edge begin a new ledger at that place.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tacit_services.identity import lineage
 
 
 def move(source: Path, target: Path) -> list[Chain]:
-    """Move the ledger file `source` to `target`, or go on where that was killed; the chains that were moved.
+    """Move the ledger `source` to `target`, or finish a killed move; returns its chains.
 
-    Raises DataError (there is no such ledger), PrivacyError (an edge uses it, `target` is there already, it is damaged,
-    or a disk refuses).
+    Raises DataError where there is no such ledger; PrivacyError where an edge uses it, where
+    `target` exists already, where the ledger is damaged, or where a disk refuses.
     """
-    gone = lineage.moved(source)
+    gone = lineage.retired_path(source)
     _check_names(source, target)
     with lineage.locked(source), lineage.locked(target):
         try:
@@ -35,10 +35,10 @@ def move(source: Path, target: Path) -> list[Chain]:
                 _check_free(target)
                 _check_free(gone)
                 with ledger.locked_chains(source) as (chains, content):
-                    _copy(content, chains, source, lineage.moving(target))
+                    _copy(content, chains, source, lineage.copy_path(target))
                     _rename(source, gone)
             else:
-                chains = _again(gone, target)
+                chains = _resume(gone, target)
             return _finish(gone, target, chains)
         except OSError as error:
             raise PrivacyError(
@@ -51,14 +51,16 @@ def _check_names(source: Path, target: Path) -> None:
         raise PrivacyError(
             f"ledger {source}: a link; name the files themselves, which the edges' locks belong to"
         )
-    if not (source.is_file() or lineage.moved(source).is_file()):
+    if not (source.is_file() or lineage.retired_path(source).is_file()):
         raise DataError(f"ledger {source}: there is no such file")
     if source.resolve() == target.resolve():
         raise PrivacyError(f"ledger {target}: is where it lies already")
 
 
 def _check_free(target: Path) -> None:
-    """Nor may there be what SQLite would take for a part of a file of that name."""
+    """Raise PrivacyError where `target`, or a file that SQLite would take for part of it,
+    exists.
+    """
     for path in (target, *(Path(f"{target}{suffix}") for suffix in ("-journal", "-wal", "-shm"))):
         if path.exists():
             raise PrivacyError(
@@ -72,12 +74,16 @@ def _copy(content: bytes, chains: list[Chain], source: Path, copy: Path) -> None
         raise PrivacyError(f"ledger {copy}: is not what was written; nothing was moved")
 
 
-def _again(gone: Path, target: Path) -> list[Chain]:
-    """After a move that was killed in its step 2 or later: unless `target` is its outcome, or goes on from it, copy."""
+def _resume(gone: Path, target: Path) -> list[Chain]:
+    """Go on with a move that was killed in step 2 or later.
+
+    If `target` exists it must be the outcome of that move, or have grown from it; else the copy is
+    made again.
+    """
     with ledger.locked_chains(gone) as (chains, content):
         if not target.exists():
             _check_free(target)
-            _copy(content, chains, gone, lineage.moving(target))
+            _copy(content, chains, gone, lineage.copy_path(target))
             return chains
     counts = {(chain.dataset, chain.lineage): chain.count for chain in ledger.read_chains(target)}
     if any(counts.get((chain.dataset, chain.lineage), -1) < chain.count for chain in chains):
@@ -89,7 +95,7 @@ def _again(gone: Path, target: Path) -> list[Chain]:
 
 def _finish(gone: Path, target: Path, chains: list[Chain]) -> list[Chain]:
     if not target.exists():
-        _rename(lineage.moving(target), target)
+        _rename(lineage.copy_path(target), target)
     gone.unlink()
     files.sync(gone.parent)
     return chains

@@ -1,13 +1,17 @@
-"""The journal file: everything a run has accepted, in accept order, for `tacit replay` and for whoever wants proof.
+"""The journal file: every message that a run has accepted, in accept order.
 
-The store's journal is trimmed at every snapshot; this one never is. It begins where it was asked for: at the run's
-start, or at the state of a snapshot, which is then kept in the header.
+`tacit replay` folds it again, and whoever wants proof of a run has it here. The store's journal is
+trimmed at every snapshot; this file never is. It begins at the run's start or, if it was asked for
+later, at the state of the store's snapshot, which is then kept in the header.
 
-    header   "TCTJRNL1" | u32 length of the JSON | u64 length of the state | u32 CRC-32 of both | JSON | state
-    record   u32 length | u64 position | u32 CRC-32 of the payload | u32 CRC-32 of the 16 bytes before | payload
+    header   "TCTJRNL1" | u32 length of the JSON | u64 length of the state
+             | u32 CRC-32 of both | JSON | state
+    record   u32 length | u64 position | u32 CRC-32 of the payload
+             | u32 CRC-32 of the 16 bytes before | payload
 
-All numbers little endian. JSON: run, fingerprint, parameters (the run file, every value), cursor. A payload is the
-envelope as the store accepted it; positions rise by one. The file only ever grows, but for a torn tail.
+All numbers are little endian. The JSON has the keys run, fingerprint, parameters (the run file,
+every value) and cursor. A payload is the envelope as the store accepted it; positions rise by one.
+The file only grows, except that a record which a crash has cut off is removed.
 """
 
 from __future__ import annotations
@@ -35,7 +39,11 @@ MAX_JSON = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Whose journal it is, and where it begins: after `base.cursor` entries, at `base.state` (empty: a new run)."""
+    """Whose journal a file is, and where it begins.
+
+    The first record comes after `base.cursor` entries, and applies to the role's state
+    `base.state`; an empty state is that of a new run.
+    """
 
     run: str
     parameters: RunFile
@@ -59,7 +67,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One record: `end` is the offset behind it."""
+    """One record of a journal file; `end` is the offset of the byte behind it."""
 
     position: int
     payload: bytes
@@ -73,7 +81,11 @@ def encode_record(position: int, payload: bytes) -> bytes:
 
 
 class Reader:
-    """Reads one journal file, record by record. `torn`: bytes of an unfinished last record, known at the end."""
+    """Reads a journal file, record by record.
+
+    After the last record `torn` is the number of bytes of an unfinished one, which a crash has cut
+    off. See Writer for an example.
+    """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         """Read the header. Raises WireError ("journal") unless it is whole and right."""
@@ -85,7 +97,7 @@ class Reader:
         self.torn = 0
 
     def __iter__(self) -> Iterator[FileRecord]:
-        """Every whole record. Raises WireError ("journal") where the file was altered."""
+        """Yield every whole record. Raises WireError ("journal") where the file was altered."""
         while self._end < self._size:
             head = self._file.read(_HEAD)
             if len(head) < _HEAD:
@@ -149,7 +161,7 @@ class Reader:
 
 
 def open_journal(path: Path) -> BinaryIO:
-    """The file, for reading. Raises DataError."""
+    """Open a journal file for reading. Raises DataError."""
     try:
         return path.open("rb")
     except OSError as error:
@@ -157,25 +169,50 @@ def open_journal(path: Path) -> BinaryIO:
 
 
 class Writer:
-    """The one writer of a journal file; a second one, in any process, is refused while this one has it open.
+    """Writes a journal file.
 
-    A record has been handed to the system when `append` returns: it outlives kill -9. It has reached the disk when
-    `sync` returns, which comes before the store forgets its own copy.
+    A second writer, in any process, is refused while this one has the file open.
+
+    What `append` was given has been handed to the system when it returns, and so outlives kill -9.
+    It has reached the disk when `sync` returns, which is called before the store forgets its own
+    copy.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> run = RunFile.model_validate(
+    ...     {
+    ...         "run": {"updates": 2},
+    ...         "data": {"dataset": "digits"},
+    ...         "model": {"name": "logistic"},
+    ...         "algorithm": {"name": "mapa"},
+    ...     }
+    ... )
+    >>> folder = TemporaryDirectory()
+    >>> path = Path(folder.name) / "run.journal"
+    >>> writer = Writer(path)
+    >>> writer.open(Header("demo", run, Snapshot(0, b"")))
+    >>> writer.append([(1, b"first message"), (2, b"second message")])
+    >>> writer.close()
+    >>> with open_journal(path) as file:
+    ...     [record.payload for record in Reader(file, str(path))]
+    [b'first message', b'second message']
+    >>> folder.cleanup()
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: FileIO | None = None  # unbuffered: what is written is the system's at once
-        self._end = 0  # of what is whole; behind it may be the beginning of a record that did not fit the disk
+        # The end of what is whole: behind it may be a part of a record that did not fit the disk.
+        self._end = 0
         self.last = 0  # position of the last record
         self._tail: dict[int, int] = {}  # CRC-32 of the records after the store's snapshot
 
     def open(self, begin: Header) -> None:
-        """Take the file over, cut a torn record off, and be ready after its last; make it if there is none.
+        """Open the file, cut a torn record off, and get ready to write behind its last record.
 
-        Call it again after a failure. `begin` is where a new file would begin; of one that exists it must have the
-        run and parameters. Raises ServiceError (in use, cannot be written), ConfigError (another run's, or it does
-        not reach the store's snapshot), WireError (altered).
+        A file that does not exist is made, and begins as `begin` says; one that exists must be of
+        the same run and parameters. After a failure this may be called again. Raises ServiceError
+        where the file is in use or cannot be written, ConfigError where it is another run's or ends
+        before the store's snapshot, WireError where it was altered.
         """
         if self._file is None:
             try:
@@ -189,15 +226,16 @@ class Writer:
                 raise
         if self.last < begin.base.cursor:
             raise ConfigError(
-                f"journal {self.path}: ends at {self.last}, but the store goes on from {begin.base.cursor} and has "
-                "forgotten what lies between; move the file away, a new one begins at the store's snapshot"
+                f"journal {self.path}: ends at {self.last}, but the store goes on from "
+                f"{begin.base.cursor} and has forgotten what lies between; move the file away, "
+                "a new one begins at the store's snapshot"
             )
 
     def append(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Write records of consecutive positions; those that are there already are compared instead.
+        """Write records of consecutive positions; those that the file has are compared instead.
 
-        Raises ServiceError when the disk refuses (nothing half-written stays), ConfigError for other bytes under a
-        position that the file has.
+        Raises ServiceError when the disk refuses (then nothing half-written stays), ConfigError
+        where the file has other bytes at a position.
         """
         assert self._file is not None
         data, last, fresh = bytearray(), self.last, dict[int, int]()
@@ -205,8 +243,9 @@ class Writer:
             if position <= last:
                 if self._tail.get(position, zlib.crc32(payload)) != zlib.crc32(payload):
                     raise ConfigError(
-                        f"journal {self.path}: position {position} is another message in the store, which has lost "
-                        "accepted messages and gone on; move the file away"
+                        f"journal {self.path}: position {position} is another message in "
+                        "the store, which has lost accepted messages and gone on; "
+                        "move the file away"
                     )
                 continue
             assert position == last + 1, (position, last)
@@ -226,7 +265,10 @@ class Writer:
         self._tail |= fresh
 
     def sync(self, upto: int) -> None:
-        """Everything is on disk; the store is about to forget what lies up to `upto`. Raises ServiceError."""
+        """Make everything durable, because the store is about to forget what lies up to `upto`.
+
+        Raises ServiceError.
+        """
         assert self._file is not None
         try:
             os.fsync(self._file.fileno())
@@ -235,7 +277,7 @@ class Writer:
         self._tail = {position: crc for position, crc in self._tail.items() if position > upto}
 
     def close(self) -> None:
-        """Sync, as well as can be, and close; idempotent."""
+        """Sync, if the disk lets us, and close. Idempotent."""
         if self._file is not None:
             try:
                 os.fsync(self._file.fileno())
@@ -245,7 +287,10 @@ class Writer:
             self._file = None
 
     def _take(self, begin: Header) -> None:
-        """Open and lock. The header is written beside and moved: it is there as a whole or not at all."""
+        """Open the file and lock it.
+
+        A new one is written beside and renamed, so it has a whole header or is not.
+        """
         if not self.path.exists():
             new = self.path.with_name(self.path.name + ".new")
             with os.fdopen(
@@ -278,7 +323,8 @@ class Writer:
                 begin.parameters.fingerprint(),
             ):
                 raise ConfigError(
-                    f"journal {self.path}: is of run {found.run!r} with other parameters, or of another"
+                    f"journal {self.path}: "
+                    f"is of run {found.run!r} with other parameters, or of another"
                 )
             self._end, self.last, self._tail = reader.start, found.base.cursor, {}
             for kept in reader:

@@ -1,8 +1,9 @@
-"""A role's state as bytes: safetensors, with the JSON values in its metadata. No pickle, exact floats.
+"""A role's state as bytes: safetensors, with JSON values in its metadata.
 
     "TCTSTAT1" | XXH3-64 of the rest | safetensors
 
-Nothing in safetensors tells one float from another: without the checksum a flipped bit would be another model.
+There is no pickle, and floats are exact. The checksum is there because safetensors has none: a
+flipped bit in a tensor would silently be another model.
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ _HEAD = len(_MAGIC) + 8
 
 
 def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
-    """The bytes of a snapshot. JSON floats are written with repr, so they come back to the last bit."""
+    """The bytes of a snapshot.
+
+    JSON floats are written with repr, so they come back to the last bit.
+    """
     data: bytes = safetensors.torch.save(tensors, {"tacit": _VERSION, "values": json.dumps(values)})
     return _MAGIC + xxhash.xxh3_64_digest(data) + data
 
 
 def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `dumps` was given. Raises ServiceError when the snapshot is damaged or of another version."""
+    """The tensors and values that `dumps` was given.
+
+    Raises ServiceError where the snapshot is damaged or of another version.
+    """
     if data.startswith(_MAGIC):  # one of before begins with a length, and has no checksum
         check, data = data[len(_MAGIC) : _HEAD], data[_HEAD:]
         if check != xxhash.xxh3_64_digest(data):
@@ -45,6 +52,9 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def metadata(data: bytes) -> dict[str, str]:
-    """What the bytes of a safetensors file say beside their tensors. Raises ValueError for bytes that are none."""
+    """The metadata of a safetensors file, given its bytes.
+
+    Raises ValueError where they are not such a file.
+    """
     header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     return header.get("__metadata__", {})

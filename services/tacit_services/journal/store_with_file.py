@@ -1,7 +1,8 @@
-"""A store that keeps every accepted message in a journal file as well (journal_file.py).
+"""A store that also writes every accepted message to a journal file (journal_file.py).
 
-The file follows the store and never leads it. A message is written after the store has accepted it and before anybody
-is told so; one that was cut off in between is still in the store, which forgets nothing before the file is on disk.
+The file follows the store and never leads it. A message is written to the file after the store has
+accepted it, and before anybody is told so. If a crash comes in between, the message is still in the
+store, which forgets nothing before the file is on disk.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ _BATCH = 256
 
 
 class StoreWithJournalFile:
-    """`inner`, with `writer` behind it. The store's failures and the file's are the same to a driver: it waits."""
+    """The store `inner`, with a journal file behind it, written by `writer`.
+
+    A failure of the file is raised as one of the store is (ServiceError), so the driver waits in
+    both cases.
+    """
 
     def __init__(self, inner: Store, writer: Writer, run_id: str, run: RunFile) -> None:
         self._inner, self._writer, self._run_id, self._run = inner, writer, run_id, run
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
-        """See base.Store.open; then the file is brought to where the store is.
+        """Open the store as base.Store.open does, then bring the file to where the store is.
 
-        Raises ConfigError, too, where the file has messages that the store does not know, or lacks some.
+        Raises ConfigError, too, where the file has messages that the store does not know, or lacks
+        some that the store has forgotten.
         """
         epoch = self._inner.open(fingerprint, older)  # first: it fences whoever else has the file
         base = self._inner.snapshot() or Snapshot(0, b"")
@@ -44,8 +50,9 @@ class StoreWithJournalFile:
             position = records[-1].position
         if self._writer.last > position:
             raise ConfigError(
-                f"journal {self._writer.path}: has {self._writer.last - position} messages more than the store, which "
-                "was emptied or has lost them; move the file away, a new one begins where the store is"
+                f"journal {self._writer.path}: has {self._writer.last - position} messages "
+                "more than the store, which was emptied or has lost them; move the file away, "
+                "a new one begins where the store is"
             )
         return epoch
 
@@ -76,7 +83,7 @@ class StoreWithJournalFile:
         return self._inner.replay(after, page)
 
     def save(self, snapshot: Snapshot) -> None:
-        """See base.Store.save; the file is on disk before the store drops what it holds."""
+        """See base.Store.save; the file is on disk before the store drops its entries."""
         self._writer.sync(snapshot.cursor)
         self._inner.save(snapshot)
 
@@ -97,6 +104,6 @@ class StoreWithJournalFile:
         return self._inner.anchors()
 
     def close(self) -> None:
-        """Close both; idempotent."""
+        """Close both. Idempotent."""
         self._inner.close()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""A model as a safetensors file whose bytes, and so its SHA-256, are a function of the weights alone."""
+"""A model's weights as a safetensors file whose bytes depend on the weights alone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tacit.models import Model
 
 
 def weights(model: Model, params: Tensor) -> bytes:
-    """The safetensors file of `params` (d,), one tensor per layer.
+    """The safetensors file of the flat parameters `params` (d,), with one tensor for each layer.
 
-    No metadata: a version or a time in the header would give equal models different digests.
+    It has no metadata: a version or a time in the header would give equal models different digests.
     """
     data: bytes = safetensors.torch.save(model.unflatten(params.detach().cpu()))
     return data

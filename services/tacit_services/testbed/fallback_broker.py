@@ -1,4 +1,7 @@
-"""A broker for machines without mosquitto: amqtt (MQTT 3.1.1, some 10× slower), as a child process of `tacit run`."""
+"""A broker for machines without mosquitto: amqtt, as a child process of `tacit run`.
+
+It speaks MQTT 3.1.1 and is about ten times slower.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from amqtt.broker import Broker
 
 
 async def serve(address: str) -> None:
-    """Run on `address` (HOST:PORT) until SIGTERM."""
+    """Serve on `address` (HOST:PORT) until SIGTERM or SIGINT."""
     settings = {
         "listeners": {"default": {"type": "tcp", "bind": address, "max_connections": 1000}},
         "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},

@@ -1,7 +1,7 @@
-"""`tacit run`: broker, store, aggregator and edges as child processes of one command, until the run has ended.
+"""`tacit run`: broker, store, aggregator and edges as child processes of one command.
 
-A testbed: its edges are simulated on public benchmark data, so every run begins with fresh ledgers. (The services
-never do that: there, a ledger belongs to the data for life.)
+It is a testbed. Its edges are simulated on public benchmark data, so every run begins with fresh
+ledgers. The services by themselves never do that: there, a ledger belongs to its data for life.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tacit.config.algorithms import Gossip, Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
 from tacit_services.display import live, tables
+from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import load_policy
 from tacit_services.testbed.processes import (
     Child,
@@ -55,10 +56,11 @@ def run(
     observe: Callable[[Status], None] = lambda status: None,
     listening: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> int:
-    """Run everything; returns the exit code. Raises TacitError for bad input before anything is started.
+    """Run everything until the run has ended; returns the exit code.
 
-    `observe` gets every status that is polled (for benchmarks); `listening` the broker's address, and is open while
-    the run lasts (for measurements).
+    `observe` is called with every status that is polled (for benchmarks). `listening` is given the
+    broker's address and stays open while the run lasts (for measurements). Raises TacitError for
+    bad input before anything is started.
     """
     console = tables.console(stderr=as_json)
     started = time.monotonic()
@@ -73,9 +75,9 @@ def run(
     _check_journal(journal)
     children: list[Child] = []
     with ExitStack() as beside:
-        beside.enter_context(_held(out))
-        state = _fresh(out, console)
-        _say_first(run_file, edges, console)
+        beside.enter_context(_output_lock(out))
+        state = _fresh_state(out, console)
+        _print_preamble(run_file, edges, console)
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
@@ -109,10 +111,10 @@ def run(
         code = _watch(run_file, server, children, http, console, interrupted, observe)
     if code:
         return code
-    return _close(run_file, out, console, as_json, time.monotonic() - started)
+    return _show_summary(run_file, out, console, as_json, time.monotonic() - started)
 
 
-def _say_first(run_file: RunFile, edges: int | None, console: Console) -> None:
+def _print_preamble(run_file: RunFile, edges: int | None, console: Console) -> None:
     if edges is not None and edges != run_file.edges.count:
         name = run_file.algorithm.name
         console.print(
@@ -134,7 +136,7 @@ def _check_journal(journal: Path | None) -> None:
 
 
 def environment(given: dict[str, object]) -> dict[str, str]:
-    """What every child is told: `given`, where it is not None, and one thread each."""
+    """The variables that every child gets: `given`, where it is not None, and one thread each."""
     said = {name: str(value) for name, value in given.items() if value is not None}
     return {"TACIT_THREADS": "1"} | said
 
@@ -160,8 +162,13 @@ def workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Chil
     return [_edge(service, number, shared, state) for number in range(run_file.edges.count)]
 
 
-def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, seconds: float) -> int:
-    """Show the summary; the aggregator has ended well, but only the end of a run writes one."""
+def _show_summary(
+    run_file: RunFile, out: Path, console: Console, as_json: bool, seconds: float
+) -> int:
+    """Show the summary.
+
+    An aggregator that was stopped before the run's end ends well, but writes none.
+    """
     try:
         summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -170,7 +177,8 @@ def _close(run_file: RunFile, out: Path, console: Console, as_json: bool, second
         ) from error
     if summary["applied"] < run_file.run.updates:
         console.print(
-            f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates} updates"
+            f"the run ended early ({summary['reason']}): "
+            f"{summary['applied']} of {run_file.run.updates} updates"
         )
     if as_json:
         Console().print_json(data=summary)
@@ -197,7 +205,7 @@ def _watch(
     interrupted: threading.Event,
     observe: Callable[[Status], None],
 ) -> int:
-    """Show progress and restart what dies, until the aggregator has ended well."""
+    """Show progress and restart children that die, until the aggregator has ended well."""
     with (
         Client(f"http://{http}", timeout=5.0) as client,
         live.RunProgress(console, run_file) as progress,
@@ -207,7 +215,7 @@ def _watch(
                 console.print(
                     "interrupted: no results are written (`tacit halt` ends a run with them)"
                 )
-                return 130
+                return INTERRUPTED
             for child in children:
                 restart_if_dead(child)
             if code is None:
@@ -219,7 +227,10 @@ def _watch(
 
 
 def _free_address(serve: str | None) -> str:
-    """Where REST will be: `serve`, checked now so that the refusal comes at once, or any free loopback port."""
+    """The address of the REST interface: `serve`, or any free port of the loopback interface.
+
+    `serve` is checked now, so that a refusal comes at once.
+    """
     if serve is None:
         return f"127.0.0.1:{free_port()}"
     host, _, port = serve.rpartition(":")
@@ -237,8 +248,8 @@ def _free_address(serve: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _held(out: Path) -> Iterator[None]:
-    """OUT is ours: nobody replaces a run that is under way."""
+def _output_lock(out: Path) -> Iterator[None]:
+    """Lock the output directory until the end of the block: nobody replaces a run under way."""
     with ExitStack() as held:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -252,8 +263,11 @@ def _held(out: Path) -> Iterator[None]:
         yield
 
 
-def _fresh(out: Path, console: Console) -> Path:
-    """An empty OUT/state. An earlier `tacit run` there is replaced; anything else is left alone."""
+def _fresh_state(out: Path, console: Console) -> Path:
+    """Make an empty OUT/state; returns it.
+
+    An earlier `tacit run` there is replaced, anything else is left alone.
+    """
     state = out / "state"
     try:
         if state.exists():

@@ -1,4 +1,4 @@
-"""Measures what a round of DP-PASGD costs: runs of two lengths, watched at their broker."""
+"""Measures what a round of DP-PASGD costs, with runs that are watched at their broker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from typing import Any
 
 from tacit.errors import ServiceError
 from tacit.protocol import topics
+from tacit_services.launch import INTERRUPTED
 from tacit_services.testbed import local_run
 from tacit_services.transport.mqtt import Connection, Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class RoundCost:
-    """What one round at `tau` took of one device: median seconds, mean bytes, over `rounds` rounds of every device."""
+    """What one round with period `tau` took of one device: median seconds, and mean bytes.
+
+    Both are over `rounds` rounds of every device.
+    """
 
     tau: int
     rounds: int
@@ -34,7 +38,7 @@ class RoundCost:
 
 @dataclass(frozen=True, slots=True)
 class CostCoefficients:
-    """c1 and c2 of (8) in `unit`."""
+    """c1 and c2 of the cost model, equation (8), in `unit`."""
 
     unit: str
     c1: float
@@ -42,7 +46,7 @@ class CostCoefficients:
 
 
 class BrokerTap:
-    """Listens to everything at a broker, and keeps when each message of an edge passed and how long it was."""
+    """A subscriber of everything at a broker that notes time and size of edges' messages."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +54,7 @@ class BrokerTap:
 
     @contextmanager
     def listening(self, broker: str) -> Iterator[None]:
-        """Subscribed to everything at `broker` (HOST:PORT)."""
+        """Be subscribed to everything at `broker` (HOST:PORT) until the end of the block."""
 
         def hear(message: Inbound) -> None:
             levels = message.topic.split("/")
@@ -69,7 +73,10 @@ class BrokerTap:
             connection.stop()
 
     def round(self, tau: int) -> RoundCost:
-        """From the first to the last model that each edge was sent. Raises ServiceError when there was no round."""
+        """The cost of a round, from the first to the last model that each edge was sent.
+
+        Raises ServiceError when there was no whole round.
+        """
         with self._lock:
             heard = [list(messages) for messages in self._heard.values()]
         seconds, sizes = [], []
@@ -86,7 +93,10 @@ class BrokerTap:
 
 
 def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficients]:
-    """C/R = c1 + c2·τ at two τ, solved for c1 and c2; a negative one is noise around 0. Joules: watts times seconds."""
+    """c1 and c2 from C/R = c1 + c2·τ, measured at two τ; with `watts` in joules, too.
+
+    A negative coefficient is noise around 0, and becomes 0.
+    """
     short, long = measured
 
     def of(unit: str, at_short: float, at_long: float) -> CostCoefficients:
@@ -102,7 +112,7 @@ def solve(measured: list[RoundCost], watts: float | None) -> list[CostCoefficien
 
 
 def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) -> RoundCost:
-    """One run of `rounds` rounds at `tau`, with nothing evaluated meanwhile."""
+    """Measure one run of `rounds` rounds with period `tau`, with nothing evaluated meanwhile."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
     content["run"]["updates"] = rounds
     content["algorithm"]["tau"] = tau
@@ -124,7 +134,7 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
             as_json=False,
             listening=tap.listening,
         )
-    if code == 130:
+    if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
         raise ServiceError(f"measure: the run at tau={tau} ended with {code}")
@@ -132,7 +142,10 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
 
 
 def as_toml(content: dict[str, Any], name: str = "") -> str:
-    """A run file of tables with plain values: JSON's numbers, strings, booleans and lists are TOML's."""
+    """A run file of tables with plain values.
+
+    JSON's numbers, strings, booleans and lists are TOML's, too.
+    """
     plain = [
         f"{key} = {json.dumps(value)}"
         for key, value in content.items()

@@ -1,4 +1,4 @@
-"""A vertical run of `tacit run`, up once more for predictions: store, aggregator and parties."""
+"""Brings a vertical run of `tacit run` up once more, for predictions."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ class _Summary(BaseModel):
 
 
 def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
-    """What `ask` gets of the run in `folder`, the output directory of `tacit run`. Raises TacitError, ApiError."""
-    run_file, shared = _kept(folder)
+    """What `ask` gets from the run in `folder`, the output directory of `tacit run`.
+
+    Raises TacitError, ApiError.
+    """
+    run_file, shared = _ended_run(folder)
     state, http = folder / "state", f"127.0.0.1:{free_port()}"
     children: list[Child] = []
     with cpu_turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:
@@ -74,8 +77,11 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
             return ask(client)
 
 
-def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
-    """How the run was started. Raises ConfigError where there is none that has ended, or none that is vertical."""
+def _ended_run(folder: Path) -> tuple[RunFile, dict[str, str]]:
+    """The run file and the environment that the run was started with.
+
+    Raises ConfigError where there is no run that has ended, or none that is vertical.
+    """
     marker = folder / "state" / local_run.MARKER
     try:
         shared = _SETTINGS.validate_json(marker.read_bytes(), strict=True)
@@ -94,7 +100,8 @@ def _kept(folder: Path) -> tuple[RunFile, dict[str, str]]:
     run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
     if not isinstance(run.algorithm, Vafl):
         raise ConfigError(
-            f"{folder}: {run.algorithm.name} is not vertical; its model.safetensors predicts by itself"
+            f"{folder}: {run.algorithm.name} is not vertical; "
+            "its model.safetensors predicts by itself"
         )
     if summary.run_file_sha256 not in (run.fingerprint(), *run.older_fingerprints()):
         raise ConfigError(f"{shared['TACIT_RUN_FILE']}: is not what {folder} was run with any more")

@@ -1,8 +1,9 @@
-"""`tacit` services as child processes that are forked off one which has imported everything already.
+"""`tacit` services as child processes, forked off one process that has the imports done already.
 
-A service takes seconds of processor time to import (torch, SciPy), and a run on one machine has seven of them. The
-forkserver of `multiprocessing` imports once; a child is then there in milliseconds and shares its memory. It computes
-nothing and has no threads, so nothing can be inherited half done.
+To import torch and SciPy takes a service seconds of processor time, and a run on one machine has
+seven services. The forkserver of `multiprocessing` imports them once; a child is then there in
+milliseconds, and shares its memory. The forkserver computes nothing and has no threads, so that a
+child inherits nothing that is half done.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pathlib import Path
 
 from tacit_services import launch
 
-# glibc gives the 10 MB buffers of per-example gradients back to the system after every push, and faults them in again.
+# By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
+# push, and then has to fault them in again.
 KEEP_HEAP = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
@@ -46,11 +48,11 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 @functools.cache  # once: while it works, what other threads print is lost
 def prepare() -> None:
-    """Let the imports begin, beside whatever this process does until its first child."""
+    """Let the forkserver begin its imports, while this process does something else."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)
     before = {name: os.environ.get(name) for name in _AT_EXEC}
     os.environ.update(_AT_EXEC)
-    with _unheard():
+    with _silenced():
         forkserver.ensure_running()
     for name, value in before.items():
         if value is None:
@@ -60,49 +62,56 @@ def prepare() -> None:
 
 
 class ForkedService:
-    """A `tacit` service that runs; the methods are those of `subprocess.Popen`."""
+    """A running `tacit` service. Its methods are those of `subprocess.Popen`."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        """Start `tacit ARGUMENTS` with this environment and nothing else of ours; output is appended to `log`.
+        """Start `tacit ARGUMENTS` with this environment, and with nothing else of this process.
 
-        What is imported was configured at its exec: `environment` cannot change OMP_NUM_THREADS=1 or glibc's malloc.
+        Output is appended to `log`. The forkserver's libraries were configured when it was started,
+        so `environment` cannot change OMP_NUM_THREADS=1 or glibc's malloc.
         """
         prepare()
         log.touch()  # so that it can be read at once
         self._process = _CONTEXT.Process(target=_serve, args=(arguments, environment, str(log)))
-        with _nameless():
+        with _without_main_module():
             self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
-        """Its exit code, if it has ended; minus the signal's number, if one ended it."""
+        """The exit code if it has ended, else None; minus a signal's number if that ended it."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code once it has ended. Raises subprocess.TimeoutExpired after `timeout` seconds."""
+        """The exit code, once it has ended.
+
+        Raises subprocess.TimeoutExpired after `timeout` seconds.
+        """
         self._process.join(timeout)
         if (code := self._process.exitcode) is None:
             raise subprocess.TimeoutExpired(["tacit"], timeout or 0.0)
         return code
 
     def send_signal(self, number: int) -> None:
-        """Nothing, if it has ended."""
+        """Send it a signal; does nothing if it has ended."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 def die_with_parent() -> None:
-    """SIGTERM for this process when its parent dies, even by kill -9 (Linux; a no-op elsewhere)."""
+    """Have SIGTERM sent to this process when its parent dies, even by kill -9.
+
+    It is Linux's; elsewhere this does nothing.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -112,7 +121,10 @@ def _prctl(option: int, value: object) -> None:
 
 
 def _die_with_command() -> None:
-    """The same for whoever asked the forkserver, which lives as long as any of its children."""
+    """End this process when the command dies that asked the forkserver for it.
+
+    The parent is the forkserver, which lives as long as any of its children.
+    """
     command = multiprocessing.parent_process()
     assert command is not None
     command.join()
@@ -120,7 +132,7 @@ def _die_with_command() -> None:
 
 
 def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
-    """In the child: be the service, as `tacit ARGUMENTS` would."""
+    """Be the service, in the child, as `tacit ARGUMENTS` would be."""
     os.setsid()  # a Ctrl-C in the terminal is for the command; it stops its children in order
     die_with_parent()
     threading.Thread(target=_die_with_command, daemon=True).start()
@@ -140,8 +152,8 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
 
 
 @contextlib.contextmanager
-def _nameless() -> Iterator[None]:
-    """A child begun now does not run our main script again, as `multiprocessing` has it: it needs nothing of it."""
+def _without_main_module() -> Iterator[None]:
+    """Keep `multiprocessing` from running our main script in a child that is begun now."""
     ours, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
     try:
         yield
@@ -150,8 +162,11 @@ def _nameless() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-    """What is started now has /dev/null for standard output and error: whoever reads ours must not wait for its end."""
+def _silenced() -> Iterator[None]:
+    """Give what is started now /dev/null for standard output and error.
+
+    Otherwise whoever reads our output would wait for the end of that process, too.
+    """
     sys.stdout.flush(), sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
     silence = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""Child processes of one command on one machine: services that are mended when they die, a broker and a store."""
+"""The child processes of one command on one machine: a broker, a store, and restarted services."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ START_SECONDS = 60.0
 class Child:
     """A process that is started again when it dies before its work is done.
 
-    command: a program with its arguments; `tacit` is not looked up but forked. environment: added to our own.
-    lasting: a server, which has no work that could be done: one that ends is started again, even if it ended well.
+    `command` is a program with its arguments; `tacit` is not looked up but forked. `environment` is
+    added to our own. A `lasting` one is a server, which never has its work done: it is started
+    again even if it ended well.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Child:
     lasting: bool = False
 
     def start(self) -> None:
-        """Start it; output is appended to its log."""
+        """Start the process; its output is appended to its log."""
         environment = os.environ | self.environment
         if self.command[0] == "tacit":
             self.process = ForkedService(self.command[1:], environment, self.log)
@@ -56,12 +57,12 @@ class Child:
             )
 
     def code(self) -> int | None:
-        """Exit code, or None while it runs."""
+        """The exit code, or None while it runs."""
         assert self.process is not None
         return self.process.poll()
 
     def stop(self, patience: float = 8.0) -> None:
-        """SIGTERM, then SIGKILL after `patience` seconds."""
+        """Send SIGTERM, and SIGKILL after `patience` seconds."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -72,12 +73,17 @@ class Child:
             self.process.wait()
 
     def complaint(self) -> str:
-        """The last line that it logged."""
+        """The last line of its log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1].removeprefix("tacit: ") if lines else f"{self.name} ended without a word"
 
 
 def restart_if_dead(child: Child) -> None:
+    """Start `child` again if it has died before its work was done.
+
+    Raises ServiceError, with the child's exit code and last line, where the child gave a reason
+    (bad input, a spent budget), and where it died RESTARTS times.
+    """
     code = child.code()
     if code is None or (code == 0 and not child.lasting):
         return
@@ -93,7 +99,11 @@ def restart_if_dead(child: Child) -> None:
 
 @contextlib.contextmanager
 def stopping(children: list[Child]) -> Iterator[threading.Event]:
-    """Whatever happens, no child outlives the command: edges first, then aggregator, store and broker."""
+    """Stop all children at the end of the block, the last started first; yields an event.
+
+    No child outlives the command, whatever happens. SIGINT and SIGTERM set the event in the
+    meantime.
+    """
     interrupted = threading.Event()
     previous = {
         name: signal.signal(name, lambda *_: interrupted.set())
@@ -110,14 +120,14 @@ def stopping(children: list[Child]) -> Iterator[threading.Event]:
 
 @dataclass(frozen=True, slots=True)
 class StartedServer:
-    """A broker or store that was started: what it is, and its address."""
+    """A broker or a store that was started: what it is, and its address."""
 
     kind: str
     address: str
 
 
 def start_broker(state: Path, children: list[Child]) -> StartedServer:
-    """mosquitto if it is on PATH, else amqtt, on a free loopback port."""
+    """Start a broker on a free loopback port: mosquitto if it is on PATH, else amqtt."""
     port = free_port()
     binary = _which("mosquitto")
     if binary is None:
@@ -150,7 +160,7 @@ def start_broker(state: Path, children: list[Child]) -> StartedServer:
 
 
 def start_store(state: Path, children: list[Child]) -> StartedServer:
-    """valkey or redis if one is on PATH, with its append-only file in `state`; else a SQLite file."""
+    """Start a store in `state`: valkey, or redis, or where neither is on PATH a SQLite file."""
     binary = _which("valkey-server") or _which("redis-server")
     if binary is None:
         return StartedServer(
@@ -202,6 +212,7 @@ def _which(name: str) -> str | None:
 
 
 def free_port() -> int:
+    """A TCP port of the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""`tacit simulate`: a run under a virtual clock in one process, with the output directory of `tacit run`."""
+"""`tacit simulate`: a run under a virtual clock in one process, with the files of `tacit run`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from tacit.simulation.client_server import Simulator
 from tacit.simulation.gossip import PeerSimulator
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Points
+from tacit_services.aggregator.reporting.run_state import run_state
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.display import live, tables
 from tacit_services.worker.rows import dealt
@@ -59,7 +60,7 @@ def rows_by_edge(run: RunFile, root: Path | None) -> list[Dataset]:
 
 
 def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
-    """Edge `number` with noise from the run's seed; its budget binds as with secret noise."""
+    """Edge `number`, with noise from the run's seed; its budget binds as with secret noise."""
     plan = run.plan(number, len(rows))
     # Another stream for every seed and edge; a run has at most 10,000 edges.
     releaser = Releaser(plan, SimulatedLedger(), Random(run.run.seed * 10_000 + number))
@@ -68,11 +69,12 @@ def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
 
 
 def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole, Simulator]:
-    """A vertical run's roles, with noise (and noisy labels, if it has them) from the run's seed."""
+    """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     section = vertical_settings.section(run)
     if run.network.staleness is not None:
         raise ConfigError(
-            "network.staleness: a vertical run has no models of an age; give [network] delays instead"
+            "network.staleness: a vertical run has no models of an age; "
+            "give [network] delays instead"
         )
     (train, test), salt = _splits(run.data.dataset, root), b"simulated"
     answers = None
@@ -99,7 +101,7 @@ def _simulator(
 
 
 class Simulation:
-    """A simulator with what `Observer` asks of a driver."""
+    """A simulated run, with what its observer asks of a driver."""
 
     def __init__(self, run: RunFile, root: Path | None) -> None:
         if run.privacy.noise_at == "server":
@@ -127,12 +129,10 @@ class Simulation:
     @property
     def state(self) -> str:
         """waiting, training, finished (T reached) or halted."""
-        if self.role.halted:
-            return "finished" if self.role.version >= self.role.horizon else "halted"
-        return "training" if self.role.version else "waiting"
+        return run_state(self.role)
 
     def clock(self) -> dict[str, float]:
-        """Virtual seconds, and gradients (local steps) that the server has heard of."""
+        """Virtual seconds, and the gradients (local steps) that the server has heard of."""
         gradients = sum(record.charged.count for record in self.role.edges.values())
         return {"virtual_time_s": round(self.simulator.now, 6), "gradients": gradients}
 
@@ -140,7 +140,10 @@ class Simulation:
 def simulate(
     run: RunFile, root: Path | None, out: Path, shown: Callable[[Observer[Any]], None]
 ) -> Simulation:
-    """Simulate `run` and write its results to `out`; `shown` is called after every message. Raises TacitError."""
+    """Simulate `run` and write its results to `out`.
+
+    `shown` is called after every message. Raises TacitError.
+    """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
     test = datasets.load(
@@ -193,7 +196,7 @@ class SimulationProgress:
         self._progress.stop()
 
     def show(self, observer: Observer[Any]) -> None:
-        """Draw it, if the last time is long enough ago."""
+        """Draw the bar, unless it was drawn within the last SHOWN_SECONDS."""
         if time.monotonic() - self._shown < SHOWN_SECONDS:
             return
         self._shown = time.monotonic()
@@ -210,7 +213,9 @@ class SimulationProgress:
 
 
 def make_output_folder(out: Path) -> None:
-    """An output directory without the results of an earlier simulation. Raises ConfigError."""
+    """Make the output directory, without the results of an earlier simulation. Raises
+    ConfigError.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in results.FILES:
@@ -220,7 +225,9 @@ def make_output_folder(out: Path) -> None:
 
 
 def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> None:
-    """Simulate with a bar, write the results to `out`, show them. Raises TacitError."""
+    """Simulate with a progress bar, write the results to `out`, and show them. Raises
+    TacitError.
+    """
     import json
 
     console, started = tables.console(stderr=as_json), time.monotonic()
@@ -233,12 +240,14 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if simulation.state != "finished":
         console.print(
-            f"the run ended early ({summary['reason']}): {summary['applied']} of {run_file.run.updates}"
+            f"the run ended early ({summary['reason']}): "
+            f"{summary['applied']} of {run_file.run.updates}"
         )
     if as_json:
         Console().print_json(data=summary)
         return
     console.print(live.closing(summary, out, time.monotonic() - started))
     console.print(
-        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {run_file.run.seed}: ε is simulated"
+        f"virtual time {summary['virtual_time_s']:.6g} s; "
+        f"noise from seed {run_file.run.seed}: ε is simulated"
     )

@@ -1,4 +1,4 @@
-"""HOST:PORT, and listening there."""
+"""Addresses of the form HOST:PORT, and sockets that listen at one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tacit.errors import ServiceError
 
 
 def checked(value: str) -> str:
-    """`value` if it is HOST:PORT. Raises ValueError."""
+    """Return `value` if it has the form HOST:PORT. Raises ValueError."""
     host, _, port = value.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65536:
         raise ValueError("expected HOST:PORT")
@@ -22,13 +22,16 @@ HostPort = Annotated[str, AfterValidator(checked)]
 
 
 def split_host_port(value: str) -> tuple[str, int]:
-    """("127.0.0.1", 1883) of "127.0.0.1:1883"."""
+    """Split an address into host and port: "127.0.0.1:1883" gives ("127.0.0.1", 1883)."""
     host, _, port = value.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def bind(address: str) -> socket.socket:
-    """A TCP socket bound to HOST:PORT. Raises ServiceError: in use, not ours."""
+    """A TCP socket bound to HOST:PORT.
+
+    Raises ServiceError where the address is in use or not this machine's.
+    """
     host, port = split_host_port(address)
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

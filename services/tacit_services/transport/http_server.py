@@ -1,7 +1,7 @@
-"""HTTP as every service serves it: so many connections at a time, and none that says nothing.
+"""How every service serves HTTP: a limited number of connections, none of which may stay silent.
 
-uvicorn waits for ever for a first request, and what such connections hold are the process's file descriptors: with none
-left it could not write its results either.
+uvicorn by itself waits for ever for a connection's first request. Each such connection holds a file
+descriptor, and a process without any left could not even write its results.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-CONNECTIONS = (
-    128  # more are closed at once; half of what a process may open where that is least (macOS: 256)
-)
+# More are closed at once; half of what a process may open where that is least (macOS: 256)
+CONNECTIONS = 128
 SILENT_SECONDS = 10.0  # until one that has sent no whole request head is closed
 
 
 class BoundedConnection(H11Protocol):
-    """One connection."""
+    """An HTTP connection: closed at once if there are too many, and soon if it is silent."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base does
-        """Take it, or close it where there are too many."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection, or close it where there are more than CONNECTIONS already."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             transport.abort()
@@ -35,7 +34,7 @@ class BoundedConnection(H11Protocol):
 
 
 def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
-    """What uvicorn is to serve `app` with; `more` as it takes them."""
+    """uvicorn's configuration to serve `app`; `more` are further arguments of uvicorn.Config."""
     return uvicorn.Config(
         app, log_level="warning", access_log=False, http=BoundedConnection, **more
     )

@@ -1,8 +1,12 @@
-"""One MQTT connection, with every rule that paho and mosquitto taught (shared/reference/infrastructure.md §1).
+"""One MQTT connection that reconnects by itself, with the rules that paho and mosquitto need.
 
-TCP_NODELAY (without it a round trip costs 44 to 88 ms), QoS 1 only, subscribe in on_connect, full-jitter reconnect,
-payloads no larger than the broker allows, protocol 5 with a step down to 3.1.1 for brokers that know no better.
-Delivery is at least once while connected; everything else is the receipts' business (docs/architecture.md).
+- TCP_NODELAY is set: without it a round trip costs 44 to 88 ms.
+- Messages have QoS 1 only. Delivery is at least once while connected; that a message counts exactly
+  once is the business of receipts (docs/architecture.md).
+- Subscriptions are made in on_connect, so that they are there again after every reconnection.
+- Pauses between attempts are random over their whole length (full jitter).
+- A payload is never larger than the broker allows.
+- The protocol is MQTT 5, or 3.1.1 with a broker that knows nothing newer.
 """
 
 from __future__ import annotations
@@ -33,9 +37,8 @@ OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and heade
 TOPICS = 500  # in one packet
 WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
-UNANSWERED = (
-    3.0  # seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
-)
+# Seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
+UNANSWERED = 3.0
 UNSUPPORTED_PROTOCOL = 132
 NO_ANSWER = "no answer"
 V5 = MQTTProtocolVersion.MQTTv5
@@ -43,9 +46,10 @@ V5 = MQTTProtocolVersion.MQTTv5
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """A received message; `done` acknowledges it to the broker (call it once, after it is safe).
+    """A received message.
 
-    `retained`: the broker had it in store when we subscribed; it is not news.
+    `done` acknowledges it to the broker: call it once, when the message is safe. `retained` says
+    that the broker had it in store when we subscribed, so it is not new.
     """
 
     topic: str
@@ -56,14 +60,29 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What the broker says for us, retained, when the connection dies."""
+    """A retained message that the broker publishes for us when the connection dies."""
 
     topic: str
     payload: bytes
 
 
 class Connection:
-    """A paho client that reconnects for ever and hands every message to `on_message` (network thread)."""
+    """A connection to one broker, which it restores for ever; every message goes to `on_message`.
+
+    `on_message` and `on_up` are called on the network thread. While disconnected, what is published
+    is queued.
+
+    Usage::
+
+        def on_message(inbound: Inbound) -> None:
+            print(inbound.topic, len(inbound.payload))
+            inbound.done()
+
+        connection = Connection("127.0.0.1:1883", "my-client", ["tacit/v1/run/#"], on_message)
+        connection.start(timeout=30.0)
+        connection.publish("tacit/v1/run/hello", b"payload")
+        connection.stop()
+    """
 
     def __init__(
         self,
@@ -77,10 +96,12 @@ class Connection:
         chunk: int = 0,
         tls: Tls | None = None,
     ) -> None:
-        """`chunk`: the largest payload that will be published; a broker that takes less is refused by `start`.
+        """Prepare a connection to `broker` (HOST:PORT); `start` makes it.
 
-        `tls`: the broker must prove to be the host of `broker`, and is shown our certificate. None: plain.
-        Raises ConfigError for files of `tls` that cannot be used.
+        `chunk` is the largest payload that will be published, in bytes: `start` refuses a broker
+        that takes less. With `tls` the broker must prove to be the host that `broker` names, and is
+        shown our certificate; None is a plain connection. Raises ConfigError for files of `tls`
+        that cannot be used.
         """
         self._host, self._port = split_host_port(broker)
         self._chunk = chunk
@@ -97,9 +118,10 @@ class Connection:
         self._client = self._make(V5)
 
     def start(self, timeout: float, stop: threading.Event | None = None) -> None:
-        """Connect, and wait until the broker has said yes, or `stop` is set.
+        """Connect, and wait until the broker has accepted or `stop` is set.
 
-        Raises ServiceError after `timeout` seconds, or when the broker takes smaller packets than we send.
+        Raises ServiceError after `timeout` seconds, or when the broker takes smaller packets than
+        we send.
         """
         self._begin()
         deadline = time.monotonic() + timeout
@@ -111,7 +133,8 @@ class Connection:
                 and now > self._opened + UNANSWERED
                 and self._client.protocol == V5
             ):
-                self._step_down()  # amqtt takes our CONNECT for a longer one, and waits for the rest of it
+                # amqtt takes our CONNECT for a longer one, and waits for the rest of it.
+                self._step_down()
             if now > deadline:
                 self.stop()
                 raise ServiceError(
@@ -120,19 +143,21 @@ class Connection:
         if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
             self.stop()
             raise ServiceError(
-                f"broker {self._host}:{self._port}: takes packets of at most {self.max_packet} bytes; "
+                f"broker {self._host}:{self._port}: "
+                f"takes packets of at most {self.max_packet} bytes; "
                 f"TACIT_CHUNK={self._chunk} must be {self.max_packet - OVERHEAD} or less"
             )
 
     @property
     def up(self) -> bool:
-        """Connected now."""
+        """Whether there is a connection now."""
         return self._up.is_set()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Hand one QoS 1 message to the network thread; queued while disconnected.
+        """Hand one message of QoS 1 to the network thread; while disconnected it is queued.
 
-        Raises ValueError for a topic with a wildcard, ConfigError for more bytes than the broker takes.
+        Raises ValueError for a topic with a wildcard, ConfigError for more bytes than the broker
+        takes.
         """
         if "+" in topic or "#" in topic:
             raise ValueError(f"topic {topic!r}: wildcards cannot be published to")
@@ -142,12 +167,14 @@ class Connection:
             raise ConfigError(
                 f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK"
             )
-        # rc is NO_CONN while disconnected although the message is queued: receipts judge, not the return code.
+        # The return code is not looked at: it is NO_CONN while disconnected, although the message
+        # is queued. Receipts tell whether it came.
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
 
     def listen(self, subscriptions: Sequence[str]) -> None:
-        """Hear these topics and no others from now on; nothing is said where they are the same as before. What is new
-        comes first: nothing is missed in between.
+        """Replace the subscriptions by these; does nothing where they are the same.
+
+        New topics are subscribed before old ones are given up, so nothing is missed in between.
         """
         fresh = [topic for topic in subscriptions if topic not in self.listening]
         gone = list(self.listening.difference(subscriptions))
@@ -158,7 +185,11 @@ class Connection:
                 self._client.unsubscribe(gone[first : first + TOPICS])
 
     def stop(self, last: Will | None = None) -> None:
-        """Say `last` (retained), wait shortly until everything said is out, disconnect. Idempotent."""
+        """Publish `last` (retained), wait shortly until everything published is out, and
+        disconnect.
+
+        Idempotent.
+        """
         if self._up.is_set() and last is not None:
             self.publish(last.topic, last.payload, retain=True)
         if self._up.is_set() and self._newest is not None:
@@ -268,7 +299,8 @@ class Connection:
         # Full jitter: after an outage a fleet must not come back in step.
         self._tries += 1
         delay = random.uniform(0.05, min(RECONNECT_CAP, 0.2 * 2**self._tries))
-        self._client.reconnect_delay_set(delay, delay)  # type: ignore[arg-type]  # it waits for floats as well
+        # It is typed for whole seconds, and waits for fractions as well.
+        self._client.reconnect_delay_set(delay, delay)  # type: ignore[arg-type]
 
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
         mid, qos = message.mid, message.qos

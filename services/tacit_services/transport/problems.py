@@ -1,8 +1,10 @@
-"""HTTP answers: problem+json (RFC 9457), conditional and partial bytes (RFC 9110)."""
+"""HTTP answers of the REST interfaces: errors as problem+json, and bytes with ETag and ranges.
+
+Errors follow RFC 9457. Conditional and partial answers follow RFC 9110.
+"""
 
 from __future__ import annotations
 
-import math
 import re
 from http import HTTPStatus
 from typing import Any
@@ -15,9 +17,11 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tacit_services.transport.json_numbers import finite
+
 
 class Problem(BaseModel):
-    """An error, RFC 9457."""
+    """An error as RFC 9457 has it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -27,15 +31,6 @@ class Problem(BaseModel):
     detail: str
 
 
-def finite(value: Any) -> Any:
-    """`value` with infinities and nan replaced by None: JSON has none, and null says "no guarantee"."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"
 MAX_BODY = 1 << 16  # bytes; the largest request is a prediction with its ids
@@ -43,14 +38,14 @@ _SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 def document(content: Any, status: int = 200) -> JSONResponse:
-    """JSON that is never stale in a cache."""
+    """A JSON answer that caches must ask for again. Infinities and NaN become null."""
     return JSONResponse(finite(content), status, {"Cache-Control": "no-cache"})
 
 
 def problem(
     status: int, detail: str, headers: dict[str, str] | None = None, **more: Any
 ) -> JSONResponse:
-    """An error document; `more` are further keys of it."""
+    """An error answer; `more` are further keys of its document."""
     content = (
         Problem(title=HTTPStatus(status).phrase, status=status, detail=detail).model_dump() | more
     )
@@ -58,7 +53,7 @@ def problem(
 
 
 def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str, dict[str, Any]]:
-    """These errors, for OpenAPI."""
+    """The OpenAPI description of the errors with these status codes."""
     content = {PROBLEM: {"schema": kind.model_json_schema()}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
@@ -67,7 +62,7 @@ def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str,
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of `app` a problem, and refuse large bodies."""
+    """Make every error that `app` answers a problem document, and refuse large request bodies."""
     app.add_middleware(_SmallBodies)
 
     @app.exception_handler(HTTPException)
@@ -83,12 +78,15 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     def broken(_: Request, error: Exception) -> Response:
-        # Starlette raises it again after answering, so the traceback is in the log, not in the answer.
+        # Starlette raises it again after answering: the traceback is in the log, not in the answer.
         return problem(500, f"a bug in tacit: {type(error).__name__}")
 
 
 class _SmallBodies:
-    """Judges by the headers alone: a body must say its length, and the server holds it to that."""
+    """Middleware that refuses a request by its headers alone, before any of its body is read.
+
+    A body must announce its length, at most MAX_BODY; the HTTP server then holds the client to it.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -108,7 +106,11 @@ class _SmallBodies:
 
 
 def partial(request: Request, data: bytes, sha256: str) -> Response:
-    """`data` under its strong ETag: 304 for a client that has it, 206 or 416 for one range, else 200."""
+    """Answer with `data` under its strong ETag, or with what of it the client asked for.
+
+    304 if the client has these bytes already, 206 for one range of bytes, 416 for a range outside
+    of them, 200 with all of them in every other case.
+    """
     etag = f'"{sha256}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}
     if _matches(request.headers.get("if-none-match", ""), etag):
@@ -134,7 +136,10 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def _span(header: str, size: int) -> range | None:
-    """The one byte range asked for (empty: unsatisfiable), or None when the header is to be ignored."""
+    """The one byte range that `header` asks for, of `size` bytes.
+
+    An empty range cannot be satisfied. None: the header is to be ignored.
+    """
     match = _SINGLE_RANGE.fullmatch(header.strip())
     if match is None or match.groups() == ("", ""):
         return None

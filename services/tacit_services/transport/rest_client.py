@@ -1,4 +1,4 @@
-"""An aggregator's REST interface, for commands: the operator's token and the client."""
+"""The client of an aggregator's REST interface, as the commands use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def client(url: str, token: str | None = None) -> Client:
-    """Not connected yet. Raises ConfigError for an address or token that cannot be meant."""
+    """A client for `url`, which connects at its first request.
+
+    Raises ConfigError for a bad URL or token.
+    """
     from tacit_client import Client
 
     try:
@@ -22,7 +25,10 @@ def client(url: str, token: str | None = None) -> Client:
 
 
 def token(path: Path | None) -> str | None:
-    """What the file at `path` holds. Raises ConfigError when it cannot be read."""
+    """The operator's token, from the file at `path`; None without a file.
+
+    Raises ConfigError if unreadable.
+    """
     if path is None:
         return None
     try:

@@ -1,4 +1,7 @@
-"""What a client needs to speak TLS with a broker that asks for certificates. Paths only: secrets stay in files."""
+"""TLS of a client whose broker asks for certificates.
+
+Only paths are passed around, so that secrets stay in their files.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ from tacit.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The authorities that we believe, our certificate, our key."""
+    """Paths of the trusted authorities' certificates, the client's own certificate, and its key."""
 
     ca: Path
     cert: Path
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """TLS 1.2 or later, the host's name is checked. Raises ConfigError naming the file that cannot be used."""
+        """A client's context for TLS 1.2 or later that checks the server's host name.
+
+        Raises ConfigError, naming the file, where one cannot be used.
+        """
         made = context_trusting(self.ca)
         for path in (self.cert, self.key):
             if not path.is_file():
@@ -34,7 +40,10 @@ class Tls:
 
 
 def context_trusting(ca: Path) -> ssl.SSLContext:
-    """A client's context that believes the authorities in `ca` and nobody else. Raises ConfigError."""
+    """A client's TLS context that trusts the authorities in the file `ca` and no other.
+
+    Raises ConfigError.
+    """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -1,7 +1,8 @@
-"""A message of many parts on its way: the receiver says what it lacks, the sender sends that, a window at a time.
+"""Transfer of a message that is split into many parts: the receiver names the parts that it lacks.
 
-The same rule in both directions (docs/protocol.md). A broker has at most WINDOW parts of each transfer in its memory,
-and whatever is lost on the way, only what the receiver lacks is sent again.
+The sender publishes a window of parts, and the next ones as the receiver confirms. The rule is the
+same in both directions (docs/protocol.md). At most WINDOW parts of each transfer are in the
+broker's memory, and after a loss only what the receiver lacks is sent again.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 
 WINDOW = 16  # parts on their way that the receiver has not confirmed
-ANSWER_EVERY = 8  # new parts after which a receiver says what it still lacks: half a window, so that none runs dry
+# New parts after which a receiver says what it still lacks: half a window, so that none runs dry.
+ANSWER_EVERY = 8
 MISSING = 32  # numbers that it names at most: a window under way and a window to send
 TRIES = 5  # times that a receiver asks in vain before it gives a model up
 
 
 class Transfer:
-    """The sender's side of one envelope; every method gives the (number, payload) pairs that are to be published."""
+    """The sender's side of the transfer of one envelope.
+
+    Every method returns the parts to be published now, as (number, payload) pairs.
+    """
 
     def __init__(self, envelope: bytes, chunk: int) -> None:
         self.envelope, self.chunk = envelope, chunk
@@ -27,18 +32,24 @@ class Transfer:
         self._flying: set[int] = set()
 
     def first(self) -> list[tuple[int, bytes]]:
-        """The first window."""
+        """The first window of parts."""
         return self.more(range(self.parts))
 
     def inquiry(self) -> list[tuple[int, bytes]]:
-        """A message of one part itself, else the question which parts are missing; nothing counts as under way now."""
+        """The question which parts are missing; for a message of one part, that part itself.
+
+        From now on no part counts as under way.
+        """
         self._flying.clear()
         if self.parts == 1:
             return [(0, wire.part(self.envelope, self.chunk, 0))]
         return [(0, wire.question(self.envelope, self.chunk))]
 
     def more(self, missing: Iterable[int], *, lost: bool = False) -> list[tuple[int, bytes]]:
-        """What of `missing` is not under way, as far as the window allows. `lost`: nothing is under way any more."""
+        """The parts of `missing` that are not under way, as far as the window allows.
+
+        `lost`: nothing that was sent before is under way any more.
+        """
         wanted = [number for number in missing if 0 <= number < self.parts]
         self._flying = set() if lost else self._flying.intersection(wanted)
         fresh = [number for number in wanted if number not in self._flying][
@@ -48,12 +59,15 @@ class Transfer:
         return [(number, wire.part(self.envelope, self.chunk, number)) for number in fresh]
 
     def head(self) -> bytes:
-        """What names this envelope: SHA-256 of the payload of part 0."""
+        """The name of this envelope: the SHA-256 of the payload of part 0."""
         return hashlib.sha256(wire.part(self.envelope, self.chunk, 0)).digest()
 
 
 class Download:
-    """The receiver's side of the model: one at a time, and `ask` is called with what is still wanted of it."""
+    """The receiver's side of the transfer of a model; one model at a time.
+
+    `ask` is called with a request for what is still missing, which the caller publishes.
+    """
 
     def __init__(self, max_bytes: int, ask: Callable[[pb.Want], None]) -> None:
         self._max_bytes, self._ask = max_bytes, ask
@@ -63,12 +77,15 @@ class Download:
 
     @property
     def received(self) -> int:
-        """Parts that are here of the model under way."""
+        """How many parts of the model under way have come."""
         return 0 if self._assembler is None else self._assembler.received
 
     def add(self, payload: bytes, *, first: bool) -> bytearray | None:
-        """The envelope when it is whole, else None. `first`: the payload is a part 0, and so, if it is another one than
-        that of the model under way, the beginning of another model. Raises WireError, which forgets the model.
+        """Take one part; returns the envelope once it is whole, else None.
+
+        `first` says that the payload is a part 0. One that differs from part 0 of the model under
+        way begins another model, and the earlier is forgotten. Raises WireError for a part that
+        cannot be right; then the model under way is forgotten as well.
         """
         head = hashlib.sha256(payload).digest() if first else b""
         if first and head != self._head:
@@ -89,7 +106,11 @@ class Download:
         return envelope
 
     def ask_again(self) -> bool:
-        """Ask for what is missing, as nothing more is on its way; False if no model is under way, or not any more."""
+        """Ask for the missing parts once more, because nothing seems to be under way.
+
+        Returns False if no model is under way, or if it was asked for TRIES times in vain and given
+        up.
+        """
         if self._assembler is None or self._tries >= TRIES:
             self.forget()
             return False
@@ -100,7 +121,7 @@ class Download:
         return True
 
     def forget(self) -> None:
-        """The sender does not have it any more."""
+        """Give the model under way up, as its sender does not have it any more."""
         self._assembler, self._head, self._tries = None, b"", 0
 
     def _want(self) -> pb.Want:

@@ -11,7 +11,7 @@ from tacit.errors import ServiceError
 from tacit.models import Model
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.weights import weights
-from tacit_services.transport.problems import finite
+from tacit_services.transport.json_numbers import finite
 
 FILES = ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png")
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers

@@ -1,4 +1,4 @@
-"""The run's journal and snapshot behind one contract (base.py), in memory, SQLite or Redis."""
+"""Stores: a run's journal and snapshot, behind one contract, in memory, SQLite or Redis."""
 
 from __future__ import annotations
 
@@ -32,12 +32,30 @@ __all__ = [
 
 
 def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 1 << 30) -> Store:
-    """The store of `run` at `url`; connects at the first use. Take it over with `.open`.
+    """The store of `run` at `url`.
 
-    `memory://` (private to the returned object), `sqlite:///relative.db`, `sqlite:////absolute.db`,
-    `redis://host:port/db`, `rediss://...` or `unix:///path/to/socket?db=0`.
-    `max_entries` and `max_bytes` (of payload) limit the journal: at or over either, appends are BUSY.
-    Raises ConfigError, naming the field, for a bad url, run name or limit.
+    It connects at the first use; `open` takes the run over for writing.
+
+    `url` is `memory://` (private to the returned object), `sqlite:///relative.db`,
+    `sqlite:////absolute.db`, `redis://host:port/db`, `rediss://...` or
+    `unix:///path/to/socket?db=0`. `max_entries` and `max_bytes` (of payload) limit the journal:
+    while it holds either or more, an append is BUSY. Raises ConfigError, naming the field, for a
+    bad url, run name or limit.
+
+    >>> store = open_store("memory://", "demo")
+    >>> store.open(fingerprint="a run file's SHA-256")  # the first epoch
+    1
+    >>> [answer] = store.append([NewEntry("edge-0", seq=1, payload=b"a message")])
+    >>> answer.verdict.value, answer.position
+    ('accepted', 1)
+    >>> [again] = store.append([NewEntry("edge-0", seq=1, payload=b"a message")])
+    >>> again.verdict.value
+    'duplicate'
+    >>> [entry.payload for entry in store.read(after=0, limit=10)]
+    [b'a message']
+    >>> store.save(Snapshot(cursor=1, state=b"the model after entry 1"))  # trims the journal
+    >>> store.depth()  # entries, bytes
+    (0, 0)
     """
     # Braces would break the Redis hash tag `{run}` that keeps a run's keys on one cluster node.
     if not run or "{" in run or "}" in run:

@@ -1,4 +1,4 @@
-"""The store contract in plain Python, for tests and simulation; it forgets everything with the process."""
+"""The store contract in plain Python, for tests and simulations. It ends with the process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class MemoryRun:
 
 
 class MemoryStore:
-    """One run in memory. Stores given the same `shared` dict see, and fence, each other."""
+    """One run in memory. Stores that are given the same `shared` dict see, and fence, each
+    other.
+    """
 
     def __init__(
         self, run: str, limits: rules.Limits, shared: dict[str, MemoryRun] | None = None
@@ -106,7 +108,7 @@ class MemoryStore:
         return dict(self._anchors)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def _check_fence(self) -> None:
         if self._epoch == 0 or self._epoch != self._data.epoch:

@@ -1,14 +1,18 @@
-"""The store contract in Redis >= 7.0 or Valkey. The journal is a stream; entry ids are `{position}-0`.
+"""The store contract in Redis >= 7.0 or Valkey.
 
-Every write is one atomic unit on the server. Nothing is ever retried here: a retried append that had been
-applied the first time would answer DUPLICATE, which its caller could not tell from a real one. So a lost
-connection raises ServiceError and the caller opens the run again and reads back what was accepted. The new
-epoch also fences the lost command, should it still sit in the server's socket.
+The journal is a stream; entry ids are `{position}-0`.
 
-How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync always`, or `open`
-warns. `everysec` is less than its name says: while the fsync of the second before is under way, the server puts even
-the write off, for up to two seconds, and answers all the same (flushAppendOnlyFile). A slow disk and kill -9 then
-lose accepted messages, not a power cut only. `max_bytes` of all runs must fit well below `maxmemory`.
+Every write is one atomic unit on the server. Nothing is ever retried here: a retried append that
+had been applied the first time would answer DUPLICATE, which its caller could not tell from a real
+one. So a lost connection raises ServiceError, and the caller opens the run again and reads back
+what was accepted. The new epoch also fences the lost command, should it still sit in the server's
+socket.
+
+How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync
+always`, or `open` warns. `everysec` is less than its name says: while the fsync of the second
+before is under way, the server puts even the write off, for up to two seconds, and answers all the
+same (flushAppendOnlyFile). Then a slow disk and kill -9, and not only a power cut, lose accepted
+messages. `max_bytes` of all runs must fit well below `maxmemory`.
 """
 
 from __future__ import annotations
@@ -42,9 +46,10 @@ _FORMAT = 1  # of the keys below
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
-# KEYS meta journal snapshot; ARGV format, fingerprint and older ones. Answers {epoch, 0, -1 or -2; fingerprint or
-# format held; entries there; entries due}: 0 if the parameters are others, -1 unless every entry behind the snapshot is
-# there, -2 if the format is another (0.1 wrote none: the first); then nothing has been written.
+# KEYS meta journal snapshot; ARGV format, fingerprint and older ones.
+# Answers {epoch, 0, -1 or -2; fingerprint or format held; entries there; entries due}: 0 if the
+# parameters are others, -1 unless every entry behind the snapshot is there, -2 if the format is
+# another (tacit 0.1 wrote none: it is the first). In these three cases nothing has been written.
 _OPEN = """
 local format = redis.call('HGET', KEYS[1], 'format') or '1'
 if format ~= ARGV[1] then return {-2, format, 0, 0} end
@@ -52,22 +57,26 @@ local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[2]
 local same = false
 for each = 2, #ARGV do same = same or held == ARGV[each] end
 if not same then return {0, held, 0, 0} end
-local there, position = redis.call('XLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
+local there = redis.call('XLEN', KEYS[2])
+local position = tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
 local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
 if there ~= due then return {-1, '', there, due} end
 redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 """
 
-# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq payload lineage count
-# head check (no lineage: no anchor). Answers {verdict, position, last} for each; none at all if fenced.
-# `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows what it
-# drops without reading the payloads. If memory is refused, then at the first XADD: nothing has been written.
+# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq
+# payload lineage count head check (no lineage: no anchor).
+# Answers {verdict, position, last} for each; none at all if fenced.
+# `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows
+# what it drops without reading the payloads. If the server refuses memory, it does so at the first
+# XADD, when nothing has been written.
 _APPEND = """
 local epoch, position, appended, dropped =
     unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
 if epoch ~= ARGV[1] then return {} end
-position, appended, dropped = tonumber(position or 0), tonumber(appended or 0), tonumber(dropped or 0)
+position = tonumber(position or 0)
+appended, dropped = tonumber(appended or 0), tonumber(dropped or 0)
 local length, answers = redis.call('XLEN', KEYS[1]), {}
 for first = 4, #ARGV, 7 do
     local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
@@ -79,8 +88,8 @@ for first = 4, #ARGV, 7 do
     else
         position, appended, length = position + 1, appended + #payload, length + 1
         local id, size = string.format('%.0f-0', position), string.format('%.0f', appended)
-        redis.call('XADD', KEYS[1], id, 'appended', size, 'edge', edge, 'seq', number, 'check', check,
-            'payload', payload)
+        redis.call('XADD', KEYS[1], id, 'appended', size, 'edge', edge, 'seq', number,
+            'check', check, 'payload', payload)
         redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', size)
         redis.call('HSET', KEYS[3], edge, number)
         if lineage ~= '' then
@@ -95,7 +104,8 @@ end
 return answers
 """
 
-# KEYS journal meta snapshot; ARGV epoch cursor state. Answers {saved|refused|fenced, cursor held, position}.
+# KEYS journal meta snapshot; ARGV epoch cursor state.
+# Answers {saved|refused|fenced, cursor held, position}.
 _SAVE = """
 local epoch, position = unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position'))
 if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
@@ -111,7 +121,7 @@ end
 return {'saved', held, position}
 """
 
-# KEYS journal meta. A script and not MULTI, which Redis refuses when its memory is full, even for reading.
+# KEYS journal meta. It is a script, as Redis refuses MULTI when its memory is full, even to read.
 _DEPTH = """
 local appended, dropped = unpack(redis.call('HMGET', KEYS[2], 'appended', 'dropped'))
 return {redis.call('XLEN', KEYS[1]), tonumber(appended or 0) - tonumber(dropped or 0)}
@@ -119,7 +129,9 @@ return {redis.call('XLEN', KEYS[1]), tonumber(appended or 0) - tonumber(dropped 
 
 
 class RedisStore:
-    """One run on the server at `url` (redis://, rediss:// or unix://). Connects at the first use.
+    """One run on the server at `url` (redis://, rediss:// or unix://).
+
+    It connects at the first use.
 
     A server that is silent for `reply_s` seconds counts as lost.
     """
@@ -158,7 +170,11 @@ class RedisStore:
         return self._epoch
 
     def _forgetful(self) -> str:
-        """The settings with which the server answers before all is on disk; empty: none, or not ours to ask."""
+        """The settings with which the server answers before all is on disk; empty if there are
+        none.
+
+        It is empty, too, where the server does not let us read its settings.
+        """
         try:
             found = self._client.config_get("append*")
         except (
@@ -176,7 +192,10 @@ class RedisStore:
         return self.begin(entries)()
 
     def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
-        """See base.Store.begin. One script for all entries: they are written together or not at all."""
+        """See base.Store.begin.
+
+        One script appends all entries: they are written together or not at all.
+        """
         rules.check_entries(entries)
         if not entries:
             return list
@@ -228,8 +247,12 @@ class RedisStore:
         return "XRANGE", self._journal, max(after, 0) + 1, "+", "COUNT", max(limit, 0)
 
     def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
-        """See base.Store.replay. The server writes the next page while the caller works on this one: nobody waits, and
-        no second thread, with which the caller would share the interpreter.
+        """See base.Store.replay.
+
+        The server prepares the next page while the caller works on this one.
+
+        So neither waits, and there is no second thread with which the caller would share the
+        interpreter.
         """
         pool = self._client.connection_pool
         with self._service():
@@ -247,7 +270,11 @@ class RedisStore:
                 pool.release(connection)
 
     def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> StoredEntry:
-        """XXH3 takes a fifth of the time of the SHA-256 inside, and sees the whole payload, not only its tensor."""
+        """The entry with this id, checked with XXH3.
+
+        XXH3 takes a fifth of the time of the SHA-256 inside the envelope, and covers the whole
+        payload, not only its tensor.
+        """
         position = _position(entry_id)
         with self._unaltered(f"entry {position}"):
             payload, check = (
@@ -306,7 +333,9 @@ class RedisStore:
 
     @contextmanager
     def _unaltered(self, what: str) -> Iterator[None]:
-        """Values that are not what this class writes were written by a hand, or are damaged."""
+        """Turn values that this class never writes into an error: somebody wrote them, or they are
+        damaged.
+        """
         try:
             yield
         except (KeyError, ValueError) as error:
@@ -325,7 +354,7 @@ def _position(entry_id: bytes) -> int:
 
 
 def without_password(url: str) -> str:
-    """`url` with the password, if any, replaced by `***`: fit for messages and logs."""
+    """`url` with its password, if any, replaced by `***`: fit for messages and logs."""
     try:
         parts = urlsplit(url)
     except ValueError:  # for example an unfinished [IPv6] address
@@ -337,9 +366,11 @@ def without_password(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """One line saying what happened, without the command that met the error."""
+    """What happened, in one line, without the command that met the error."""
     known = {
-        redis.exceptions.OutOfMemoryError: "out of memory: raise maxmemory or lower the journal's max_bytes",
+        redis.exceptions.OutOfMemoryError: (
+            "out of memory: raise maxmemory or lower the journal's max_bytes"
+        ),
         redis.exceptions.BusyLoadingError: "still loading its data; try again",
         redis.exceptions.ReadOnlyError: "is a read-only replica; give the address of the primary",
     }
@@ -351,7 +382,10 @@ def _reason(error: Exception) -> str:
 
 
 def _client(url: str, shown: str, reply_s: float) -> redis.Redis:
-    """A client that connects later. Raises ConfigError for an address that cannot be meant."""
+    """A client for `url`, which connects later.
+
+    Raises ConfigError for an address that cannot be meant.
+    """
     try:
         parts = urlsplit(url)
         usable = bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)

@@ -1,4 +1,4 @@
-"""The rules that the three backends share: verdict order, limits and the wording of refusals."""
+"""The rules that the three backends share: verdicts, limits, and words of refusals."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The journal answers BUSY while it holds `entries` messages or `bytes` of payload, or more.
+    """The limits of a journal: it is BUSY while it holds `entries` messages or `bytes` of payload.
 
-    BUSY depends on the journal alone, never on the size of the message at hand. So once one message is
-    refused, all later ones are refused too until the next save: a small message cannot overtake a big earlier
-    one of the same edge. The price: the journal may pass `bytes` by less than one payload.
+    BUSY depends on the journal alone, never on the size of the message at hand. So once one message
+    is refused, all later ones are refused too until the next save: a small message cannot overtake
+    an earlier big one of the same edge. The price is that the journal may pass `bytes` by less than
+    one payload.
     """
 
     entries: int
@@ -30,7 +31,9 @@ class Limits:
 
 
 def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdict:
-    """The verdict for `seq` of an edge whose last accepted one is `last`; `depth` is (entries, bytes) now."""
+    """The verdict on `seq`, with the edge's `last` accepted one and the `depth` (entries,
+    bytes).
+    """
     if seq <= last:
         return Verdict.DUPLICATE
     if depth[0] >= limits.entries or depth[1] >= limits.bytes:
@@ -39,7 +42,7 @@ def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdic
 
 
 def check_entries(entries: Sequence[NewEntry]) -> None:
-    """Raise ValueError for a sequence number or an anchor outside 0..MAX_SEQ, before anything is written."""
+    """Raise ValueError for a sequence number or an anchor's count outside 0..MAX_SEQ."""
     for entry in entries:
         if not 0 <= entry.seq <= MAX_SEQ:
             raise ValueError(f"seq {entry.seq} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
@@ -58,25 +61,26 @@ def check_cursor(cursor: int, held: int, position: int) -> None:
 
 
 def fenced(run: str, epoch: int) -> errors.Fenced:
-    """The refusal of a write under `epoch`, which is not the newest one of `run` (0: never opened)."""
+    """The error for a write under `epoch`, which is not the run's newest (0: never opened)."""
     if epoch == 0:
         return errors.Fenced(f"store: run {run!r} has not been opened for writing by this process")
     return errors.Fenced(
-        f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, or the store was emptied; stopping"
+        f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, "
+        "or the store was emptied; stopping"
     )
 
 
 def in_pages(
     read: Callable[[int, int], Sequence[StoredEntry]], after: int, page: int
 ) -> Iterator[StoredEntry]:
-    """What base.Store.replay gives, by one `read` after another."""
+    """Yield what base.Store.replay promises, by one `read` after another."""
     while found := read(after, page):
         yield from found
         after = found[-1].position
 
 
 def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
-    """The refusal of `open` unless every entry behind the snapshot is there: the fold would be another model."""
+    """The error of `open` where entries are missing, so that the fold would be another model."""
     return errors.WireError(
         "journal",
         f"{store}: run {run!r} has {there} entries behind its snapshot, {due} were accepted",
@@ -84,13 +88,13 @@ def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
 
 
 def altered(store: str, run: str, what: str) -> errors.WireError:
-    """The refusal of what is not as it was written."""
+    """The error for something in a store that is not as it was written."""
     return errors.WireError("journal", f"{store}: {what} of run {run!r} was altered")
 
 
 def other_parameters(run: str, held: str, given: str) -> errors.ConfigError:
-    """The refusal of `open` when `run` was stored with another parameter fingerprint."""
+    """The error of `open` where `run` was stored with another parameter fingerprint."""
     return errors.ConfigError(
-        f"run: {run!r} is in the store with parameters {held[:12]}, but this run file has {given[:12]}; "
-        "give the run another name or restore its parameters"
+        f"run: {run!r} is in the store with parameters {held[:12]}, "
+        f"but this run file has {given[:12]}; give the run another name or restore its parameters"
     )

@@ -1,7 +1,8 @@
 """The store contract in one SQLite file, which may hold several runs.
 
-WAL with synchronous=FULL: a commit has reached the disk when it returns, so an accepted message survives a
-power cut. One `append` is one transaction, hence one fsync, however many messages it carries.
+The file is in WAL mode with synchronous=FULL: a commit has reached the disk when it returns, so an
+accepted message survives a power cut. One `append` is one transaction, hence one fsync, however
+many messages it carries.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from tacit_services.journal.store.base import (
     Verdict,
 )
 
-_FORMAT = (
-    2  # PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
-)
+# PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
+_FORMAT = 2
 _TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS run (
@@ -34,24 +34,27 @@ CREATE TABLE IF NOT EXISTS run (
     position INTEGER NOT NULL DEFAULT 0, entries INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS edge (
-    run TEXT NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (run, edge)) WITHOUT ROWID;
+    run TEXT NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL,
+    PRIMARY KEY (run, edge)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS journal (
     run TEXT NOT NULL, position INTEGER NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL,
     payload BLOB NOT NULL, PRIMARY KEY (run, position));
-CREATE TABLE IF NOT EXISTS snapshot (run TEXT PRIMARY KEY, cursor INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (
+    run TEXT PRIMARY KEY, cursor INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS anchor (
     lineage TEXT PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
 _KEEP_ANCHOR = """
-INSERT INTO anchor VALUES (?, ?, ?) ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
+INSERT INTO anchor VALUES (?, ?, ?)
+ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
 WHERE excluded.count > anchor.count
 """
 
 
 class _Totals(NamedTuple):
-    """The run's last accepted position and what its journal holds now."""
+    """The run's last accepted position, and what its journal holds now."""
 
     position: int
     entries: int
@@ -59,10 +62,11 @@ class _Totals(NamedTuple):
 
 
 class SqliteStore:
-    """One run of the file at `path`; connects at the first use, and again after an error or `close`.
+    """One run in the SQLite file at `path`.
 
-    A write waits up to `busy_s` seconds for another process to finish its own, then raises ServiceError.
-    May be used from any thread, by one at a time.
+    It connects at the first use, and again after an error or `close`. A write waits up to `busy_s`
+    seconds for another process to finish its own, then raises ServiceError. It may be used from any
+    thread, by one at a time.
     """
 
     def __init__(self, path: Path, run: str, limits: rules.Limits, busy_s: float = 5.0) -> None:
@@ -115,7 +119,9 @@ class SqliteStore:
         return answers
 
     def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
-        """See base.Store.begin: there is nothing to wait for."""
+        """See base.Store.begin. The append is done at once, so there is nothing left to
+        wait for.
+        """
         answers = self.append(entries)
         return lambda: answers
 
@@ -142,7 +148,8 @@ class SqliteStore:
             rules.check_cursor(snapshot.cursor, row[0] if row else 0, totals.position)
             db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", (*upto, snapshot.state))
             count, size = db.execute(
-                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM journal WHERE run = ? AND position <= ?",
+                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM journal "
+                "WHERE run = ? AND position <= ?",
                 upto,
             ).fetchone()
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
@@ -205,7 +212,7 @@ class SqliteStore:
         return Appended(verdict, position, entry.seq)
 
     def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
-        """The totals, read inside the write transaction; raises Fenced under an old epoch."""
+        """The totals, read inside the write transaction. Raises Fenced under an old epoch."""
         row = db.execute(
             "SELECT epoch, position, entries, bytes FROM run WHERE run = ?", (self._run,)
         ).fetchone()
@@ -223,13 +230,16 @@ class SqliteStore:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed at the end, rolled back by any exception."""
         with self._connection() as db, db:
-            # IMMEDIATE takes the write lock before the fence is read, so nobody can open in between.
+            # IMMEDIATE takes the write lock before the fence is read: nobody can open in between.
             db.execute("BEGIN IMMEDIATE")
             yield db
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection; an SQLite error closes it (the next use starts afresh) and becomes ServiceError."""
+        """The connection.
+
+        An SQLite error closes it, so that the next use starts afresh, and is a ServiceError.
+        """
         try:
             if self._open_db is None:
                 self._open_db = self._connect()
@@ -254,7 +264,10 @@ class SqliteStore:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Set the durability up and create the tables in an empty file; refuse a file of somebody else."""
+        """Set the durability up, and create the tables in an empty file.
+
+        Raises ServiceError for a file of others.
+        """
         # One statement, so that another process creating the tables is seen either before or after.
         found, tables = db.execute(
             "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
@@ -269,9 +282,10 @@ class SqliteStore:
             db.executescript(_TABLES)
 
     def _into_wal(self, db: sqlite3.Connection) -> None:
-        """Change to a write-ahead log; where another process does the same at this moment, wait for it.
+        """Change to a write-ahead log, waiting where another process does the same at this moment.
 
-        SQLite's own timeout does not cover this: who has begun to read is told at once that the file is locked.
+        SQLite's own timeout does not cover this case: a connection that has begun to read is told
+        at once that the file is locked.
         """
         deadline = time.monotonic() + self._busy_s
         while True:

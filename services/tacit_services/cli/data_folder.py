@@ -1,0 +1,22 @@
+"""The option --data, which several commands have, and the folder that it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BESIDE = Path("../shared/data")  # a folder beside the checkout, which need not be there
+
+Data = Annotated[
+    Path | None,
+    typer.Option(envvar="TACIT_DATA", help=f"folder of the data [default: {BESIDE}, if there]"),
+]
+
+
+def data_folder(given: Path | None) -> Path | None:
+    """The folder of the data: the given one, or the one beside the checkout if it is there."""
+    if given is None and BESIDE.is_dir():
+        return BESIDE
+    return given

@@ -1,0 +1,23 @@
+"""Numbers for JSON, which has neither infinity nor NaN: null stands for them.
+
+An ε of null says that there is no guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def finite_or_none(number: float) -> float | None:
+    """`number`, or None where it is infinite or NaN."""
+    return number if math.isfinite(number) else None
+
+
+def finite(value: Any) -> Any:
+    """A JSON document with None in place of every infinity and NaN, at any depth."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return finite_or_none(value) if isinstance(value, float) else value
