@@ -94,7 +94,7 @@ class ServiceSettings(BaseSettings):
             raise DataError(
                 f"run_file={self.run_file}: the data of none of them is in data={self.data}"
             )
-        return run  # loading the data will say which file is missing
+        return run  # the error, which names the missing file, comes when the data is loaded
 
 
 class AggregatorSettings(ServiceSettings):

@@ -72,7 +72,8 @@ class Client:
             raise ValueError(f"url={url!r}: {error}") from error
         if base.scheme not in ("http", "https") or not base.host:
             raise ValueError(f"url={url!r}: expected http://HOST:PORT")
-        try:  # what the system's look-up does first: a name with a part of 64 letters is nobody's
+        # The system's look-up would fail with this for a label of 64 letters or more.
+        try:
             base.raw_host.decode("ascii").encode("idna")
         except UnicodeError as error:
             raise ValueError(f"url={url!r}: {error}") from error

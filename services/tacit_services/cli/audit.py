@@ -152,14 +152,14 @@ def resent(ask: Ask) -> tuple[bytes, bytes]:
 
 
 def forked(ask: Ask, count: int) -> list[bytes]:
-    """`count` messages that a forked child sends. Raises ServiceError when the child ends
-    before.
+    """`count` messages that a forked child sends.
+
+    Raises ServiceError when the child ends before.
     """
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # of a fork with threads: the child makes none
+        # Python warns of a fork of a process with threads; this child uses none.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         code = 1
@@ -171,7 +171,7 @@ def forked(ask: Ask, count: int) -> list[bytes]:
                     pipe.write(len(message).to_bytes(_LENGTH, "big") + message)
             code = 0
         finally:
-            os._exit(code)  # nothing of the parent's is to be ended twice
+            os._exit(code)  # without the parent's exit handlers, which are to run once
     os.close(writer)
     with open(reader, "rb") as pipe:  # noqa: PTH123
         sent = []

@@ -1,6 +1,7 @@
 """`tacit plan dp-pasgd`: steps K, period τ and noise σ within a privacy and a resource budget.
 
-It solves the design problem of DP-PASGD; the equations' numbers are the paper's.
+It solves the design problem of DP-PASGD (Hu et al., arXiv:2003.12705), whose equation numbers it
+uses.
 """
 
 from __future__ import annotations

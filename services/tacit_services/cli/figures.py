@@ -75,10 +75,8 @@ def figures(
     how = page.Provenance(quick=quick, testbed=testbed, made_by=f"tacit {version('tacit')}")
     with _writing("out", out):
         place.write_text(page.page(shown, how), encoding="utf-8")
-        verdicts = out / ("testbed.json" if testbed else "verdicts.json")
-        verdicts.write_text(
-            json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n", "utf-8"
-        )
+        text = json.dumps(_verdicts(shown), indent=2, ensure_ascii=False) + "\n"
+        (out / ("testbed.json" if testbed else "verdicts.json")).write_text(text, encoding="utf-8")
     if results is not None:
         with _writing("results", results):
             results.write_text(page.results(shown, how), encoding="utf-8")
@@ -202,7 +200,7 @@ class _SweepProgress:
         return self._done
 
     def _done(self, done: int, total: int) -> None:
-        if total:  # else everything was kept
+        if total:  # else every result was there already
             self._progress.start()
             self._progress.update(self._task, completed=done, total=total)
 

@@ -19,7 +19,7 @@ from tacit_services.transport.json_numbers import finite_or_none
 if TYPE_CHECKING:
     from tacit.privacy.ledger_chain import Chain
 
-app = typer.Typer(name="ledger")  # its callback, in cli.py, asks the aggregator of a run
+app = typer.Typer(name="ledger")  # its callback, in main.py, asks the aggregator of a run
 
 Place = Annotated[
     Path, typer.Argument(metavar="PATH|DIR", help="ledger file, or the folder with ledger.db in it")

@@ -1,8 +1,9 @@
-"""`tacit plan measure`: c1 and c2 of DP-PASGD's cost model (8), from two short runs.
+"""`tacit plan measure`: c1 and c2 of DP-PASGD's cost model, from two short runs.
 
-Both are whole runs, as `tacit run` makes them. One more subscriber at the broker notes when each
-message of an edge passes, and how long it is. A round costs a device C/R = c1 + c2·τ; rounds at two
-τ are two equations for the two unknowns, in seconds as well as in bytes.
+The cost model is equation (8) of arXiv:2003.12705: a round costs a device C/R = c1 + c2·τ. The runs
+differ in τ, which makes two equations for the two unknowns, in seconds as well as in bytes. Both
+are whole runs, as `tacit run` makes them. One more subscriber at the broker notes when each message
+of an edge passes, and how long it is.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tacit_services.transport import rest_client
 if TYPE_CHECKING:
     from tacit_client import Client, Predictions
 
-# What the aggregator's answers mean to a person, as exit codes.
+# The error, and so the exit code, for each status code that the aggregator answers.
 _KINDS: dict[int, type[TacitError]] = {
     404: DataError,
     409: ConfigError,
@@ -78,7 +78,7 @@ def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions
     from tacit_services.testbed import preload
 
     typer.echo(f"starting the aggregator and the parties of {folder} again", err=True)
-    preload.prepare()  # its imports take as long as ours
+    preload.prepare()  # its imports go on while this process makes its own
     from tacit_services.testbed import predict as again
 
     return again.predict(folder, ask)

@@ -158,17 +158,18 @@ def solve(
 def _check(**options: tuple[float | None, float, float]) -> None:
     for name, (value, low, high) in options.items():
         if value is not None and not low < value < high:
-            top = (
-                ""
-                if high == math.inf
-                else f" and below {high:g}"
-                if high < 2
-                else f" and at most {high:g}"
-            )
-            top = " and at most 1" if name == "sampling_rate" else top
-            raise ConfigError(
-                f"--{name.replace('_', '-')} {value}: expected a number above {low}{top}"
-            )
+            option = name.replace("_", "-")
+            upper = _upper(name, high)
+            raise ConfigError(f"--{option} {value}: expected a number above {low}{upper}")
+
+
+def _upper(name: str, high: float) -> str:
+    """The upper end of an option's range, in words."""
+    if name == "sampling_rate":
+        return " and at most 1"
+    if high == math.inf:
+        return ""
+    return f" and below {high:g}" if high < 2 else f" and at most {high:g}"
 
 
 def _rate(sampling_rate: float | None, batch: float | None, records: int | None) -> float:
@@ -274,7 +275,7 @@ def draw(path: Path, answer: BudgetPlan) -> None:
             spent,
             color=colour,
             linewidth=width,
-            label=f"z = {z:.3g}" + " (plan)" * (factor == 1),
+            label=f"z = {z:.3g} (plan)" if factor == 1 else f"z = {z:.3g}",
         )
     axis.plot([answer.pushes], [answer.epsilon_pld], "o", color="black", zorder=5)
     axis.annotate(

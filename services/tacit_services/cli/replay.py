@@ -34,7 +34,7 @@ class Replayed:
     seed: int
     begins_after: int  # accepted messages before the file's first
     records: int
-    torn_bytes: int  # of a last record that was being written; left out
+    torn_bytes: int  # of an unfinished last record, which is left out
     version: int
     halted: str
     model_sha256: str
@@ -132,7 +132,7 @@ def _model(run: RunFile, path: Path) -> Model:
 
     try:
         return run.build_model()
-    except ConfigError as error:  # no person's setting: the file says so
+    except ConfigError as error:  # the file says so, it is nobody's setting
         raise WireError("journal", f"{path}: the header cannot be understood: {error}") from error
 
 
@@ -148,12 +148,8 @@ def _restore(role: ServerRole, snapshot: bytes) -> None:
     like = role.params
     try:
         role.restore(tensors, values["role"])
-    except (
-        LookupError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:  # AttributeError: a list where names belong
+    # AttributeError: a list where names belong.
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise WireError("journal", f"its state is not one of this run's: {error!r}") from error
     if (role.params.shape, role.params.dtype) != (like.shape, like.dtype):
         raise WireError(
@@ -174,7 +170,8 @@ def _messages(reader: Reader, schema: bytes, size: int) -> Iterator[Message]:
     for kept in reader:
         received = wire.decode(kept.payload)
         edge, seq = received.meta.edge, received.meta.seq
-        if edge != entries.OPERATOR:  # whose envelopes have no number: the store counts them
+        # The operator's envelopes have no number: the store counts them.
+        if edge != entries.OPERATOR:
             if seq <= last.get(edge, 0):
                 name, before = wire.printable(edge, 64), last.get(edge, 0)
                 said = f"message {seq} of {name} comes after its message {before}"

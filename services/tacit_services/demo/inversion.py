@@ -38,7 +38,7 @@ from tacit_services.testbed.processes import Child, StartedServer, start_broker
 from tacit_services.transport.mqtt import Connection, Inbound
 
 RUN = "demo-inversion"
-SIDE = 28  # the bundled digits are shown at MNIST's size: 7,850 parameters, as in the paper
+SIDE = 28  # MNIST's size, to which bundled digits are enlarged: 7,850 parameters, as in the paper
 CLIP, DELTA = 10.0, 1e-5  # C is about the norm of one image's gradient
 MANY = 12  # the paper's batch size
 CHUNK = 256 * 1024
@@ -252,9 +252,8 @@ def run(
 def _victim(condition: Condition, number: int, rows: Dataset, model: Model) -> Edge:
     name = f"{condition.key}-v{number}"
     part = rows.take(torch.arange(int(condition.plan.batch)))
-    ledger = Ledger(
-        ":memory:", name
-    )  # public data, pushed once: nothing that has to outlive the demonstration
+    # The data is public and pushed once, so the ledger need not outlive the demonstration.
+    ledger = Ledger(":memory:", name)
     return Edge(name, part, model, Releaser(condition.plan, ledger, Random()))
 
 
@@ -277,9 +276,8 @@ def _attack(
         gradient, history = spy.view(f"{condition.key}-v{number}", pushes)
         found = invert(gradient, model.shape, model.classes)
         batch = rows.x[: int(condition.plan.batch)]
-        cosines.append(
-            max(cosine(found.image, image) for image in batch)
-        )  # to the nearest record of the batch
+        # Both are to the nearest record of the batch.
+        cosines.append(max(cosine(found.image, image) for image in batch))
         ratios.append(max(psnr(found.image, image) for image in batch))
         hits += found.label == int(rows.y[0])
         spent = max(spent, epsilon_pld(history, DELTA))

@@ -67,9 +67,8 @@ def draw(path: Path, findings: Findings) -> None:
     temporary = path.with_suffix(".tmp.png")
     figure.savefig(temporary, dpi=100)
     plt.close(figure)
-    with Image.open(
-        temporary
-    ) as picture:  # grey noise and two colours: a palette takes a third of the bytes
+    # Grey noise and two colours: a palette takes a third of the bytes.
+    with Image.open(temporary) as picture:
         small = picture.convert("RGB").quantize(64)
     small.save(temporary, optimize=True)
     temporary.replace(path)
@@ -79,12 +78,9 @@ def _strip(axis: Any, images: Sequence[Tensor], name: str, colour: str) -> None:
     import torch
 
     gap = torch.ones(images[0].shape[0], 2, dtype=torch.float64)
-    parts = [
-        part for image in images for part in (1 - image.to(torch.float64), gap)
-    ]  # ink on paper
-    axis.imshow(
-        torch.cat(parts[:-1], dim=1).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest"
-    )
+    parts = [part for image in images for part in (1 - image.to(torch.float64), gap)]
+    strip = torch.cat(parts[:-1], dim=1).numpy()  # dark ink on light paper
+    axis.imshow(strip, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axis.set(xticks=[], yticks=[])
     axis.set_ylabel(
         name, rotation=0, ha="right", va="center", fontsize=9.5, color=colour, labelpad=6

@@ -29,7 +29,7 @@ _COLUMNS = (
     "left",
     "refused",
 )
-_FULL_WIDTH = 100  # columns of a terminal that all of `tacit ledger` fits
+_FULL_WIDTH = 100  # columns that the whole table of `tacit ledger` needs
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 

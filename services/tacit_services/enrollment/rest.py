@@ -35,7 +35,7 @@ from tacit_services.transport.address import bind
 from tacit_services.transport.problems import document, documented, install
 
 log = logging.getLogger("tacit.enrollment")
-SERVER = "enrollment"  # the name of its own certificate
+SERVER = "enrollment"  # the name of this server's own certificate
 _BEARER = HTTPBearer(auto_error=False, description="an enrolment token")
 
 
@@ -103,7 +103,8 @@ class RegistrationAuthority:
         except NameTaken as error:
             raise HTTPException(409, str(error)) from error
         if token.once:
-            tokens.serve(token, name)  # first: a crash must not leave a token that works twice
+            # Before the signature: a crash must not leave a token that works twice.
+            tokens.serve(token, name)
         if certificate is None or certificates.due(certificate, RENEW_DAYS):
             certificate = self._authority.sign(name, key, self._days)
             log.info("%s has a certificate until %s", name, certificate.not_valid_after_utc.date())

@@ -96,7 +96,7 @@ class FigureSettings(Section):
         "reached",
         "tau",
         "likeness",
-    ] = Field("accuracy", description="tau, likeness: with [base] design or attack (asked.py)")
+    ] = Field("accuracy", description="tau, likeness: with [base] design or attack")
     label: str = Field(description="of y")
     below: float | None = Field(
         None, description="reached: the first version whose test loss is below this"
@@ -139,11 +139,9 @@ class Figure(Section):
         head, base = self.figure, self.base
         if head.over != "points" and any(panel.points for panel in self.panel):
             raise ValueError(f"figure.over={head.over!r}: its panels have no points")
-        if (
-            head.y in (asked := {"tau": "design", "likeness": "attack"})
-            and asked[head.y] not in base
-        ):
-            raise ValueError(f"figure.y={head.y!r}: needs base.{asked[head.y]}")
+        needed = {"tau": "design", "likeness": "attack"}.get(head.y)
+        if needed is not None and needed not in base:
+            raise ValueError(f"figure.y={head.y!r}: needs base.{needed}")
         if head.y == "reached" and head.below is None:
             raise ValueError("figure.y='reached': needs figure.below")
         if head.logarithmic and any(point.x <= 0 for panel in self.panel for point in panel.points):
@@ -182,7 +180,8 @@ def read(path: Path) -> Figure:
     """Read a figure file. Raises ConfigError with one line."""
     try:
         return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:  # the last: thousands of brackets
+    # RecursionError: thousands of brackets.
+    except (OSError, ValueError, RecursionError) as error:
         said = one_line(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
         raise ConfigError(f"figure file {path}: {said}") from error
 
@@ -225,27 +224,27 @@ def merged(table: Table, other: Table) -> Table:
     both = dict(table)
     for key, value in other.items():
         before = both.get(key)
-        both[key] = (
-            merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-        )
+        if isinstance(before, dict) and isinstance(value, dict):
+            value = merged(before, value)
+        both[key] = value
     return both
 
 
 def _without(table: Table, dropped: Iterable[str]) -> Table:
     gone = [tuple(name.split(".")) for name in dropped]
-    return {  # what is no section stays, for the run file's own check to name
-        section: {key: value for key, value in keys.items() if (section, key) not in gone}
-        if isinstance(keys, dict)
-        else keys
-        for section, keys in table.items()
-    }
+    kept: Table = {}
+    for section, keys in table.items():
+        if isinstance(keys, dict):
+            keys = {key: value for key, value in keys.items() if (section, key) not in gone}
+        kept[section] = keys  # what is no section stays: the run file's own check names it
+    return kept
 
 
 def _run(table: Table, figure: Figure, line: Line) -> RunFile:
     try:
-        return (UntrainedPoint if table.keys() & {"design", "attack"} else RunFile).model_validate(
-            table
-        )
+        if table.keys() & {"design", "attack"}:
+            return UntrainedPoint.model_validate(table)
+        return RunFile.model_validate(table)
     except ValidationError as error:
         what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
         raise ConfigError(f"{what}: {one_line(error)}") from error

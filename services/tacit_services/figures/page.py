@@ -115,7 +115,7 @@ def _section(one: ReportedFigure) -> str:
 
 def _row(judged: JudgedClaim) -> str:
     measured = "<br>".join(map(html.escape, _measured(judged)))
-    shade = "yes" if judged.verdict == HOLDS else "no" if judged.verdict == FAILS else "part"
+    shade = {HOLDS: "yes", FAILS: "no"}.get(judged.verdict, "part")
     text, verdict = html.escape(judged.claim.text), html.escape(judged.verdict)
     return f"<tr><td>{text}<td>{measured}<td class='{shade}'>{verdict}</tr>"
 
@@ -153,7 +153,8 @@ def _range(epsilons: Sequence[float | None]) -> str:
 
 def results(shown: Sequence[ReportedFigure], how: Provenance) -> str:
     """The text of docs/results.md: the claims, what the figures show, and ε."""
-    command = f"tacit figures{' --testbed' if how.testbed else ''}{' --quick' if how.quick else ''}"
+    options = {"--testbed": how.testbed, "--quick": how.quick}
+    command = " ".join(["tacit figures", *(name for name, given in options.items() if given)])
     lines = [
         "# The papers' claims",
         "",

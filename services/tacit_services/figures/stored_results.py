@@ -90,14 +90,13 @@ def read_folder(folder: Path) -> dict[str, Result]:
             for one in points
             if one and one["results_version"] == RESULTS_VERSION
         }
-        if (damaged := points.count(None)) > 0:
-            first = points.index(None) + 1
+        if None in points:
             log.warning(
                 "%s: %d of %d lines are no whole points (first: %d): left out",
                 path,
-                damaged,
+                points.count(None),
                 len(lines),
-                first,
+                points.index(None) + 1,
             )
     return found
 
@@ -114,11 +113,10 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 def _whole(result: object) -> bool:
     """Whether `result` is what `sweep.measure` gives: a series of numbers, and an ε or none."""
-    if (
-        not isinstance(result, dict)
-        or not isinstance(series := result.get("series"), list)
-        or not series
-    ):
+    if not isinstance(result, dict):
+        return False
+    series = result.get("series")
+    if not isinstance(series, list) or not series:
         return False
     numbers = [result.get("epsilon", math.nan)]
     for point in series:
@@ -145,7 +143,7 @@ def store(folder: Path, wanted: RequestedRun, result: Result) -> None:
             file.truncate(end)
             try:
                 rest = memoryview(gap + line)
-                while rest:  # unbuffered: a disk that fills up takes a part
+                while rest:  # the file is unbuffered, and a disk that fills up takes a part
                     rest = rest[file.write(rest) :]
             except OSError:
                 file.truncate(end)
@@ -174,9 +172,9 @@ def _end_of_points(file: FileIO) -> tuple[int, bytes]:
     file.seek(0)
     data = file.read()
     last = data.rfind(b"\n") + 1
-    return (
-        (last, b"") if _parsed(data[last:]) is None else (size, b"\n")
-    )  # a hand has taken the line's end away
+    if _parsed(data[last:]) is None:
+        return last, b""
+    return size, b"\n"  # whole, but somebody has taken the end of the line away
 
 
 @lru_cache(maxsize=1)

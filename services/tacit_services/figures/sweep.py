@@ -33,8 +33,8 @@ from tacit_services.figures.untrained_points import UntrainedPoint
 from tacit_services.testbed import simulate
 from tacit_services.testbed.preload import die_with_parent
 
-NORM_ROWS = 500  # test rows, or words, whose mean gradient's norm is a point's
-MOST_LOSS = 50.0  # whose perplexity is still a number
+NORM_ROWS = 500  # test rows, or words, over whose mean gradient the norm of a point is taken
+MOST_LOSS = 50.0  # the largest loss whose perplexity is still a number
 
 
 class _Series:
@@ -113,7 +113,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     series = _Series(run, simulated, _test(run.data, root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
-    if simulated.role.version == 0:  # an untrained model's accuracy is nobody's result
+    if simulated.role.version == 0:  # an untrained model's accuracy is no result
         why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
         raise ConfigError(
             f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})"
@@ -175,13 +175,15 @@ def sweep(
         futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
         count = 0
         for future in as_completed(futures):
-            found |= (results := future.result())
-            done(count := count + len(results), len(todo))
+            results = future.result()
+            found |= results
+            count += len(results)
+            done(count, len(todo))
     except BrokenProcessPool as error:
         raise ServiceError(
             "figures: one of its processes was killed; what was done is kept, run it again"
         ) from error
-    finally:  # interrupted, or one has failed: the others need not be waited for
+    finally:  # after an interrupt or a failure, nobody waits for the other processes
         pool.shutdown(wait=False, cancel_futures=True)
         for child in multiprocessing.active_children():
             if child not in others:

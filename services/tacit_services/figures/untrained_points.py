@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import Field
@@ -18,9 +17,8 @@ from tacit.errors import ConfigError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.protocol.messages import GlobalModel, Push, Update
 from tacit.simulation.client_server import received
+from tacit_services.figures.stored_results import Result
 from tacit_services.testbed import simulate
-
-Result = dict[str, Any]
 
 
 class Design(Section):

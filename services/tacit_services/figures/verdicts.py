@@ -23,7 +23,7 @@ HOLDS, PAPER_ONLY, PLAIN_ONLY, UNCLEAR, FAILS = (
     "does not hold",
 )
 UNTRIED = " (with privacy: not tried)"
-ThreeValued = bool | None  # None: the interval has both answers in it
+ThreeValued = bool | None  # None: the confidence interval leaves both answers possible
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +151,11 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
             for number, panel in enumerate(figure.panel)
             if panel.noise == noise and (not claim.panels or panel.title in claim.panels)
         }
-        checked = [
-            _check(figure, claim, mine)
-            for panel in sorted(panels)
-            if len(mine := {c.name: c for c in found if c.panel == panel and c.name in claim.lines})
-            == len(claim.lines)
-        ]
+        checked = []
+        for panel in sorted(panels):
+            mine = {c.name: c for c in found if c.panel == panel and c.name in claim.lines}
+            if len(mine) == len(claim.lines):
+                checked.append(_check(figure, claim, mine))
         if checked:
             holds[noise] = _all(good for good, _ in checked)
             said[noise] = "; ".join(text for _, text in checked)
@@ -169,16 +168,22 @@ def verdict(found: Mapping[Noise, ThreeValued]) -> str:
         private = found["rigorous"]
         if private is not False:
             return HOLDS if private else UNCLEAR
-        return PAPER_ONLY if found.get("paper") else PLAIN_ONLY if found.get("none") else FAILS
-    if found.get("paper") or found.get("none"):
-        return (PAPER_ONLY if found.get("paper") else PLAIN_ONLY).replace("only ", "") + UNTRIED
+        if found.get("paper"):
+            return PAPER_ONLY
+        return PLAIN_ONLY if found.get("none") else FAILS
+    if found.get("paper"):
+        return PAPER_ONLY.replace("only ", "") + UNTRIED
+    if found.get("none"):
+        return PLAIN_ONLY.replace("only ", "") + UNTRIED
     return UNCLEAR if None in found.values() or not found else FAILS
 
 
 def _all(parts: Iterable[ThreeValued]) -> ThreeValued:
     """False where a part is False, else None where a part cannot be told, else True."""
     known = list(parts)
-    return False if False in known else None if None in known else True
+    if False in known:
+        return False
+    return None if None in known else True
 
 
 def _least(values: NDArray[np.float64], bound: float) -> ThreeValued:

@@ -136,7 +136,7 @@ def _check_payers(identity: Identity, lineage: bytes) -> None:
     try:
         with closing(sqlite3.connect(path)) as db:
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'anchor'").fetchone():
-                return  # of an older tacit
+                return  # an outbox of an older tacit
             payers = {bytes(row[0]) for row in db.execute("SELECT lineage FROM anchor")}
     except sqlite3.Error as error:
         raise PrivacyError(f"outbox {path}: {error}") from error
@@ -172,4 +172,4 @@ def _used_before_markers(folder: Path) -> bool:
         with closing(sqlite3.connect(path)) as db:
             return db.execute("SELECT 1 FROM counter LIMIT 1").fetchone() is not None
     except sqlite3.Error:
-        return True  # damaged, so it was in use; opening it will say how
+        return True  # a damaged outbox was in use; the error comes when it is opened

@@ -58,9 +58,7 @@ def _check_names(source: Path, target: Path) -> None:
 
 
 def _check_free(target: Path) -> None:
-    """Raise PrivacyError where `target`, or a file that SQLite would take for part of it,
-    exists.
-    """
+    """Raise PrivacyError where `target`, or a file that SQLite keeps beside it, exists."""
     for path in (target, *(Path(f"{target}{suffix}") for suffix in ("-journal", "-wal", "-shm"))):
         if path.exists():
             raise PrivacyError(

@@ -200,7 +200,8 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: FileIO | None = None  # unbuffered: what is written is the system's at once
+        # Unbuffered: what is written is in the system's hands at once.
+        self._file: FileIO | None = None
         # The end of what is whole: behind it may be a part of a record that did not fit the disk.
         self._end = 0
         self.last = 0  # position of the last record
@@ -257,7 +258,7 @@ class Writer:
             self._file.truncate(self._end)
             self._file.seek(self._end)
             rest = memoryview(data)
-            while rest:  # unbuffered: a disk that fills up takes a part
+            while rest:  # a disk that fills up takes a part
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise self._failure(error) from error
@@ -281,7 +282,7 @@ class Writer:
         if self._file is not None:
             try:
                 os.fsync(self._file.fileno())
-            except OSError:  # the store has its copy
+            except OSError:  # the store still has what is not on disk
                 pass
             self._file.close()
             self._file = None

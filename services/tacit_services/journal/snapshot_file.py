@@ -36,7 +36,7 @@ def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Raises ServiceError where the snapshot is damaged or of another version.
     """
-    if data.startswith(_MAGIC):  # one of before begins with a length, and has no checksum
+    if data.startswith(_MAGIC):  # an early one begins with a length, and has no checksum
         check, data = data[len(_MAGIC) : _HEAD], data[_HEAD:]
         if check != xxhash.xxh3_64_digest(data):
             raise ServiceError("snapshot: damaged (it does not match its checksum)")

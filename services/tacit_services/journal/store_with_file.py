@@ -41,7 +41,8 @@ class StoreWithJournalFile:
         Raises ConfigError, too, where the file has messages that the store does not know, or lacks
         some that the store has forgotten.
         """
-        epoch = self._inner.open(fingerprint, older)  # first: it fences whoever else has the file
+        # The store first: this fences another aggregator, which may have the file open.
+        epoch = self._inner.open(fingerprint, older)
         base = self._inner.snapshot() or Snapshot(0, b"")
         self._writer.open(Header(self._run_id, self._run, base))
         position = base.cursor

@@ -67,10 +67,9 @@ def run(
     run_file = config.load(file, edges=edges, seed=seed)
     run_file.build_model()
     if policy is not None:
-        load_policy(policy)  # whether the run file is within it is for every edge to say
-    datasets.load_labels(
-        run_file.data.dataset, "train", data
-    )  # a missing file is better said before the start
+        load_policy(policy)  # readable, at least; every edge judges the run file by it
+    # A missing file of the dataset is better reported before the start.
+    datasets.load_labels(run_file.data.dataset, "train", data)
     http = _free_address(serve)
     _check_journal(journal)
     children: list[Child] = []
@@ -81,19 +80,9 @@ def run(
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
-        shared = environment(
-            {
-                "TACIT_RUN_FILE": file.absolute(),
-                "TACIT_DATA": data and data.absolute(),
-                "TACIT_EDGES": edges,
-                "TACIT_SEED": seed,
-                "TACIT_POLICY": policy,
-                "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
-            }
-        )
-        (state / MARKER).write_text(
-            json.dumps(shared), encoding="utf-8"
-        )  # for who goes on with it: tacit predict
+        shared = _of_the_run(run_file, file, edges, seed, data, policy)
+        # `tacit predict` goes on with these.
+        (state / MARKER).write_text(json.dumps(shared), encoding="utf-8")
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
         beside.enter_context(cpu_turns.pipe(state / "turns", os.cpu_count() or 1))
         interrupted = beside.enter_context(stopping(children))
@@ -112,6 +101,27 @@ def run(
     if code:
         return code
     return _show_summary(run_file, out, console, as_json, time.monotonic() - started)
+
+
+def _of_the_run(
+    run_file: RunFile,
+    file: Path,
+    edges: int | None,
+    seed: int | None,
+    data: Path | None,
+    policy: Path | None,
+) -> dict[str, str]:
+    """The variables that every child of the run gets, also when `tacit predict` starts it again."""
+    return environment(
+        {
+            "TACIT_RUN_FILE": file.absolute(),
+            "TACIT_DATA": data and data.absolute(),
+            "TACIT_EDGES": edges,
+            "TACIT_SEED": seed,
+            "TACIT_POLICY": policy,
+            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", run_file.run.name),
+        }
+    )
 
 
 def _print_preamble(run_file: RunFile, edges: int | None, console: Console) -> None:

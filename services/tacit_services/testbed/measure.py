@@ -38,7 +38,7 @@ class RoundCost:
 
 @dataclass(frozen=True, slots=True)
 class CostCoefficients:
-    """c1 and c2 of the cost model, equation (8), in `unit`."""
+    """c1 and c2 of the cost model, equation (8) of arXiv:2003.12705, in `unit`."""
 
     unit: str
     c1: float

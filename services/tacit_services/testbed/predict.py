@@ -30,9 +30,7 @@ from tacit_services.transport import rest_client
 from tacit_services.worker import cpu_turns
 
 START_SECONDS = 120.0  # until aggregator and parties are there, on a busy machine
-_SETTINGS = TypeAdapter(
-    dict[str, str]
-)  # what a marker holds: the environment of the run's processes
+_SETTINGS = TypeAdapter(dict[str, str])  # the marker holds the environment of the run's processes
 
 
 class _Summary(BaseModel):
@@ -50,7 +48,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     children: list[Child] = []
     with cpu_turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:
         shared |= {"TACIT_BROKER": start_broker(state, children).address, "TACIT_SERVE": "true"}
-        # Results go elsewhere: those of the run stay as they are.
+        # The results of the run stay as they are: what this aggregator writes goes elsewhere.
         places = {
             "TACIT_STORE": start_store(state, children).address,
             "TACIT_OUT": str(state / "predict"),

@@ -32,21 +32,20 @@ KEEP_HEAP = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
     "MALLOC_TOP_PAD_": str(1 << 25),
 }
-_AT_EXEC = {
-    "OMP_NUM_THREADS": "1"
-} | KEEP_HEAP  # what libraries read once: the same for every child
+# Libraries read these once, when the forkserver starts: they are the same for every child.
+_AT_EXEC = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
 _IMPORTED = [
     "tacit_services.launch",
     "tacit_services.aggregator.main",
     "tacit_services.edge.main",
     "uvicorn.lifespan.on",
-    "uvicorn.loops.auto",  # which it imports when it starts
+    "uvicorn.loops.auto",  # uvicorn imports these two only when it starts
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
-@functools.cache  # once: while it works, what other threads print is lost
+@functools.cache  # once only: while it works, what other threads print is lost
 def prepare() -> None:
     """Let the forkserver begin its imports, while this process does something else."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)
@@ -71,7 +70,7 @@ class ForkedService:
         so `environment` cannot change OMP_NUM_THREADS=1 or glibc's malloc.
         """
         prepare()
-        log.touch()  # so that it can be read at once
+        log.touch()  # so that the log can be read at once
         self._process = _CONTEXT.Process(target=_serve, args=(arguments, environment, str(log)))
         with _without_main_module():
             self._process.start()
@@ -145,7 +144,7 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
         os.dup2(opened, descriptor)
         os.close(opened)
     os.dup2(1, 2)
-    gc.freeze()  # what was imported is never garbage, and to look at it is to copy its pages
+    gc.freeze()  # what was imported is never garbage, and a look at it would copy its pages
     os.environ.clear()
     os.environ.update(environment)
     launch.main(arguments[0])
@@ -167,10 +166,12 @@ def _silenced() -> Iterator[None]:
 
     Otherwise whoever reads our output would wait for the end of that process, too.
     """
-    sys.stdout.flush(), sys.stderr.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
     silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1), os.dup2(silence, 2)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
     try:
         yield
     finally:

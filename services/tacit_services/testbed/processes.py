@@ -87,7 +87,7 @@ def restart_if_dead(child: Child) -> None:
     code = child.code()
     if code is None or (code == 0 and not child.lasting):
         return
-    if 0 < code < 128:  # it said why: bad input, a spent budget; starting it again would not help
+    if 0 < code < 128:  # it gave a reason, so another start would not help
         error = ServiceError(f"{child.name}: {child.complaint()}")
         error.exit_code = code
         raise error
@@ -149,9 +149,8 @@ def start_broker(state: Path, children: list[Child]) -> StartedServer:
             "max_queued_messages 2000",
             "persistence false",
         ]
-        lines += (
-            ["user root"] if os.geteuid() == 0 else []
-        )  # else it drops to a user that cannot read the folder
+        if os.geteuid() == 0:
+            lines.append("user root")  # else it becomes a user that cannot read the folder
         conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command, kind = [binary, "-c", str(conf)], "mosquitto"
     child = Child("broker", command, {}, state / "broker.log", lasting=True)

@@ -62,7 +62,7 @@ def rows_by_edge(run: RunFile, root: Path | None) -> list[Dataset]:
 def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
     """Edge `number`, with noise from the run's seed; its budget binds as with secret noise."""
     plan = run.plan(number, len(rows))
-    # Another stream for every seed and edge; a run has at most 10,000 edges.
+    # Every seed and edge has a stream of its own, as a run has at most 10,000 edges.
     releaser = Releaser(plan, SimulatedLedger(), Random(run.run.seed * 10_000 + number))
     releaser.releases_left = plan.pushes_left(())
     return registry.edge(run, f"edge-{number}", rows, model, releaser)
@@ -156,9 +156,8 @@ def simulate(
 
     def observe(role: ServerRole) -> None:
         observer.tick()
-        exam = (
-            None if role.halted else role.exam(points.sample)
-        )  # None: a vertical run's is not answered yet
+        # None: the parties of a vertical run have not answered yet.
+        exam = None if role.halted else role.exam(points.sample)
         if exam is not None and points.due(exam[0]):
             points.measure(*exam)
         shown(observer)
@@ -213,8 +212,9 @@ class SimulationProgress:
 
 
 def make_output_folder(out: Path) -> None:
-    """Make the output directory, without the results of an earlier simulation. Raises
-    ConfigError.
+    """Make the output directory, without the results of an earlier simulation.
+
+    Raises ConfigError.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -225,8 +225,9 @@ def make_output_folder(out: Path) -> None:
 
 
 def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> None:
-    """Simulate with a progress bar, write the results to `out`, and show them. Raises
-    TacitError.
+    """Simulate with a progress bar, write the results to `out`, and show them.
+
+    Raises TacitError.
     """
     import json
 

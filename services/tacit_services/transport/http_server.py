@@ -12,9 +12,9 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# More are closed at once; half of what a process may open where that is least (macOS: 256)
+# More are closed at once. It is half of the file descriptors that macOS, the least, allows (256).
 CONNECTIONS = 128
-SILENT_SECONDS = 10.0  # until one that has sent no whole request head is closed
+SILENT_SECONDS = 10.0  # until a connection without a whole request head is closed
 
 
 class BoundedConnection(H11Protocol):

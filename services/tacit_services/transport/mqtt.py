@@ -34,10 +34,10 @@ from tacit_services.transport.tls import Tls
 log = logging.getLogger("tacit.mqtt")
 KEEPALIVE = 30
 OVERHEAD = 512  # bytes of a packet beside its payload, at most: topic and headers
-TOPICS = 500  # in one packet
+TOPICS = 500  # in one SUBSCRIBE or UNSUBSCRIBE packet
 WINDOW = 16  # QoS 1 messages in flight
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
-# Seconds until a broker that says nothing to a protocol 5 CONNECT is tried with 3.1.1
+# Seconds until a broker that does not answer a CONNECT of MQTT 5 is tried with 3.1.1.
 UNANSWERED = 3.0
 UNSUPPORTED_PROTOCOL = 132
 NO_ANSWER = "no answer"
@@ -185,8 +185,7 @@ class Connection:
                 self._client.unsubscribe(gone[first : first + TOPICS])
 
     def stop(self, last: Will | None = None) -> None:
-        """Publish `last` (retained), wait shortly until everything published is out, and
-        disconnect.
+        """Publish `last` (retained), wait shortly until all published is out, and disconnect.
 
         Idempotent.
         """
@@ -249,9 +248,8 @@ class Connection:
         if reason.is_failure:
             self._failure = f"refused: {reason}"
             if reason.value == UNSUPPORTED_PROTOCOL and client.protocol == V5:
-                threading.Thread(
-                    target=self._step_down, daemon=True
-                ).start()  # not from inside its own loop
+                # In a thread: a client's loop cannot be stopped from inside.
+                threading.Thread(target=self._step_down, daemon=True).start()
             return
         self.max_packet = getattr(properties, "MaximumPacketSize", None)
         self._tries, self.connects, self._failure = 0, self.connects + 1, NO_ANSWER
@@ -271,16 +269,14 @@ class Connection:
         self._begin()
 
     def _not_connected(self, *_: Any) -> None:
-        self._complain(
-            str(sys.exc_info()[1] or "no connection")
-        )  # paho calls this where it handles the exception
+        # paho calls this where it handles the exception.
+        self._complain(str(sys.exc_info()[1] or "no connection"))
         self._backoff()
 
     def _paho_says(self, _client: Any, _user: Any, level: int, text: str) -> None:
         if level == LogLevel.MQTT_LOG_ERR and "on socket" in text:
-            self._complain(
-                text
-            )  # with TLS 1.3 a broker refuses our certificate only after the handshake
+            # With TLS 1.3 a broker refuses our certificate only after the handshake.
+            self._complain(text)
 
     def _complain(self, failure: str) -> None:
         if failure != self._failure:

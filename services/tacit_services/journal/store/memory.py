@@ -27,14 +27,14 @@ class MemoryRun:
     journal: list[StoredEntry] = field(default_factory=list)
     last_seqs: dict[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
-    anchors: dict[str, Anchor] = field(
-        default_factory=dict
-    )  # of the run without a name: all runs share it
+    # All runs share the anchors of the run without a name.
+    anchors: dict[str, Anchor] = field(default_factory=dict)
 
 
 class MemoryStore:
-    """One run in memory. Stores that are given the same `shared` dict see, and fence, each
-    other.
+    """One run in memory.
+
+    Stores that are given the same `shared` dict see, and fence, each other.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tacit import errors
-from tacit_services.journal.store import rules
+from tacit_services.journal.store import redis_scripts, rules
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -42,98 +42,15 @@ from tacit_services.journal.store.base import (
 
 log = logging.getLogger("tacit.store")
 _CONNECT_S = 5.0
-_FORMAT = 1  # of the keys below
+_FORMAT = 1  # of a run's keys
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
-
-# KEYS meta journal snapshot; ARGV format, fingerprint and older ones.
-# Answers {epoch, 0, -1 or -2; fingerprint or format held; entries there; entries due}: 0 if the
-# parameters are others, -1 unless every entry behind the snapshot is there, -2 if the format is
-# another (tacit 0.1 wrote none: it is the first). In these three cases nothing has been written.
-_OPEN = """
-local format = redis.call('HGET', KEYS[1], 'format') or '1'
-if format ~= ARGV[1] then return {-2, format, 0, 0} end
-local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[2]
-local same = false
-for each = 2, #ARGV do same = same or held == ARGV[each] end
-if not same then return {0, held, 0, 0} end
-local there = redis.call('XLEN', KEYS[2])
-local position = tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
-local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
-if there ~= due then return {-1, '', there, due} end
-redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
-return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
-"""
-
-# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq
-# payload lineage count head check (no lineage: no anchor).
-# Answers {verdict, position, last} for each; none at all if fenced.
-# `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows
-# what it drops without reading the payloads. If the server refuses memory, it does so at the first
-# XADD, when nothing has been written.
-_APPEND = """
-local epoch, position, appended, dropped =
-    unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
-if epoch ~= ARGV[1] then return {} end
-position = tonumber(position or 0)
-appended, dropped = tonumber(appended or 0), tonumber(dropped or 0)
-local length, answers = redis.call('XLEN', KEYS[1]), {}
-for first = 4, #ARGV, 7 do
-    local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
-    local last, seq = tonumber(redis.call('HGET', KEYS[3], edge) or 0), tonumber(number)
-    if seq <= last then
-        answers[#answers + 1] = {'duplicate', 0, last}
-    elseif length >= tonumber(ARGV[2]) or appended - dropped >= tonumber(ARGV[3]) then
-        answers[#answers + 1] = {'busy', 0, last}
-    else
-        position, appended, length = position + 1, appended + #payload, length + 1
-        local id, size = string.format('%.0f-0', position), string.format('%.0f', appended)
-        redis.call('XADD', KEYS[1], id, 'appended', size, 'edge', edge, 'seq', number,
-            'check', check, 'payload', payload)
-        redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', size)
-        redis.call('HSET', KEYS[3], edge, number)
-        if lineage ~= '' then
-            local held = string.match(redis.call('HGET', KEYS[4], lineage) or '', '^%d+')
-            if not held or tonumber(count) > tonumber(held) then
-                redis.call('HSET', KEYS[4], lineage, count .. ' ' .. head)
-            end
-        end
-        answers[#answers + 1] = {'accepted', position, seq}
-    end
-end
-return answers
-"""
-
-# KEYS journal meta snapshot; ARGV epoch cursor state.
-# Answers {saved|refused|fenced, cursor held, position}.
-_SAVE = """
-local epoch, position = unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position'))
-if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
-local held, cursor = tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0), tonumber(ARGV[2])
-position = tonumber(position or 0)
-if cursor < held or cursor > position then return {'refused', held, position} end
-redis.call('HSET', KEYS[3], 'cursor', ARGV[2], 'state', ARGV[3])
-local cut = redis.call('XREVRANGE', KEYS[1], ARGV[2], '-', 'COUNT', 1)
-if cut[1] then
-    redis.call('HSET', KEYS[2], 'dropped', cut[1][2][2])
-    redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f', cursor + 1))
-end
-return {'saved', held, position}
-"""
-
-# KEYS journal meta. It is a script, as Redis refuses MULTI when its memory is full, even to read.
-_DEPTH = """
-local appended, dropped = unpack(redis.call('HMGET', KEYS[2], 'appended', 'dropped'))
-return {redis.call('XLEN', KEYS[1]), tonumber(appended or 0) - tonumber(dropped or 0)}
-"""
 
 
 class RedisStore:
     """One run on the server at `url` (redis://, rediss:// or unix://).
 
-    It connects at the first use.
-
-    A server that is silent for `reply_s` seconds counts as lost.
+    It connects at the first use. A server that is silent for `reply_s` seconds counts as lost.
     """
 
     def __init__(self, url: str, run: str, limits: rules.Limits, reply_s: float = _REPLY_S) -> None:
@@ -143,15 +60,14 @@ class RedisStore:
         self._epoch = 0
         keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
         self._journal, self._meta, self._seq, self._snapshot = keys
-        self._client: Any = _client(
-            url, self._shown, reply_s
-        )  # Any: redis-py leaves execute_command untyped
+        # Any: redis-py leaves execute_command untyped.
+        self._client: Any = _client(url, self._shown, reply_s)
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
         keys = (self._meta, self._journal, self._snapshot)
         epoch, held, there, due = self._call(
-            "EVAL", _OPEN, len(keys), *keys, _FORMAT, fingerprint, *older
+            "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint, *older
         )
         if epoch == -2:
             said = f"has format {held.decode()}, this tacit reads {_FORMAT}"
@@ -170,17 +86,14 @@ class RedisStore:
         return self._epoch
 
     def _forgetful(self) -> str:
-        """The settings with which the server answers before all is on disk; empty if there are
-        none.
+        """The settings with which the server answers before all is on disk; "" if there are none.
 
-        It is empty, too, where the server does not let us read its settings.
+        It is "", too, where the server does not let us read its settings.
         """
         try:
             found = self._client.config_get("append*")
-        except (
-            redis.RedisError,
-            OSError,
-        ):  # a hosted server keeps CONFIG to itself; a lost one shows at once
+        # A hosted server keeps CONFIG to itself; a server that is lost shows at once.
+        except (redis.RedisError, OSError):
             return ""
         kept = {"appendonly": "yes", "appendfsync": "always"}
         return ", ".join(
@@ -203,7 +116,7 @@ class RedisStore:
         with self._service():
             connection = pool.get_connection()
             try:
-                connection.send_command("EVAL", _APPEND, *self._arguments(entries))
+                connection.send_command("EVAL", redis_scripts.APPEND, *self._arguments(entries))
             except (redis.RedisError, OSError):  # it is disconnected
                 pool.release(connection)
                 raise
@@ -239,9 +152,8 @@ class RedisStore:
     def read(self, after: int, limit: int) -> list[StoredEntry]:
         """See base.Store.read."""
         rows = self._call(*self._range(after, limit))
-        return [
-            self._record(entry_id, fields) for entry_id, fields in rows or ()
-        ]  # None answers COUNT 0
+        # The server answers a COUNT of 0 with None.
+        return [self._record(entry_id, fields) for entry_id, fields in rows or ()]
 
     def _range(self, after: int, limit: int) -> tuple[Any, ...]:
         return "XRANGE", self._journal, max(after, 0) + 1, "+", "COUNT", max(limit, 0)
@@ -266,7 +178,7 @@ class RedisStore:
                             entry_id, dict(zip(fields[::2], fields[1::2], strict=True))
                         )
             finally:
-                connection.disconnect()  # an answer may be on its way
+                connection.disconnect()  # a further answer may be on its way
                 pool.release(connection)
 
     def _record(self, entry_id: bytes, fields: dict[bytes, bytes]) -> StoredEntry:
@@ -277,10 +189,8 @@ class RedisStore:
         """
         position = _position(entry_id)
         with self._unaltered(f"entry {position}"):
-            payload, check = (
-                fields[b"payload"],
-                fields.get(b"check"),
-            )  # a journal of before has no check
+            payload = fields[b"payload"]
+            check = fields.get(b"check")  # an early journal has none
             if check is not None and check != xxhash.xxh3_64_digest(payload):
                 raise ValueError("checksum")
             return StoredEntry(
@@ -291,7 +201,7 @@ class RedisStore:
         """See base.Store.save."""
         keys = (self._journal, self._meta, self._snapshot)
         status, held, position = self._call(
-            "EVAL", _SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state
+            "EVAL", redis_scripts.SAVE, 3, *keys, self._epoch, snapshot.cursor, snapshot.state
         )
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)
@@ -305,7 +215,7 @@ class RedisStore:
 
     def depth(self) -> tuple[int, int]:
         """See base.Store.depth."""
-        entries, size = self._call("EVAL", _DEPTH, 2, self._journal, self._meta)
+        entries, size = self._call("EVAL", redis_scripts.DEPTH, 2, self._journal, self._meta)
         return entries, size
 
     def last_seqs(self) -> dict[str, int]:
@@ -333,9 +243,7 @@ class RedisStore:
 
     @contextmanager
     def _unaltered(self, what: str) -> Iterator[None]:
-        """Turn values that this class never writes into an error: somebody wrote them, or they are
-        damaged.
-        """
+        """Raise WireError for values that this class never writes: they are damaged, or forged."""
         try:
             yield
         except (KeyError, ValueError) as error:

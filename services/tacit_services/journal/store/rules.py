@@ -31,9 +31,7 @@ class Limits:
 
 
 def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdict:
-    """The verdict on `seq`, with the edge's `last` accepted one and the `depth` (entries,
-    bytes).
-    """
+    """The verdict on `seq`, by the edge's `last` accepted one and the `depth` (entries, bytes)."""
     if seq <= last:
         return Verdict.DUPLICATE
     if depth[0] >= limits.entries or depth[1] >= limits.bytes:

@@ -25,7 +25,7 @@ from tacit_services.journal.store.base import (
     Verdict,
 )
 
-# PRAGMA user_version of a file with the tables below; 1 had no anchors, which are added
+# PRAGMA user_version of a file with the tables below. Format 1 had no anchors, which are added.
 _FORMAT = 2
 _TABLES = f"""
 BEGIN IMMEDIATE;
@@ -119,9 +119,7 @@ class SqliteStore:
         return answers
 
     def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
-        """See base.Store.begin. The append is done at once, so there is nothing left to
-        wait for.
-        """
+        """See base.Store.begin. The append is done at once."""
         answers = self.append(entries)
         return lambda: answers
 

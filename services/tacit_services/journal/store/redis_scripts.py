@@ -1,0 +1,84 @@
+"""The Lua scripts of redis_store.py. Redis runs each of them as one atomic unit."""
+
+from __future__ import annotations
+
+# KEYS meta journal snapshot; ARGV format, fingerprint and older ones.
+# Answers {epoch, 0, -1 or -2; fingerprint or format held; entries there; entries due}: 0 if the
+# parameters are others, -1 unless every entry behind the snapshot is there, -2 if the format is
+# another (tacit 0.1 wrote none: it is the first). In these three cases nothing has been written.
+OPEN = """
+local format = redis.call('HGET', KEYS[1], 'format') or '1'
+if format ~= ARGV[1] then return {-2, format, 0, 0} end
+local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[2]
+local same = false
+for each = 2, #ARGV do same = same or held == ARGV[each] end
+if not same then return {0, held, 0, 0} end
+local there = redis.call('XLEN', KEYS[2])
+local position = tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
+local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
+if there ~= due then return {-1, '', there, due} end
+redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
+return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
+"""
+
+# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq
+# payload lineage count head check (no lineage: no anchor).
+# Answers {verdict, position, last} for each; none at all if fenced.
+# `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows
+# what it drops without reading the payloads. If the server refuses memory, it does so at the first
+# XADD, when nothing has been written.
+APPEND = """
+local epoch, position, appended, dropped =
+    unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
+if epoch ~= ARGV[1] then return {} end
+position = tonumber(position or 0)
+appended, dropped = tonumber(appended or 0), tonumber(dropped or 0)
+local length, answers = redis.call('XLEN', KEYS[1]), {}
+for first = 4, #ARGV, 7 do
+    local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
+    local last, seq = tonumber(redis.call('HGET', KEYS[3], edge) or 0), tonumber(number)
+    if seq <= last then
+        answers[#answers + 1] = {'duplicate', 0, last}
+    elseif length >= tonumber(ARGV[2]) or appended - dropped >= tonumber(ARGV[3]) then
+        answers[#answers + 1] = {'busy', 0, last}
+    else
+        position, appended, length = position + 1, appended + #payload, length + 1
+        local id, size = string.format('%.0f-0', position), string.format('%.0f', appended)
+        redis.call('XADD', KEYS[1], id, 'appended', size, 'edge', edge, 'seq', number,
+            'check', check, 'payload', payload)
+        redis.call('HSET', KEYS[2], 'position', string.format('%.0f', position), 'appended', size)
+        redis.call('HSET', KEYS[3], edge, number)
+        if lineage ~= '' then
+            local held = string.match(redis.call('HGET', KEYS[4], lineage) or '', '^%d+')
+            if not held or tonumber(count) > tonumber(held) then
+                redis.call('HSET', KEYS[4], lineage, count .. ' ' .. head)
+            end
+        end
+        answers[#answers + 1] = {'accepted', position, seq}
+    end
+end
+return answers
+"""
+
+# KEYS journal meta snapshot; ARGV epoch cursor state.
+# Answers {saved|refused|fenced, cursor held, position}.
+SAVE = """
+local epoch, position = unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position'))
+if epoch ~= ARGV[1] then return {'fenced', 0, 0} end
+local held, cursor = tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0), tonumber(ARGV[2])
+position = tonumber(position or 0)
+if cursor < held or cursor > position then return {'refused', held, position} end
+redis.call('HSET', KEYS[3], 'cursor', ARGV[2], 'state', ARGV[3])
+local cut = redis.call('XREVRANGE', KEYS[1], ARGV[2], '-', 'COUNT', 1)
+if cut[1] then
+    redis.call('HSET', KEYS[2], 'dropped', cut[1][2][2])
+    redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f', cursor + 1))
+end
+return {'saved', held, position}
+"""
+
+# KEYS journal meta. It is a script, as Redis refuses MULTI when its memory is full, even to read.
+DEPTH = """
+local appended, dropped = unpack(redis.call('HMGET', KEYS[2], 'appended', 'dropped'))
+return {redis.call('XLEN', KEYS[1]), tonumber(appended or 0) - tonumber(dropped or 0)}
+"""
