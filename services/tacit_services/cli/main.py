@@ -296,7 +296,6 @@ def _common(
 @contextmanager
 def _client(url: str, token: str | None = None) -> Iterator[Client]:
     need("edge")
-    # The client's errors, in tacit's terms: the client shares no code with the rest.
     """A client whose errors are tacit's, since the client package shares no code with the rest."""
     from tacit_client import ApiError, Unreachable
 
