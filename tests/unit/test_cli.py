@@ -242,7 +242,7 @@ class TestProcess:
 
     def test_status_does_without_torch(self) -> None:
         # Torch takes seconds to load; a status is asked for often.
-        script = "import sys; from tacit_services import cli\ntry: cli.main(['status', '--url', sys.argv[1]])\n"
+        script = "import sys; from tacit_services.cli import main\ntry: main.main(['status', '--url', sys.argv[1]])\n"
         script += "finally: print({'torch', 'fastapi', 'numpy', 'paho'} & set(sys.modules))"
         done = subprocess.run(
             [sys.executable, "-c", script, f"http://{HOST}:{free_port()}"], capture_output=True, text=True, check=False,
