@@ -53,7 +53,9 @@ class Released:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
-            raise TypeError("Released is made by privacy.release.Releaser only: everything else is private")
+            raise TypeError(
+                "Released is made by Releaser.release() only: everything else is private"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

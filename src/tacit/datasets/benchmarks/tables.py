@@ -92,8 +92,15 @@ def parkinson(content: bytes, file: str, split: Split) -> Stored:
     """
     rows = [row for row in _csv(content, file) if row[0].isdecimal()]  # below two lines of names
     numbers = np.array(rows, dtype=np.float64)
-    scales = resources.files("tacit.datasets.benchmarks").joinpath("pd_speech.csv").read_text(encoding="utf-8").splitlines()
-    centre, spread = np.array([line.split(",")[1:] for line in scales if line[0] != "#"][1:], dtype=np.float64).T
+    scales = (
+        resources.files("tacit.datasets.benchmarks")
+        .joinpath("pd_speech.csv")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
+    centre, spread = np.array(
+        [line.split(",")[1:] for line in scales if line[0] != "#"][1:], dtype=np.float64
+    ).T
     features = ((numbers[:, 1:-1] - centre) / spread).clip(-_FAR, _FAR)
     x = features.reshape(-1, _RECORDINGS, len(centre)).mean(1).astype(np.float32)
     subjects = numbers[::_RECORDINGS].astype(np.int64)
