@@ -36,13 +36,14 @@ class House:
 def measure(path: Path) -> House:
     """Of the checkout at `path`. Raises Lost."""
     tree = Tree(path)
-    modules = [module for module in tree.modules.values() if module.lines]
+    modules = tree.modules.values()
+    files = [module for module in modules if module.path.name != "__init__.py"]
     return House(
         rooms=shape.room_lines(tree),
         module_circles=shape.module_circles(tree),
         room_circles=shape.room_circles(tree),
         functions=shape.lengths(shape.bodies(modules)),
-        modules=shape.lengths(module.lines for module in modules),
+        modules=shape.lengths(module.lines for module in files),
         walks=walks.walked(path),
     )
 

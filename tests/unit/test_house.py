@@ -11,10 +11,11 @@ from types import ModuleType
 import pytest
 import torch
 
-from bench.house import report, shape
+from bench.house import report, shape, walks
 from bench.house.tree import Tree
 from bench.house.walk import Follower, Operations, Traced, Typed
 from bench.house.walks import Walk
+from tests.conftest import ROOT
 
 MADE_UP = {
     "src/lib/__init__.py": "",
@@ -223,3 +224,27 @@ def test_a_table_goes_between_its_marks_and_nowhere_else() -> None:
     assert report.between("a\n[\nold\n]\nb", "new", "[", "]") == "a\n[\nnew\n]\nb"
     with pytest.raises(ValueError, match=r"no \["):
         report.between("a", "new", "[", "]")
+
+
+def test_this_tree_has_no_circle_no_large_room_and_small_functions() -> None:
+    tree = Tree(ROOT)
+    rooms = shape.room_lines(tree)
+    functions = shape.lengths(shape.bodies(tree.modules.values()))
+    assert not shape.module_circles(tree)
+    assert not shape.room_circles(tree)
+    assert max(rooms.values()) <= sum(rooms.values()) / 8
+    assert functions.median <= 4
+    assert functions.p90 < 17
+
+
+@pytest.mark.slow
+def test_the_four_walks_of_this_tree_come_to_their_ends() -> None:
+    found = walks.walked(ROOT)
+    assert [found[name].stops[-1][1] for name in (walks.GRADIENT, walks.MESSAGE)] == [
+        "Server.apply",
+        "Connection.publish",
+    ]
+    assert found[walks.GRADIENT].stops[0][1] == "example_gradients"
+    assert any(name == "RunFile.build_model" for _, name in found[walks.RUN_FILE].stops)
+    assert any(name == "main" for _, name in found[walks.SETTINGS].stops)
+    assert 1 <= len(found[walks.MESSAGE].accepting) <= 7
