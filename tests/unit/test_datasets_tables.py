@@ -107,7 +107,7 @@ def test_a_subject_is_the_mean_of_three_scaled_recordings() -> None:
 
 def test_a_scale_of_every_speech_column_is_a_constant_of_the_source() -> None:
     """Not recomputed: the file's digest, and what it says of a few columns."""
-    text = resources.files("tacit.datasets").joinpath("pd_speech.csv").read_text(encoding="utf-8")
+    text = resources.files("tacit.datasets.benchmarks").joinpath("pd_speech.csv").read_text(encoding="utf-8")
     rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
     assert rows[:4] == [
         ["column", "centre", "spread"],

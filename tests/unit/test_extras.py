@@ -47,7 +47,7 @@ def loaded(script: str) -> set[str]:
 
 
 def test_the_help_of_the_edge_loads_none_of_the_server_and_no_torch() -> None:
-    found = loaded("from tacit_services import cli; cli.main(['edge', '--help'])")
+    found = loaded("from tacit_services.cli import main; main.main(['edge', '--help'])")
 
     assert "typer" in found
     assert not found & (SERVERS | {"torch", "numpy", "scipy", "paho", "httpx"})
