@@ -1,0 +1,141 @@
+"""Turns record batches of an own table into fixed-width rows. One row's result depends on no other.
+
+Errors name the column and its type and never a value. `RowError.row` is for the owner's screen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tacit.datasets.own.schema import Category, Column, Number, TableSchema
+from tacit.errors import DataError
+
+UNIT_BYTES = 16
+Floats = npt.NDArray[np.float32]
+Units = npt.NDArray[np.void]
+
+
+class RowError(DataError):
+    """A row that does not fit the schema. row: its number in the file, from 0, for its owner."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedRows:
+    """x float32 (n, width), y int64 or float32 (n,), units 16 bytes each (n,): who a row is of."""
+
+    x: Floats
+    y: npt.NDArray[np.int64] | Floats
+    units: Units
+
+
+def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> EncodedRows:
+    """The rows of `batch`, whose first one is row `first` of its file. Raises DataError."""
+    x = np.zeros((batch.num_rows, schema.width), dtype=np.float32)
+    place = 0
+    for column in schema.features:
+        values = batch.column(column.name)
+        if isinstance(column, Number):
+            x[:, place] = _numbers(column, values, first)
+        else:
+            at = _places(column, values, first)
+            x[np.arange(len(at)), place + at] = 1.0
+        place += column.width
+    y = _target(schema.target, batch.column(schema.target.name), first)
+    return EncodedRows(x, y, _units(schema, batch, x, y, first))
+
+
+def _target(column: Column, values: pa.Array, first: int) -> npt.NDArray[np.int64] | Floats:
+    if isinstance(column, Number):
+        return _numbers(column, values, first)
+    places = _places(column, values, first)
+    _refuse(places == len(column.values), column, "a value outside its values", first)
+    return places
+
+
+def _numbers(column: Number, values: pa.Array, first: int) -> Floats:
+    """Cut at the bounds and scaled to [0, 1]; n of a missing value: the column's own number."""
+    numbers = _as_numbers(column, values, first)
+    gone = np.isnan(numbers)
+    if column.missing == "refuse":
+        _refuse(gone, column, "a missing value", first)
+    else:
+        numbers = np.where(gone, float(column.missing), numbers)
+    cut = np.clip(numbers, column.low, column.high)
+    return ((cut - column.low) / (column.high - column.low)).astype(np.float32)
+
+
+def _as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.float64]:
+    """float64 (n,), nan where a value is missing."""
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        values = pc.utf8_trim_whitespace(values)
+        values = pc.if_else(pc.equal(values, ""), None, values)
+    try:
+        numbers = values.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        row = first + _first_bad(values, lambda one: one.cast(pa.float64()))
+        raise RowError(f"column {column.name!r}: expected numbers, found {values.type}", row) from error
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.int64]:
+    """The place of each value in the column's values; len(values) for any other."""
+    found = pc.index_in(_as_text(column, values, first), value_set=pa.array(column.values, pa.string()))
+    filled = pc.fill_null(found, len(column.values))
+    places = np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+    if column.missing == "refuse":
+        gone = _as_text(column, values, first).is_null().to_numpy(zero_copy_only=False)
+        _refuse(gone, column, "a missing value", first)
+    return places
+
+
+def _as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
+    """Text, trimmed; null where a value is missing or nothing but blanks."""
+    name = column if isinstance(column, str) else column.name
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    try:
+        text = pc.utf8_trim_whitespace(values.cast(pa.string()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RowError(f"column {name!r}: expected text, found {values.type}", first) from error
+    return pc.if_else(pc.equal(text, ""), None, text)
+
+
+def _units(schema: TableSchema, batch: pa.RecordBatch, x: Floats, y: npt.NDArray[np.generic], first: int) -> Units:
+    """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
+    if schema.unit is None:
+        contents = [row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True)]
+    else:
+        text = _as_text(schema.unit, batch.column(schema.unit), first)
+        _refuse(text.is_null().to_numpy(zero_copy_only=False), schema.unit, "a missing value", first)
+        contents = [one.encode() for one in text.to_pylist()]
+    digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
+    return np.frombuffer(digests, dtype=np.dtype((np.void, UNIT_BYTES)))
+
+
+def _refuse(bad: npt.NDArray[np.bool_], column: Column | str, what: str, first: int) -> None:
+    """Raise RowError for the first row that is `bad`."""
+    if bad.any():
+        name = column if isinstance(column, str) else column.name
+        said = "unit" if isinstance(column, str) else type(column).__name__.lower()
+        raise RowError(f"column {name!r} ({said}): {what}", first + int(bad.argmax()))
+
+
+def _first_bad(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
+    """The first row of `values` that `convert` does not take."""
+    for row in range(len(values)):
+        try:
+            convert(values.slice(row, 1))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return row
+    return 0

@@ -1,0 +1,142 @@
+"""An edge's rows as a folder of fixed-width files, made once from the table and mapped from then on.
+
+    meta.json   format, SHA-256 of the source and of the schema, who the rows are dealt to, how many
+    x.f32       float32 (n, width)          y.bin   int64 or float32 (n,)          units.bin   16 bytes (n,)
+
+The folder is made beside its place and renamed, so it is whole or not there. A source, a schema or
+a dealing that differs makes it anew. Reading it copies nothing: what is drawn is paged in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.datasets.own import source
+from tacit.datasets.own.dealing import edges_of
+from tacit.datasets.own.encoding import UNIT_BYTES, EncodedRows, encode
+from tacit.datasets.own.schema import TableSchema
+from tacit.errors import DataError
+
+FORMAT = 1
+_FILES = ("x.f32", "y.bin", "units.bin")
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Which part of a file is an edge's: edge number `index` of `edges`, by `seed`. edges = 1: all of it."""
+
+    index: int = 0
+    edges: int = 1
+    seed: int = 0
+
+
+def rows_of(
+    path: Path, schema: TableSchema, folder: Path, dealt: Dealt = Dealt(), most: int | None = None
+) -> EncodedRows:
+    """The rows of the table at `path` that are this edge's, kept in `folder`.
+
+    most: the public number of rows or, with a unit column, of units, that an edge may have.
+    Raises DataError where there are none or more than `most`, or where a row does not fit.
+    """
+    meta = {
+        "format": FORMAT,
+        "source": source.digest(path),
+        "schema": schema.digest().hex(),
+        "dealt": asdict(dealt),
+    }
+    if not _is_there(folder, meta):
+        _make(path, schema, folder, dealt, meta)
+    rows = _mapped(folder, schema)
+    _count(path, schema, rows, most)
+    return rows
+
+
+def _count(path: Path, schema: TableSchema, rows: EncodedRows, most: int | None) -> None:
+    units = len(np.unique(rows.units)) if schema.unit else len(rows.units)
+    if not units:
+        raise DataError(f"{path.name}: no row is this edge's")
+    if most is not None and units > most:
+        word = "units" if schema.unit else "rows"
+        raise DataError(f"{path.name}: more {word} than data.rows_max={most}; raise it: it is public, and sets no ε")
+
+
+def _is_there(folder: Path, meta: dict[str, object]) -> bool:
+    try:
+        kept = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(kept, dict) and {key: kept.get(key) for key in meta} == meta
+
+
+def _make(path: Path, schema: TableSchema, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
+    """The folder, from the table. Raises DataError; then nothing is left of it."""
+    fresh = folder.with_name(folder.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True, mode=0o700)
+    try:
+        count = _write(path, schema, fresh, dealt)
+        _durable(fresh / "meta.json", json.dumps(meta | {"rows": count}).encode())
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def _write(path: Path, schema: TableSchema, folder: Path, dealt: Dealt) -> int:
+    count = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
+        for rows in _own(path, schema, dealt):
+            for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
+                file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
+            count += len(rows.y)
+        for file in files:
+            file.flush()
+            os.fsync(file.fileno())
+    return count
+
+
+def _own(path: Path, schema: TableSchema, dealt: Dealt) -> Iterator[EncodedRows]:
+    first = 0
+    for batch in source.batches(path, schema.names):
+        rows = encode(schema, batch, first)
+        first += batch.num_rows
+        if dealt.edges == 1:
+            yield rows
+            continue
+        mine = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges) == dealt.index
+        yield EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
+
+
+def _durable(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _mapped(folder: Path, schema: TableSchema) -> EncodedRows:
+    target: npt.DTypeLike = np.float32 if schema.classes is None else np.int64
+    return EncodedRows(
+        _array(folder / "x.f32", np.float32).reshape(-1, schema.width),
+        _array(folder / "y.bin", target),
+        _array(folder / "units.bin", np.dtype((np.void, UNIT_BYTES))),
+    )
+
+
+def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The file as an array that is paged in when it is read, and not written to."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=dtype)
+    return np.memmap(path, dtype=dtype, mode="c")

@@ -1,0 +1,83 @@
+"""A table's file as record batches, in bounded memory: CSV or Parquet, told by its first bytes.
+
+All columns of a CSV are read as text, so that no type is guessed from the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from tacit.errors import ConfigError, DataError
+
+BLOCK_BYTES = 1 << 22
+_BLOCK_ROWS = 1 << 14
+_OTHERS = {b"PK\x03\x04": "a zip", b"\x1f\x8b": "a gzip", b"\x80\x04": "a pickle", b"\x80\x05": "a pickle"}
+
+
+def located(name: str, folder: Path, field: str = "data.train") -> Path:
+    """The file `name` in the run file's `folder`. Raises ConfigError where it is not in it or not there."""
+    path = (folder / name).resolve()
+    if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
+        raise ConfigError(f"{field}={name!r}: leaves the run file's folder; put the file beside the run file")
+    if not path.is_file():
+        raise ConfigError(f"{field}={name!r}: no such file in {folder}")
+    return path
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of the file's bytes, in hexadecimal. Raises DataError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from error
+
+
+def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The `columns` of the table, some thousand rows at a time. Raises DataError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+        yield from _parquet(path, columns) if head == b"PAR1" else _csv(path, columns, head)
+    except pa.ArrowInvalid as error:  # its own words quote values
+        raise DataError(
+            f"{path.name}: is not a whole table: a row has another number of columns, or is cut off"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
+
+
+def _parquet(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with parquet.ParquetFile(path) as table:
+        _all_there(path, columns, table.schema_arrow.names)
+        yield from table.iter_batches(_BLOCK_ROWS, columns=columns)
+
+
+def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch]:
+    for magic, what in _OTHERS.items():
+        if head.startswith(magic):
+            raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
+    reading = csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False)
+    with csv.open_csv(path, read_options=reading) as probe:
+        names = probe.schema.names
+    _all_there(path, columns, names)
+    converting = csv.ConvertOptions(
+        include_columns=columns,
+        column_types={name: pa.string() for name in columns},
+        strings_can_be_null=True,
+        null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL"],
+    )
+    with csv.open_csv(path, read_options=reading, convert_options=converting) as reader:
+        yield from reader
+
+
+def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
+    for column in columns:
+        if names.count(column) != 1:
+            what = "there are several" if names.count(column) else f"the file has {', '.join(names[:20])}"
+            raise DataError(f"{path.name}: column {column!r}: expected one; {what}")
