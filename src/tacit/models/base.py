@@ -92,6 +92,11 @@ class Model(ABC):
         return sum(self.sizes)
 
     @property
+    def traced(self) -> bool:
+        """Whether `trace` shows every layer, so that one backward pass gives every example's gradient."""
+        return True
+
+    @property
     def linear(self) -> bool:
         """Whether one dense layer is all there is.
 

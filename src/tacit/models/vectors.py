@@ -11,6 +11,7 @@ layer's input, written once, where it belongs in (B, d).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -107,9 +108,10 @@ def _transformed(model: Model) -> _Gradients:
 
 
 def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
-    """Write each example's gradient into its row of `out` (B, d); each layer writes its own
-    columns.
-    """
+    """Every row of `out` (B, d) becomes its example's gradient; each layer writes its own columns."""
+    if not model.traced:
+        out.copy_(_any_gradients(model, params.detach(), x, y))
+        return
     layers, deltas = _deltas(model, params, x, y)
     columns = iter(torch.split(out, list(model.sizes), dim=1))
     for layer, delta in zip(layers, deltas, strict=True):
@@ -122,6 +124,27 @@ def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: tor
                 torch.sum(delta, 1 if layer.window is None else (2, 3), out=bias)
     if model.regularization:
         out.add_(params.detach(), alpha=model.regularization)
+
+
+def _any_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of a model whose layers may be anything: mapped over the batch, else one example at a time."""
+    if not _mappable(model, x.dtype, y.dtype):
+        one = grad(model.loss)
+        return torch.stack([one(params, row, label) for row, label in zip(x, y, strict=True)])
+    return vmap_gradients(model, params, x, y)
+
+
+@lru_cache(maxsize=16)
+def _mappable(model: Model, x: torch.dtype, y: torch.dtype) -> bool:
+    """Whether torch can map every operation of the model over a batch; asked with public numbers."""
+    rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch warns where it has no batching rule, and loops inside
+        try:
+            vmap_gradients(model, model.init(0), rows.to(x), labels.to(y))
+        except (RuntimeError, UserWarning):
+            return False
+    return True
 
 
 def _deltas(

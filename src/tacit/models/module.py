@@ -1,0 +1,248 @@
+"""A user's own `torch.nn.Module` as a model of one flat vector, with exact per-example gradients.
+
+The vector (d,) is the module's trainable parameters in the order of their definition; a parameter
+that is used twice, or tied, is in it once. Every example goes through the module alone, as a batch
+of one, mapped by `torch.func.vmap`; where an operation cannot be mapped, by one backward pass for
+each example. Both give the gradient of that example's own loss, whatever its companions.
+
+    >>> import torch
+    >>> from tacit.models.module import cross_entropy, module_model
+    >>> def net():
+    ...     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> model = module_model("nets:net", net, shape=(4,), outputs=2, loss=cross_entropy)
+    >>> model.size, model.logits(model.init(1), torch.zeros(3, 4)).shape
+    (58, torch.Size([3, 2]))
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tacit.errors import ConfigError
+from tacit.models.base import Layer, Layout, Model
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
+Factory = Callable[[], nn.Module]
+
+# Layers that look across examples, keep statistics or draw at random, and what to use instead.
+_REFUSED: tuple[tuple[type, str], ...] = (
+    (nn.modules.batchnorm._BatchNorm, "GroupNorm or LayerNorm, which look at one example"),
+    (nn.modules.dropout._DropoutNd, "no dropout: the noise of the mechanism regularises"),
+    (nn.modules.lazy.LazyModuleMixin, "the layer with its sizes given"),
+    (nn.modules.instancenorm._InstanceNorm, "GroupNorm with as many groups as channels"),
+)
+
+
+def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of one example: output (classes,), y () int64. The loss of a classification."""
+    return functional.cross_entropy(output, y)
+
+
+def mse(output: Tensor, y: Tensor) -> Tensor:
+    """Squared error of one example: output () or (1,), y () float32. The loss of a regression."""
+    return functional.mse_loss(output.reshape(()), y)
+
+
+def bce_with_logits(output: Tensor, y: Tensor) -> Tensor:
+    """Binary cross-entropy of one example: output () or (1,), y () in {0, 1}."""
+    return functional.binary_cross_entropy_with_logits(output.reshape(()), y.to(output.dtype))
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": cross_entropy,
+    "mse": mse,
+    "bce_with_logits": bce_with_logits,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleModel(Model):
+    """A module, its public start and its loss. Compared by identity: code has no equality.
+
+    digest: what the code of the entry hashes to, in hexadecimal. frozen: parameters and buffers
+    that are not trained. start: values by name that take the place of the module's own.
+    """
+
+    digest: str = ""
+    factory: Factory = field(default=nn.Identity, compare=False, repr=False)
+    example_loss: Loss = field(default=cross_entropy, compare=False, repr=False)
+    trainable: tuple[str, ...] = ("*",)
+    start: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The module whose code is run; its parameters are given with every call."""
+        return self._made(seed=0)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """(name, shape) of every trainable parameter, each once, in the order of its definition."""
+        return tuple((name, tuple(one.shape)) for name, one in self._trained(self.module))
+
+    @cached_property
+    def frozen(self) -> dict[str, Tensor]:
+        """Parameters that are not trained, and buffers, by name; public."""
+        trained = {name for name, _ in self._trained(self.module)}
+        rest = {name: one.detach() for name, one in self.module.named_parameters() if name not in trained}
+        return rest | dict(self.module.named_buffers())
+
+    @property
+    def how(self) -> str:
+        """The code's digest: two models whose vectors are interchangeable have the same."""
+        return f"code {self.digest}"
+
+    @property
+    def traced(self) -> bool:
+        """Whether `trace` shows every layer: not of a module, whose layers may be anything."""
+        return False
+
+    def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
+        """Only the module as a whole: its input and its scores."""
+        return [Layer(x, self.logits(params, x))]
+
+    def init(self, seed: int) -> Tensor:
+        """The module's own initial parameters (d,), of the seed alone, or its public start."""
+        return torch.cat([one.detach().reshape(-1) for _, one in self._trained(self._made(seed))])
+
+    def logits(self, params: Tensor, x: Tensor) -> Tensor:
+        """The module's output of a batch x (B, *shape), or of one example (*shape)."""
+        state = {**self.unflatten(params), **self.frozen}
+        with sdpa_kernel(SDPBackend.MATH):  # which torch can map over examples
+            one = x.dim() == len(self.shape)
+            scores: Tensor = functional_call(self.module, state, (x.unsqueeze(0) if one else x,))
+            return scores.squeeze(0) if one else scores
+
+    def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of one example's output, (), or of each of a batch, (B,)."""
+        if y.dim() == 0:
+            return self.example_loss(scores, y)
+        return torch.func.vmap(self.example_loss)(scores, y)
+
+    def _made(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = self.factory()
+        own = dict(made.named_parameters())
+        with torch.no_grad():
+            for name, value in self.start.items():
+                own[name].copy_(value)
+        return made.to("cpu")
+
+    def _trained(self, module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+        return [
+            (name, one)
+            for name, one in module.named_parameters()
+            if one.requires_grad and any(fnmatch.fnmatchcase(name, each) for each in self.trainable)
+        ]
+
+
+def module_model(
+    entry: str,
+    factory: Factory,
+    *,
+    shape: tuple[int, ...],
+    outputs: int,
+    loss: Loss,
+    digest: str = "",
+    trainable: Sequence[str] = ("*",),
+    start: Mapping[str, Tensor] | None = None,
+    regularization: float = 0.0,
+) -> ModuleModel:
+    """The model of the module that `factory` makes, for inputs of `shape` and `outputs` scores.
+
+    Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
+    cannot be trained privately or at all. Nothing private is touched: all is tried on public numbers.
+    """
+    model = ModuleModel(
+        entry, shape, outputs, regularization, digest, factory, loss, tuple(trainable), dict(start or {})
+    )
+    _check_start(entry, model)
+    _check_layers(entry, model.module)
+    if not model.layout:
+        raise ConfigError(f"model.entry={entry}: has no parameter to train (trainable={list(trainable)})")
+    _check_output(entry, model)
+    _check_examples_alone(entry, model)
+    _check_gradients(entry, model)
+    return model
+
+
+def _check_layers(entry: str, module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        for kind, instead in _REFUSED:
+            if isinstance(layer, kind) and not _harmless(layer):
+                raise ConfigError(
+                    f"model.entry={entry}: layer {name or '(the module)'} is {type(layer).__name__}; use {instead}"
+                )
+
+
+def _harmless(layer: nn.Module) -> bool:
+    """A dropout that never drops, an instance norm that keeps nothing."""
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+        return not layer.track_running_stats
+    return isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p == 0
+
+
+def _check_start(entry: str, model: ModuleModel) -> None:
+    known = dict(model.factory().named_parameters())
+    for name, value in model.start.items():
+        if name not in known or known[name].shape != value.shape:
+            has = list(known[name].shape) if name in known else "no such parameter"
+            raise ConfigError(f"model.weights: {name} is {list(value.shape)}, the module has {has}")
+
+
+def _public(model: ModuleModel, count: int) -> tuple[Tensor, Tensor]:
+    return model.random_batch(count, torch.Generator().manual_seed(1))
+
+
+def _check_output(entry: str, model: ModuleModel) -> None:
+    x, _ = _public(model, 2)
+    try:
+        scores = model.logits(model.init(0), x)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        why = str(error).splitlines()[0]
+        raise ConfigError(f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}") from error
+    expected = {(2, model.classes)} | ({(2,)} if model.classes == 1 else set())
+    if tuple(scores.shape) not in expected:
+        raise ConfigError(
+            f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected [2, {model.classes}]"
+        )
+
+
+@torch.no_grad()
+def _check_examples_alone(entry: str, model: ModuleModel) -> None:
+    """An example's output must not depend on its companions, nor on when it is computed."""
+    x, _ = _public(model, 4)
+    params = model.init(0)
+    together = model.logits(params, x)
+    alone = torch.stack([model.logits(params, one) for one in x])
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
+        raise ConfigError(
+            f"model.entry={entry}: an example's output depends on the other examples of its batch, or on chance; "
+            "use layers that look at one example"
+        )
+
+
+def _check_gradients(entry: str, model: ModuleModel) -> None:
+    """Every trained parameter must get a gradient from some of a few public examples."""
+    from tacit.models.vectors import example_gradients
+
+    x, y = _public(model, 8)
+    gradients = example_gradients(model, model.init(1), x, y).abs().sum(0)
+    for (name, _), part in zip(model.layout, torch.split(gradients, list(model.sizes)), strict=True):
+        if not part.any():
+            raise ConfigError(
+                f"model.entry={entry}: parameter {name} gets no gradient (detach, argmax or not used); "
+                "freeze it with model.trainable"
+            )
