@@ -187,7 +187,7 @@ def _check_layers(entry: str, module: nn.Module) -> None:
                 )
 
 
-def _harmless(layer: nn.Module) -> bool:
+def _harmless(layer: object) -> bool:
     """A dropout that never drops, an instance norm that keeps nothing."""
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
         return not layer.track_running_stats
