@@ -12,8 +12,9 @@ same stops and turns back.
 
 What is followed: of a gradient and a message the very object, whatever torch computes from it,
 whatever a function returns that was handed it, an object that is constructed with it; bytes by what
-they are, so also beyond the broker. Of a run file and settings the objects of these classes, and of
-the sections in them; what is computed from them (a plan, a model) is another value.
+they are, so also beyond the broker. Of a run file and settings the objects of these classes, the
+sections in them, and every record that a function makes of them (a frozen dataclass of plain
+values: a plan, say): a copy under other names. A model is none.
 
 Files opened to accept a message are the services' own, from its arrival to the store, where [guard]
 is on.

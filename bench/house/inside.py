@@ -23,6 +23,7 @@ from bench.house.walk import Follower, Function, Operations, Traced, Typed
 COMMAND_LINES = ("tacit_services.cli.main", "services.cli")  # the newest first
 SETTINGS = ("tacit_services.settings", "services.runtime.settings")
 GRADIENTS = "example_gradients"  # its result is where a gradient's walk begins
+CONNECT, WRITE = "Connection.start", "write"  # what an aggregator, and a simulation, comes to
 PUBLISH = "Connection.publish"  # and where a value leaves a process
 UPDATE = "/up/"  # in the topic of what an edge says
 UPDATE_BYTES = 1000  # of an update at least, and of nothing else that an edge says
@@ -42,24 +43,31 @@ def main() -> None:
 
     tree = Path(str(tacit.__file__)).resolve().parents[2]
     if walk == "run file":
-        configured(tree, said, "simulate", str(folder / "run.toml"), "--out", str(folder / "out"))
+        command = ("simulate", str(folder / "run.toml"), "--out", str(folder / "out"))
+        configured(tree, said, *command, goal=WRITE)
     elif walk == "settings":
-        configured(tree, said, "aggregator")
+        configured(tree, said, "aggregator", goal=CONNECT)
     elif walk == "gradient":
         traced(tree, said, _gradients, "edge")
     else:
         traced(tree, said, Arrival(), "aggregator")
 
 
-def configured(tree: Path, said: Said, *command: str) -> None:
-    """Follow the run file, its sections, and the settings of services through a command."""
+def configured(tree: Path, said: Said, *command: str, goal: str) -> None:
+    """Follow the run file, its sections, and the settings of services through a command.
+
+    Nothing is said of a command that ends before it calls `goal`.
+    """
+    reached = set[str]()
     kinds = (*_sections(import_module("tacit.config").RunFile), *_settings())
-    follower = Follower(tree, Typed(kinds))
+    value = Typed(kinds, other=(import_module("tacit.models").Model,))
+    follower = Follower(tree, value, lambda function, *_: reached.add(function.name))
     for kind in kinds:
         _watch(kind, follower)
     with follower:
         _run(*command)
-    said(follower)
+    if goal in reached:
+        said(follower)
 
 
 def traced(tree: Path, said: Said, began: Callable[..., object], command: str) -> None:

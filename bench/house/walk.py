@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 DEPTH = 4  # of containers and dataclasses that are looked into
 LONGEST = 256  # of a container
 SHORTEST = 64  # bytes that are recognised by what they are
-_INNER = re.compile(r"\.<locals>\.<(listcomp|genexpr|dictcomp|setcomp)>")  # of the function around
+_INNER = re.compile(r"(\.<locals>)?\.<(listcomp|genexpr|dictcomp|setcomp)>")  # part of a function
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,23 +49,36 @@ class Value(Protocol):
 
 
 class Typed:
-    """A value that is known by its type, wherever it is: a run file, its sections, settings."""
+    """A value that is known by its type, wherever it is: a run file, its sections, settings.
 
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        self._kinds = kinds
+    A record that is made of it (a frozen dataclass of plain values) is a copy of it, under other
+    names, and is followed as well; not one of the `other` kinds.
+    """
+
+    def __init__(self, kinds: tuple[type, ...], other: tuple[type, ...] = ()) -> None:
+        self._kinds, self._other = kinds, other
+        self._records: dict[int, object] = {}  # by id, which stays theirs as they are held
 
     def carried(self, thing: object) -> bool:
-        """Also in a tuple or a list."""
-        if isinstance(thing, self._kinds):
-            return True
-        items = thing[:LONGEST] if isinstance(thing, tuple | list) else ()
-        return any(isinstance(item, self._kinds) for item in items)
+        """Also in a container or a dataclass."""
+        return self._carried(thing, DEPTH)
 
     def made(self, thing: object) -> None:
-        """Nothing: what is computed from a setting is another value."""
+        """A record is followed from now on; what else is computed from a setting is not."""
+        if _record(thing) and not isinstance(thing, self._other):
+            self._records[id(thing)] = thing
+        elif isinstance(thing, tuple | list):
+            for item in thing[:LONGEST]:
+                self.made(item)
 
     def forget(self) -> None:
-        """Nothing."""
+        """No record."""
+        self._records = {}
+
+    def _carried(self, thing: object, depth: int) -> bool:
+        if isinstance(thing, self._kinds) or id(thing) in self._records:
+            return True
+        return depth > 0 and any(self._carried(item, depth - 1) for item in _inside(thing))
 
 
 class Traced:
@@ -227,6 +240,18 @@ def _arguments(frame: FrameType) -> Iterable[object]:
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     names, found = code.co_varnames[:count], frame.f_locals
     return [found[name] for name in names if name in found]
+
+
+def _record(thing: object) -> bool:
+    """Whether it is a frozen dataclass of plain values, and of such."""
+    parameters = getattr(type(thing), "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen and all(map(_plain, _inside(thing)))
+
+
+def _plain(thing: object) -> bool:
+    if isinstance(thing, tuple):
+        return all(map(_plain, thing))
+    return isinstance(thing, bool | int | float | str | bytes | Path | None) or _record(thing)
 
 
 def _inside(thing: object) -> Iterable[object]:

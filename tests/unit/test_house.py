@@ -64,8 +64,34 @@ def heard(payload):
     return len(payload)
 """
 READS = """
+import dataclasses
+
+
 class Section:
     key = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    key: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    section: Section
+
+
+def copied(section):
+    return Copy(section.key)
+
+
+def passes(record):
+    return record
+
+
+def both(section):
+    passes(Holder(section))
+    return passes(copied(section))
 
 
 def made():
@@ -184,6 +210,15 @@ def test_a_setting_is_followed_by_its_type_and_where_it_is_read(folder: Path) ->
         reads.handed(reads.SECTION)
         reads.handed("something else")
     assert names(follower) == ["handed", "reads"]
+
+
+def test_a_record_made_of_a_setting_or_holding_one_is_followed(folder: Path) -> None:
+    reads = module(folder, "copies_house", READS)
+    follower = Follower(folder, Typed((reads.Section,)))
+    with follower:
+        reads.both(reads.SECTION)
+        reads.handed(reads.Copy(1))  # of nothing
+    assert names(follower) == ["both", "passes", "copied"]
 
 
 def test_a_walk_that_has_begun_anew_forgets_what_came_before(folder: Path) -> None:
