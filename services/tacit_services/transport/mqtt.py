@@ -2,7 +2,7 @@
 
 - TCP_NODELAY is set: without it a round trip costs 44 to 88 ms.
 - Messages have QoS 1 only. Delivery is at least once while connected; that a message counts exactly
-  once is the business of receipts (docs/architecture.md).
+  once is the business of receipts (docs/failures.md).
 - Subscriptions are made in on_connect, so that they are there again after every reconnection.
 - Pauses between attempts are random over their whole length (full jitter).
 - A payload is never larger than the broker allows.
@@ -127,19 +127,12 @@ class Connection:
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
             now = time.monotonic()
-            if (
-                self._tls is None
-                and self._opened
-                and now > self._opened + UNANSWERED
-                and self._client.protocol == V5
-            ):
+            if self._tls is None and self._opened and now > self._opened + UNANSWERED and self._client.protocol == V5:
                 # amqtt takes our CONNECT for a longer one, and waits for the rest of it.
                 self._step_down()
             if now > deadline:
                 self.stop()
-                raise ServiceError(
-                    f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)"
-                )
+                raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
         if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
             self.stop()
             raise ServiceError(
@@ -164,9 +157,7 @@ class Connection:
         # Not sent: paho would send it again after every disconnection that it causes, for ever.
         if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
             limit = self.max_packet
-            raise ConfigError(
-                f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK"
-            )
+            raise ConfigError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
         # The return code is not looked at: it is NO_CONN while disconnected, although the message
         # is queued. Receipts tell whether it came.
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
@@ -283,9 +274,7 @@ class Connection:
             log.warning("broker %s:%d: %s", self._host, self._port, failure)
         self._failure = failure
 
-    def _disconnected(
-        self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any
-    ) -> None:
+    def _disconnected(self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
         self._up.clear()
         if reason.is_failure:
             log.warning("broker connection lost (%s); reconnecting", reason)
@@ -300,8 +289,4 @@ class Connection:
 
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
         mid, qos = message.mid, message.qos
-        self._on_message(
-            Inbound(
-                message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain
-            )
-        )
+        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain))

@@ -99,7 +99,7 @@ class ModuleModel(Model):
         return rest | dict(self.module.named_buffers())
 
     @property
-    def how(self) -> str:
+    def variant(self) -> str:
         """The code's digest: two models whose vectors are interchangeable have the same."""
         return f"code {self.digest}"
 
