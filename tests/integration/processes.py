@@ -8,6 +8,8 @@ import os
 import queue
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -20,6 +22,7 @@ from tacit_services.aggregator import entries
 from tacit_services.journal import journal_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
+from tacit_services.launch import SERVICES
 from tacit_services.testbed.preload import ForkedService
 from tacit_services.transport.mqtt import Connection, Inbound
 
@@ -47,11 +50,18 @@ class Service:
 
     def __init__(self, command: str, settings: dict[str, str], log: Path) -> None:
         self._command, self._settings, self._log = command, settings, log
-        self.process: ForkedService | None = None
+        self.process: ForkedService | subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
         """Start it; its log grows."""
-        self.process = ForkedService([self._command, *arguments], environment(**self._settings), self._log)
+        command, settings = [self._command, *arguments], environment(**self._settings)
+        if self._command in SERVICES:
+            self.process = ForkedService(command, settings, self._log)
+            return
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tacit_services.cli.main", *command], env=settings, stdout=log, stderr=log
+            )
 
     def signal(self, number: int) -> int:
         """Send it a signal and return its exit code once it has ended."""
