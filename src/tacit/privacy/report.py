@@ -1,0 +1,176 @@
+"""What a run promises of privacy, and what its workers have spent of it: said here once, and rendered everywhere.
+
+`Promise` is made of the run definition, before anything is released. `EdgePrivacy` and `RunPrivacy` are what it has
+come to: the same in /v1/privacy, /v1/edges, summary.json and ledger.json. An ε of inf (no guarantee) is null in JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from tacit.privacy import gdp
+from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
+from tacit.privacy.ledger import Charged
+
+Composition = Literal["max", "sum"]  # of ε over workers: they hold different people, or the same
+_NONE = {"guarantee": "none", "trusted": "everybody who sees an update or a model"}
+_SIMULATED = {
+    "simulated": True,
+    "trusted": "everybody: the noise of a simulation comes from a seed",
+    "guarantee": "none here; epsilon is what the same releases would cost with secret noise",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """Who is protected against whom: the words of a kind of run."""
+
+    guarantee: str
+    unit: str
+    adjacency: str
+    noise_at: str
+    trusted: str
+
+
+AT_EDGE = Guarantee(
+    guarantee="(epsilon, delta)-DP per record, at each edge, against everyone else",
+    unit="record",
+    adjacency="add-or-remove-one",
+    noise_at="edge",
+    trusted="nobody but the edge itself",
+)
+AT_SERVER = Guarantee(
+    guarantee="(epsilon, delta)-DP per edge, against everyone who sees models, not against the aggregator",
+    unit="edge",
+    adjacency="replace-an-edges-updates-by-zero",
+    noise_at="server",
+    trusted="the aggregator, and whoever can read what it receives (the broker)",
+)
+AT_PARTY = Guarantee(
+    guarantee=(
+        "(epsilon, delta)-DP of a record's features at one party, mu-GDP, against server and other parties; epsilon "
+        "and mu of the run: of a person at all parties together"
+    ),
+    unit="record's features",
+    adjacency="replace-one",
+    noise_at="edge",
+    trusted="nobody but each party itself, with its features",
+)
+
+
+class EdgePrivacy(BaseModel):
+    """What one edge's data has paid, by its own ledger."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    epsilon_pld: float | None = Field(description="tight; null: no guarantee")
+    epsilon_rdp: float | None = Field(description="an independent, looser accountant; null: no guarantee")
+    delta: float
+    pushes: int
+    noise_multiplier: float | None
+    sampling_rate: float | None
+    clip: list[float] = Field(description="the bounds that the edge accepts")
+    mechanism: str
+    adjacency: str
+    budget: float | None
+    # Not in the schema of REST, which promises no more than readers need:
+    batch: SkipJsonSchema[float]
+    charged: SkipJsonSchema[dict[str, Any]]
+    history: SkipJsonSchema[list[Any]]  # rows of q, z, count
+    mu: SkipJsonSchema[float] = 0.0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it; an ε without a guarantee is still inf."""
+        return self.model_dump(exclude_unset=True)
+
+
+class RunPrivacy(BaseModel):
+    """The run's guarantee."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    guarantee: str
+    unit: str = Field(description="what is protected: record, or edge (all that one edge ever sent)")
+    adjacency: str
+    noise_at: str = Field(description="edge or server")
+    trusted: str = Field(description="who sees more than the guarantee covers")
+    delta: float
+    epsilon: float | None
+    mu: float | None = Field(None, description="of a vertical run: mu-GDP of a person at all parties together")
+    labels_epsilon: float | None = Field(None, description="of a vertical run: of the labels; null: in clear")
+    edges: dict[str, EdgePrivacy]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it; an ε without a guarantee is still inf."""
+        return self.model_dump(exclude_unset=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a run's definition says of its privacy; `budget` is the ε of a worker, by its name."""
+
+    guarantee: Guarantee
+    composition: Composition
+    private: bool
+    delta: float
+    batch: float
+    clip: tuple[float, float]
+    mechanism: str
+    budget: Callable[[str], float]
+    labels_epsilon: float | None = None
+
+    def spent(self, edge: str, history: History, charged: Charged, at_most: History) -> EdgePrivacy:
+        """What `edge` has paid. `at_most`: the history that ε is computed of, never less than it.
+
+        δ and all else is as the definition has it: another δ would make an edge's ε look small.
+        """
+        last = history[-1] if history else None
+        found: dict[str, Any] = {
+            "epsilon_pld": epsilon_pld(at_most, self.delta),
+            "epsilon_rdp": epsilon_rdp(at_most, self.delta),
+            "delta": self.delta,
+            "pushes": sum(row.count for row in history),
+            "noise_multiplier": last.noise_multiplier if last else None,
+            "sampling_rate": last.sampling_rate if last else None,
+            "clip": list(self.clip),
+            "mechanism": self.mechanism,
+            "adjacency": self.guarantee.adjacency,
+            "budget": self.budget(edge),
+            "batch": self.batch,
+            "charged": {"count": charged.count, "head": charged.head.hex()},
+            "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in history],
+        }
+        if self.composition == "sum":
+            found["mu"] = gdp.mu(history)
+        return EdgePrivacy(**found)
+
+    def epsilon(self, edges: Iterable[EdgePrivacy]) -> float:
+        """ε of the run: the largest of any edge, or that of one person at all parties together."""
+        if self.composition == "sum":
+            return gdp.epsilon(gdp.compose(edge.mu for edge in edges), self.delta)
+        return max((edge.epsilon_pld or 0.0 for edge in edges), default=0.0)
+
+    def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:
+        """The whole run's. `simulated`: its noise comes from a seed, and protects nobody."""
+        stated: dict[str, Any] = asdict(self.guarantee)
+        if not self.private:
+            stated |= _NONE
+        elif simulated:
+            stated |= _SIMULATED
+        if self.composition == "sum":
+            stated["mu"] = gdp.compose(edge.mu for edge in edges.values())
+            stated["labels_epsilon"] = self.labels_epsilon
+        epsilon = self.epsilon(edges.values())
+        return RunPrivacy(**stated, delta=self.delta, epsilon=epsilon, edges=dict(edges))
+
+
+def composed(composition: Composition, histories: Iterable[History], delta: float) -> float:
+    """ε of a run at `delta`, of the histories of its workers."""
+    if composition == "sum":
+        return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
+    return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)
