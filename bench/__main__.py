@@ -193,7 +193,7 @@ def _path(folder: Path, data: str | None, kind: str, each: int = 1200) -> tuple[
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
     driver = ServerDriver(
-        "bench", Server(run, model), model.schema_hash(), model.size, open_store(url, "bench"),
+        "bench", Server(run.define(), model), model.schema_hash(), model.size, open_store(url, "bench"),
         fingerprint=run.fingerprint(), snapshot_every=500, max_message=1 << 28, chunk=256 * 1024,
     )  # fmt: skip
     driver.recover()

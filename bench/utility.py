@@ -114,7 +114,7 @@ def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> R
 
 def train(run: RunFile, seed: int) -> Server:
     """The run in this process: the edges take turns, each on the model that answered its last push."""
-    server = Server(run, run.build_model())
+    server = Server(run.define(), run.build_model())
     edges = [_edge(run, number, seed) for number in range(run.edges.count)]
     models: dict[str, GlobalModel] = {}
     for edge in edges:

@@ -24,6 +24,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.vafl.centralised import centralised
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.models import evaluate
 from tacit.privacy import gdp
@@ -81,11 +82,11 @@ def received(message: Any) -> Any:
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
     """The roles of `run`, with the ledgers in memory."""
     splits, salt, count = datasets.splits(run.data.dataset, root), b"bench", run.edges.count
-    server = registry.server(run, run.build_model(), registry.people(run, splits, salt))
+    server = registry.server(run.define(), run.build_model(), registry.people(splits, salt))
     assert isinstance(server, Server)
     ledgers = [Ledger(":memory:", run.data.dataset) for _ in range(count)]
     parties = [
-        registry.party(run, f"edge-{number}", number, splits, salt, ledger, Random())
+        registry.party(vertical(run.define()), f"edge-{number}", number, splits, salt, ledger, Random())
         for number, ledger in enumerate(ledgers)
     ]
     return World(server, parties, means or [1.0] * count)

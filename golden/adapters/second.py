@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer.main
 from fastapi import FastAPI
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.api import metrics
-from tacit_services.aggregator.ingest.edge_plans import by_name as plans_by_name
 from tacit_services.cli.main import app as _commands
 from tacit_services.cli.main import main as command_line
 from tacit_services.cli.replay import fold as fold_journal
@@ -32,10 +33,13 @@ from tacit_services.testbed.simulate import simulate
 from torch import Tensor
 
 from tacit import config, datasets, errors
-from tacit.algorithms import registry as roles
+from tacit.algorithms import registry as _registry
+from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.vafl import vertical_settings as _vertical
 from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.server import People
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip as GossipSection
 from tacit.config.algorithms import Vafl as VaflSection
@@ -47,7 +51,7 @@ from tacit.privacy import trained as _trained
 from tacit.privacy.accounting import History, Spend, calibrate, epsilon_pld, epsilon_rdp
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.policy import Policy, Terms
-from tacit.privacy.release import Released, Releaser
+from tacit.privacy.release import Plan, Released, Releaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
 from tacit.protocol import topics, wire
@@ -112,6 +116,35 @@ def shared(vector: Tensor) -> _trained.Shared:
 def embedded(rows: Tensor, vectors: Tensor, spent: History, charged: Charged) -> _embeddings.ReleasedEmbedding:
     """A party's sealed embeddings."""
     return _embeddings.ReleasedEmbedding(rows, vectors, spent, charged, _embeddings._SEAL)
+
+
+class roles:  # noqa: N801  (a module's name)
+    """The roles of a run, by what they were made of before there was a definition."""
+
+    @staticmethod
+    def edge(run: RunFile, name: str, data: datasets.Dataset, model: Model, releaser: Releaser) -> EdgeRole:
+        """With its rows."""
+        return _registry.edge(run.define(), name, data, model, releaser)
+
+    @staticmethod
+    def server(run: RunFile, model: Model, people: People | None = None) -> ServerRole:
+        """At its beginning."""
+        return _registry.server(run.define(), model, people)
+
+    @staticmethod
+    def people(run: RunFile, splits: Sequence[datasets.Dataset], salt: bytes) -> People:
+        """Everybody in a vertical run, with labels in clear."""
+        return _registry.people(splits, salt)
+
+    @staticmethod
+    def party(run: RunFile, *given: Any) -> Party:
+        """With its columns."""
+        return _registry.party(_vertical.vertical(run.define()), *given)
+
+
+def plans_by_name(run: RunFile) -> Callable[[str], Plan]:
+    """The plan of an edge by its name."""
+    return run.plans().named
 
 
 def commands() -> object:

@@ -26,6 +26,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.algorithms.vafl.party import Party
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip, Vafl
 from tacit.models import Model
@@ -55,7 +56,9 @@ def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon
     random = Random(None if seed is None else seed + number)
     plan = run.plan(number, len(rows))
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
-    return registry.edge(run, f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random))
+    return registry.edge(
+        run.define(), f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random)
+    )
 
 
 def accepted(store: Store) -> list[tuple[str, str]]:
@@ -116,14 +119,15 @@ def make_party(run: RunFile, number: int, seed: int | None, ledger: Ledger | Non
     """Party `number` with its columns and, unless `seed` is None, predictable noise."""
     random = Random(None if seed is None else seed + number)
     ledger = ledger or Ledger(":memory:", run.data.dataset)
-    return registry.party(run, f"edge-{number}", number, datasets.splits(run.data.dataset, None), SALT, ledger, random)
+    splits = datasets.splits(run.data.dataset, None)
+    return registry.party(vertical(run.define()), f"edge-{number}", number, splits, SALT, ledger, random)
 
 
 def make_server(run: RunFile, model: Model) -> ServerRole:
     """The server role, with the labels where it is a vertical one's."""
     if not isinstance(run.algorithm, Vafl):
-        return registry.server(run, model)
-    return registry.server(run, model, registry.people(run, datasets.splits(run.data.dataset, None), SALT))
+        return registry.server(run.define(), model)
+    return registry.server(run.define(), model, registry.people(datasets.splits(run.data.dataset, None), SALT))
 
 
 class MqttRun:

@@ -303,7 +303,7 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
 def refold(run: RunFile, payloads: Iterable[bytes], people: People | None = None) -> tuple[ServerRole, Counter[str]]:
     """The oracle: these journal entries folded again from the start; and how many updates each edge has there."""
     model = run.build_model()
-    role, schema, updates = registry.server(run, model, people), model.schema_hash(), Counter[str]()
+    role, schema, updates = registry.server(run.define(), model, people), model.schema_hash(), Counter[str]()
     for payload in payloads:
         message = entries.read(payload, schema, model.size)
         if isinstance(message, Update):

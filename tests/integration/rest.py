@@ -51,7 +51,7 @@ class Rig:
     def __init__(self, folder: Path, token: str | None = TOKEN) -> None:
         run = config.parse(RUN_FILE, "test")
         self.model: Model = run.build_model()
-        self.role = Server(run, self.model)
+        self.role = Server(run.define(), self.model)
         store = open_store("memory://", "run")
         self.driver = ServerDriver(
             "run", self.role, self.model.schema_hash(), self.model.size, store,

@@ -78,7 +78,7 @@ class Rig:
 
     def new_driver(self, store: Store) -> ServerDriver:
         return ServerDriver(
-            self.run_id, registry.server(self.run, self.model), self.schema, self.model.size, store,
+            self.run_id, registry.server(self.run.define(), self.model), self.schema, self.model.size, store,
             fingerprint=self.run.fingerprint(), snapshot_every=self.run.run.snapshot_every,
             max_message=max(1 << 24, 5 * self.model.size), chunk=self.chunk,
         )  # fmt: skip

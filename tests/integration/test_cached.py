@@ -22,6 +22,7 @@ from tacit_services.worker.outbox import Outbox
 
 from tacit import config, datasets
 from tacit.algorithms import registry
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
@@ -55,7 +56,7 @@ count = 2
 
 
 def roster(run: RunFile) -> Roster:
-    people = registry.people(run, datasets.splits("digits", None), SALT)
+    people = registry.people(datasets.splits("digits", None), SALT)
     return Roster(people.names, people.records)
 
 
@@ -71,7 +72,7 @@ class Disk:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
             outbox = end.enter_context(closing(Outbox(self.folder / "outbox.db", run_id)))
             kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
-            role = registry.party(run, "edge-0", 0, splits, SALT, ledger, Random(), kept)
+            role = registry.party(vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept)
             loop = PartyLoop(role, outbox, LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0))
             loop._connection = Connection("127.0.0.1:1", "test", [], loop.receive)  # never started
             outbox.check(ledger)
@@ -147,7 +148,7 @@ def test_what_is_spent_between_charge_and_disk_stays_spent(disk: Disk) -> None:
 def test_no_request_makes_a_party_release_its_table_a_second_time(disk: Disk) -> None:
     run = parsed()
     ledger, splits = Ledger(":memory:", "digits"), datasets.splits("digits", None)
-    role = registry.party(run, "edge-0", 0, splits, SALT, ledger, Random())
+    role = registry.party(vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random())
     rows = torch.arange(5)
     assert role.on_message(Request(1, rows)) == []  # before there is a table
     role.on_message(roster(run))

@@ -45,7 +45,7 @@ def hello(rig: Rig, edge: str) -> Any:
     return rig.driver.role.edges[edge].hello
 
 
-GOOD = run_file().terms()
+GOOD = run_file().define().terms
 BAD: dict[str, dict[str, Any]] = {
     "clip too small": {"clip": 0.01},
     "clip too large": {"clip": 1e6},

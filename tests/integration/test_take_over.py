@@ -21,6 +21,7 @@ from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 
 from tacit import config
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
 from tests.integration.gossip import Disks, peer, settled
@@ -146,7 +147,7 @@ def test_parties(tmp_path: Path) -> None:
         in_the_journal = {(entry.edge, entry.seq): entry.payload for entry in kept}
         assert all(in_the_journal[f"edge-{number}", seq] == envelope for number, (seq, envelope) in enumerate(pending))
         file = config.load(run.file)
-        everybody = labelled_records.load(file, None, "tacit", run.folder / "labels.safetensors")
+        everybody = labelled_records.load(vertical(file.define()), None, "tacit", run.folder / "labels.safetensors")
         role, _ = refold(file, [entry.payload for entry in kept], everybody)
         assert summary["applied"] == role.version == file.run.updates
         digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()

@@ -17,6 +17,7 @@ from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.server import Server
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.messages import Halt, Update
@@ -81,7 +82,9 @@ def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:
 
 def fresh_server(run: Deployment, file: RunFile) -> Server:
     labels = run.folder / "labels.safetensors"
-    server = registry.server(file, file.build_model(), labelled_records.load(file, None, "tacit", labels))
+    definition = file.define()
+    people = labelled_records.load(vertical(definition), None, "tacit", labels)
+    server = registry.server(definition, file.build_model(), people)
     assert isinstance(server, Server)
     return server
 
@@ -99,7 +102,8 @@ def steps(file: RunFile, journal: list[Accepted]) -> dict[str, list[int]]:
 def in_process(run: Deployment, file: RunFile, number: int) -> Party:
     with (run.folder / f"lock-{number}").open("wb") as lock:
         identity = Identity(number, run.folder, lock)
-        return build_role(EdgeSettings(run_file=str(run.file)), file, identity, Ledger(":memory:", "digits"))
+        settings = EdgeSettings(run_file=str(run.file))
+        return build_role(settings, vertical(file.define()), identity, Ledger(":memory:", "digits"))
 
 
 def expect(message: Update, party: Party, told: list[Downward]) -> None:

@@ -46,7 +46,7 @@ def make(
     number = topology.peers.index(me)
     plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
-    terms = Terms(learning_rate, clip, horizon, max_staleness)
+    terms = Terms(learning_rate, clip, horizon, max_staleness, report_every=10)
     rows_ = rows(number) if data is None else data
     if sync:
         return SyncPeer(me, rows_, model, releaser, terms, topology, seed=1)

@@ -49,7 +49,7 @@ count = 3
 
 
 def server(updates: int = 100) -> Server:
-    made = registry.server(run_file(updates=updates), MODEL)
+    made = registry.server(run_file(updates=updates).define(), MODEL)
     assert isinstance(made, Server)
     for edge in "abc":
         made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 1.0, 0.1, 100.0, ()))

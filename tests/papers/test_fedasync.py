@@ -74,7 +74,7 @@ def run_file(name: str = "fedasync", section: str = "", updates: int = 1000, cou
 
 
 def server(name: str = "fedasync", section: str = "", **more: Any) -> ServerRole:
-    return registry.server(run_file(name, section, **more), MODEL)
+    return registry.server(run_file(name, section, **more).define(), MODEL)
 
 
 def hello(edge: str) -> Hello:
@@ -536,7 +536,7 @@ def test_h_is_between_its_bounds_public_and_the_same_again() -> None:
 
 
 def test_sgd_is_one_worker_whose_model_replaces_the_other() -> None:
-    made = registry.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1), MODEL)
+    made = registry.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1).define(), MODEL)
     assert isinstance(made, MixingServer)
     joined(made, "a")
     made.on_message(update("a", 0, 4.0))

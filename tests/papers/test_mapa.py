@@ -83,7 +83,7 @@ def hello(edge: str, noise: float = 0.01) -> Hello:
 
 
 def server(*edges: Hello, **changes: Any) -> Server:
-    made = Server(run_file(**changes), MODEL)
+    made = Server(run_file(**changes).define(), MODEL)
     for edge in edges or (hello("a"), hello("b")):
         made.on_message(edge)
     return made
@@ -246,7 +246,7 @@ def test_cloud_lines_1_and_2_the_noisiest_edge_rules_delta_0() -> None:
     calibrated = run.model_copy(update={"edges": Edges(count=3, epsilon=(8.0, 0.5)), "privacy": privacy})
     strict = calibrated.plan(1)
     assert strict.epsilon == 0.5
-    made = Server(calibrated, MODEL)
+    made = Server(calibrated.define(), MODEL)
     assert made.noise_variance == strict.noise_variance(SIZE) > calibrated.plan(0).noise_variance(SIZE)
     assert made.variance == pytest.approx(10.0**2 / 64 + strict.noise_variance(SIZE) * 10.0**2)
 
@@ -281,7 +281,7 @@ def test_cloud_line_4_the_first_model_and_clip_norm() -> None:
     assert torch.equal(made.params, MODEL.init(1))
     text = FILE.replace("clip = {clip}\n", "clip_max = 1e6\n")
     usual = {"z": 1.0, "updates": 10, "deviation": 30.0, "gap": 2.3, "batch": 64.0, "clip_min": 0.1, "count": 2}
-    by_12 = Server(config.parse(text.format(name="mapa", mechanism="gaussian", **usual), "test"), MODEL)
+    by_12 = Server(config.parse(text.format(name="mapa", mechanism="gaussian", **usual), "test").define(), MODEL)
     assert by_12.clip == mapa.first_clip(30.0, 1e-3)
 
 

@@ -24,7 +24,7 @@ from tacit.protocol.vertical import Feedback, Part, Request, Roster
 from tests.papers.vafl_rig import World, blocks, part_of, run_file, table, take, uploads, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
-PROTOCOL = vertical_settings.protocol(run_file())
+PROTOCOL = vertical_settings.vertical(run_file().define()).protocol
 CACHED = EmbeddingPlan("cached", 1.0, 5.0, 1e6, 1e-5)
 
 
@@ -94,7 +94,7 @@ def test_line_4_an_epoch_takes_every_record_once_in_an_order_of_its_own() -> Non
 
 def test_line_4_parties_choose_without_coordination_unless_synchronous() -> None:
     assert not torch.equal(batch_rows(PROTOCOL, 0, 1, 320), batch_rows(PROTOCOL, 1, 1, 320))
-    together = vertical_settings.protocol(run_file(synchronous="true"))
+    together = vertical_settings.vertical(run_file(synchronous="true").define()).protocol
     assert torch.equal(batch_rows(together, 0, 1, 320), batch_rows(together, 1, 1, 320))
 
 

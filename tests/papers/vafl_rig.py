@@ -144,12 +144,12 @@ def world(
 ) -> World:  # fmt: skip
     """Roles of a run on the digits, or on `data`; every party has its rows in an order of its own."""
     run = run or run_file()
-    protocol = vertical_settings.protocol(run)
+    protocol = vertical_settings.vertical(run.define()).protocol
     x, y, records = data or table("digits", None)
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
     people = People(names(ids, b"salt", "server"), records, y, label_epsilon)
-    server = Server(run, top, protocol, people, lambda _: plan)
+    server = Server(run.define(), top, protocol, people, lambda _: plan)
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()

@@ -256,7 +256,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
 
 def of_all_parties(run: RunFile) -> float:
     """ε of a person in a vertical run whose parties release once, each with its own z."""
-    plans = [vertical_settings.privacy_plan(run, party) for party in range(run.edges.count)]
+    plans = [vertical_settings.vertical(run.define()).plan(party) for party in range(run.edges.count)]
     return gdp.epsilon(gdp.compose(1 / plan.noise_multiplier for plan in plans), run.privacy.delta)
 
 

@@ -41,11 +41,11 @@ class Gated:
 
     def __init__(self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None) -> None:
         self.run = config.parse(RUN.format(name=name, edges=edges, more=more), "test")
-        self.role = role or registry.server(self.run, self.run.build_model())
+        self.role = role or registry.server(self.run.define(), self.run.build_model())
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()
         self.now = 0.0
-        self.gate = FairGate(self.run, self.role, self.presence, lambda: self.shut, lambda: self.now)
+        self.gate = FairGate(self.run.define(), self.role, self.presence, lambda: self.shut, lambda: self.now)
 
     def hello(self, edge: str) -> bool:
         """`edge` comes; whether it is given a task."""
@@ -146,8 +146,8 @@ def test_a_message_from_before_the_restart_begins_the_run() -> None:
 def test_rounds_peers_and_parties_have_an_open_gate() -> None:
     for file, open_one in (("fedavg-cifar10-cnn", True), ("adp2sgd-digits", True), ("mapa-digits", False)):
         run = config.load(ROOT / "experiments" / f"{file}.toml")
-        role = registry.server(run, run.build_model())
-        assert (type(gate(run, role, {}, frozenset)) is Gate) == open_one
+        role = registry.server(run.define(), run.build_model())
+        assert (type(gate(run.define(), role, {}, frozenset)) is Gate) == open_one
 
 
 def test_who_is_held_back_has_its_receipt_and_no_model() -> None:

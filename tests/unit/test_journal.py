@@ -216,7 +216,7 @@ class TestFold:
 
     @pytest.mark.parametrize("lost", ["params", "version", "edges", "role", "shape", "kind"])
     def test_a_state_without_its_parts(self, tmp_path: Path, lost: str) -> None:
-        tensors, values = registry.server(RUN, RUN.build_model()).state()
+        tensors, values = registry.server(RUN.define(), RUN.build_model()).state()
         tensors = {name: torch.zeros(3) if lost == "shape" else tensor for name, tensor in tensors.items()}
         tensors = {name: tensor for name, tensor in tensors.items() if name != lost} or {"other": torch.zeros(1)}
         values = {name: value for name, value in values.items() if name != lost}

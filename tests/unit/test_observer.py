@@ -47,7 +47,7 @@ MODEL = RUN.build_model()
 
 
 def observer(*edges: str) -> Observer:
-    made = registry.server(RUN, MODEL)
+    made = registry.server(RUN.define(), MODEL)
     assert isinstance(made, Observer)
     for edge in edges:
         made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
@@ -114,7 +114,7 @@ def test_it_continues_from_its_state_to_the_same_bits() -> None:
 def role(run: RunFile) -> Peer | SyncPeer:
     rows = Dataset(torch.zeros(40, 1, 8, 8), torch.zeros(40, dtype=torch.int64), 10, "digits")
     made = registry.edge(
-        run, "edge-1", rows, run.build_model(), Releaser(run.plan(1), Ledger(":memory:", "d"), Random())
+        run.define(), "edge-1", rows, run.build_model(), Releaser(run.plan(1), Ledger(":memory:", "d"), Random())
     )
     assert isinstance(made, Peer | SyncPeer)
     return made

@@ -296,15 +296,15 @@ def digits(**edges: str) -> config.RunFile:
 
 
 def test_the_slack_is_a_twentieth_of_what_an_edge_does_in_the_run() -> None:
-    assert participation.slack(digits()) == 2500 / 5 / 20
+    assert participation.slack(digits().define()) == 2500 / 5 / 20
 
 
 def test_rows_are_public_ones_and_a_budget_is_the_run_files() -> None:
-    elastic = config.load(ROOT / "experiments" / "mapa-mnist-cnn-elastic.toml")
+    elastic = config.load(ROOT / "experiments" / "mapa-mnist-cnn-elastic.toml").define()
     assert [elastic.weight(name) for name in ("edge-0", "edge-4", "edge-5", "edge-7", "stranger")] == [1, 1, *[0.1] * 3]
-    by_budget = digits(epsilon="[8.0, 2.0]", share='"budget"')
+    by_budget = digits(epsilon="[8.0, 2.0]", share='"budget"').define()
     assert [by_budget.weight(f"edge-{number}") for number in range(3)] == [2.0, 0.5, 1.0]
-    assert digits().weight("stranger") == 1.0
+    assert digits().define().weight("stranger") == 1.0
 
 
 @pytest.mark.parametrize(

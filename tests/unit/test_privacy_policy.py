@@ -186,7 +186,7 @@ def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: flo
     ) + ("" if z is None else f"noise_multiplier = {z}\n")
     run = config.parse(text, "test")
     for plan in (run.plan(0), run.plan(3)):
-        assert refusal(plan, GlobalModel(0, torch.zeros(1), 1.0, run.terms())) is None
+        assert refusal(plan, GlobalModel(0, torch.zeros(1), 1.0, run.define().terms)) is None
 
 
 def make_edge() -> Edge:

@@ -12,6 +12,7 @@ from tacit_services.worker.outbox import Outbox
 
 from tacit import config
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, ConfigError
@@ -34,13 +35,12 @@ def private(mode: str, **changes: Any) -> RunFile:
 def test_every_experiment_is_a_valid_run(file: Path) -> None:
     run = config.load(file)
     assert run.build_model().shape[0] == run.edges.count
-    vertical_settings.protocol(run)
-    assert vertical_settings.privacy_plan(run, 0).epsilon > 0
+    assert vertical(run.define()).plan(0).epsilon > 0
 
 
 @pytest.mark.parametrize("mode", ["cached", "fresh"])
 def test_the_noise_is_calibrated_exactly_for_the_releases_of_one_record(mode: str) -> None:
-    plan = vertical_settings.privacy_plan(private(mode), 0)
+    plan = vertical(private(mode).define()).plan(0)
     mu = 3 / plan.noise_multiplier  # pushes = 9
     assert gdp.epsilon(mu, plan.delta) == pytest.approx(8.0, rel=1e-6)
     assert plan.std == pytest.approx(2 * plan.bound * plan.noise_multiplier)
@@ -48,7 +48,7 @@ def test_the_noise_is_calibrated_exactly_for_the_releases_of_one_record(mode: st
 
 def test_a_party_that_learns_unprotected_can_pay_for_so_many_uploads_and_no_more() -> None:
     run = private("trained")
-    plan, batch = vertical_settings.privacy_plan(run, 0), round(run.privacy.batch)
+    plan, batch = vertical(run.define()).plan(0), round(run.privacy.batch)
     releaser = EmbeddingReleaser(plan, SimulatedLedger(), Random(1), 10 * batch)
 
     def upload(number: int) -> None:
@@ -64,7 +64,7 @@ def test_a_party_that_learns_unprotected_can_pay_for_so_many_uploads_and_no_more
 
 
 def test_dp_sgd_gives_half_of_mu_squared_to_each() -> None:
-    plan = vertical_settings.privacy_plan(private("dp_sgd"), 0)
+    plan = vertical(private("dp_sgd").define()).plan(0)
     mu = math.sqrt(9 / plan.noise_multiplier**2 + 9 / plan.step_multiplier**2)
     assert gdp.epsilon(mu, plan.delta) == pytest.approx(8.0, rel=1e-6)
 
@@ -73,24 +73,29 @@ def test_a_stated_noise_is_taken_and_a_party_may_have_its_own_budget() -> None:
     run = private("fresh", noise_multiplier=4.0).model_dump()
     run["edges"]["epsilon"] = [1.0]
     made = RunFile.model_validate(run)
-    assert vertical_settings.privacy_plan(made, 0).noise_multiplier == 4.0
-    assert [vertical_settings.privacy_plan(made, party).epsilon for party in (0, 1)] == [1.0, 8.0]
+    assert vertical(made.define()).plan(0).noise_multiplier == 4.0
+    assert [vertical(made.define()).plan(party).epsilon for party in (0, 1)] == [1.0, 8.0]
 
 
 def test_synchronous_means_all_parties_on_common_batches() -> None:
-    protocol = vertical_settings.protocol(run_file(synchronous="true"))
+    protocol = vertical(run_file(synchronous="true").define()).protocol
     assert (protocol.t, protocol.coordinated, protocol.steps.t) == (4, True, 4)
 
 
 def test_max_delay_is_the_theorems_d() -> None:
     run = run_file(algorithm='max_delay = 9\nsteps_rule = "theorem_1"\nsmoothness = 2.0\nscale = 1e6')
-    assert vertical_settings.protocol(run).steps.party(0) == 1 / (4 * 10 * 2.0)
+    assert vertical(run.define()).protocol.steps.party(0) == 1 / (4 * 10 * 2.0)
 
 
 def test_every_client_may_have_its_own_regularizer() -> None:
     run = run_file(algorithm="regularization = [0.1, 0.2, 0.3, 0.4]")
-    assert [vertical_settings.regularization(run, party) for party in range(4)] == [0.1, 0.2, 0.3, 0.4]
-    assert vertical_settings.regularization(run_file(algorithm="regularization = [0.1]"), 3) == 0.1
+    assert [vertical(run.define()).regularization(party) for party in range(4)] == [
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+    ]
+    assert vertical(run_file(algorithm="regularization = [0.1]").define()).regularization(3) == 0.1
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_quadrants_are_four() -> None:
 def test_a_horizontal_run_has_no_parties() -> None:
     text = '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = "logistic"\n[algorithm]\nname = "mapa"\n'
     with pytest.raises(ConfigError, match=r"algorithm.name='mapa' is not vertical"):
-        vertical_settings.section(config.parse(text, "test"))
+        vertical(config.parse(text, "test").define())
 
 
 def test_records_of_one_person_are_told_apart() -> None:

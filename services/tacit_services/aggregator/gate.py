@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Set
+from typing import Any
 
 from tacit.algorithms.base.rounds import RoundServer
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
-from tacit.config.algorithms import Gossip, Vafl
+from tacit.config.definition import Definition
 from tacit.protocol.messages import ServerInput, Update
 from tacit_services.aggregator import participation
 
@@ -47,14 +47,18 @@ class FairGate(Gate):
     """Of one run that answers edge by edge. For the driver's thread."""
 
     def __init__(
-        self, run: RunFile, role: ServerRole, presence: Mapping[str, str], shut_out: Callable[[], Set[str]],
+        self,
+        definition: Definition[Any],
+        role: ServerRole,
+        presence: Mapping[str, str],
+        shut_out: Callable[[], Set[str]],
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """shut_out: edges that the guard hears no more."""
         self._role, self._presence, self._shut_out, self._clock = role, presence, shut_out, clock
-        self._start = participation.Start(run.edges.needed, run.edges.wait)
-        self._shared = run.in_turn and run.edges.share != "any"
-        self._shares = participation.Shares(run.weight, participation.slack(run), self._able)
+        self._start = participation.Start(definition.needed, definition.wait)
+        self._shared = definition.shared
+        self._shares = participation.Shares(definition.weight, participation.slack(definition), self._able)
         self._waiting: dict[str, None] = {}
 
     @property
@@ -110,8 +114,10 @@ class FairGate(Gate):
         return able and self._there(edge) and self._presence.get(edge) != "refusing"
 
 
-def gate(run: RunFile, role: ServerRole, presence: Mapping[str, str], shut_out: Callable[[], Set[str]]) -> Gate:
+def gate(
+    definition: Definition[Any], role: ServerRole, presence: Mapping[str, str], shut_out: Callable[[], Set[str]]
+) -> Gate:
     """The gate of a run."""
-    if isinstance(role, RoundServer) or isinstance(run.algorithm, Gossip | Vafl):
+    if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
         return Gate()
-    return FairGate(run, role, presence, shut_out)
+    return FairGate(definition, role, presence, shut_out)

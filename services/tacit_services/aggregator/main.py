@@ -19,8 +19,8 @@ import uvicorn
 from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl import server as vafl
+from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
-from tacit.config.algorithms import Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.protocol import topics
@@ -67,7 +67,7 @@ def main(settings: AggregatorSettings) -> None:
     driver = _driver(settings, run, model, store)
     noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
     driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
-    driver.down.gate = gate(run, driver.role, driver.presence, lambda: driver.quarantined)
+    driver.down.gate = gate(run.define(), driver.role, driver.presence, lambda: driver.quarantined)
     if run.guard.rate is not None:
         driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
     observer = Observer(run, driver, settings.out / "metrics.jsonl")
@@ -107,10 +107,11 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
 
 
 def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
-    vertical = None
-    if isinstance(run.algorithm, Vafl):
-        vertical = labelled_records.load(run, settings.data, settings.salt, settings.labels)
-    role = registry.server(run, model, vertical)
+    definition, people = run.define(), None
+    if run.algorithm.worker == "party":
+        vertical = vertical_settings.vertical(definition)
+        people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
+    role = registry.server(definition, model, people)
     return ServerDriver(
         settings.run_id,
         role,

@@ -17,8 +17,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 
 LEASE = 2.0  # seconds that a task may take before nobody waits for it; or LEASES usual turns, if that is longer
 LEASES = 4.0
@@ -147,7 +148,8 @@ class Shares:
         return 0.0
 
 
-def slack(run: RunFile) -> float:
+def slack(definition: Definition[Any]) -> float:
     """What an edge may be ahead of another, in turns of an edge of weight 1."""
-    whole = sum(run.weight(f"edge-{number}") for number in range(run.edges.count))
-    return max(LEAST, run.run.updates * run.algorithm.uploads(run.edges.count) / whole / PART)
+    whole = sum(definition.weight(f"edge-{number}") for number in range(definition.workers))
+    uploads: int = definition.algorithm.uploads(definition.workers)
+    return max(LEAST, definition.horizon * uploads / whole / PART)

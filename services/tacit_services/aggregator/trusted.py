@@ -19,7 +19,6 @@ from tacit.protocol import wire
 from tacit.protocol.messages import Hello, Push, Retired, Update
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.entries import Candidate
-from tacit_services.aggregator.ingest import edge_plans
 from tacit_services.identity import lineage
 
 KEPT = 256  # latest noised messages, for those that the store could not take and that will come again
@@ -105,6 +104,6 @@ def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Rand
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
     lineage.refuse_unfinished(Path(ledger))
-    noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, edge_plans.by_name(run), random or Random()))
+    noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, run.plans().named, random or Random()))
     driver.uplink.rewrite = noise.rewrite
     return noise

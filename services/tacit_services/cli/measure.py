@@ -49,13 +49,12 @@ def measure(
             f"TACIT_LEDGER={os.environ['TACIT_LEDGER']}: measuring would be paid from it; unset it"
         )
     from tacit import config
-    from tacit.config.algorithms import DpPasgd
     from tacit_services.testbed.measure import one_run, solve
 
     run = config.load(file, edges=edges)
-    if not isinstance(run.algorithm, DpPasgd):
+    if run.algorithm.name != "dp-pasgd":
         raise ConfigError(f"{file}: algorithm.name={run.algorithm.name!r}: expected dp-pasgd")
-    periods = (SHORT, max(LONG, run.algorithm.tau))
+    periods = (SHORT, max(LONG, run.algorithm.steps))
     _affordable(file, run, rounds * periods[1])
     measured = [one_run(file, tau, rounds, edges, data) for tau in periods]
     _show(measured, solve(measured, watts), as_json)

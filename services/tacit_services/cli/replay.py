@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.algorithms.base.server import ServerRole
     from tacit.algorithms.vafl.server import People
     from tacit.config import RunFile
+    from tacit.config.definition import Definition
     from tacit.models import Model
     from tacit.protocol.messages import ServerInput as Message
     from tacit_services.journal.journal_file import Reader
@@ -90,7 +91,6 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
     import hashlib
 
     from tacit.algorithms import registry
-    from tacit.config.algorithms import Vafl
     from tacit.errors import ServiceError, WireError
     from tacit_services.journal import journal_file
     from tacit_services.journal.weights import weights
@@ -99,8 +99,9 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
         reader = journal_file.Reader(file, str(path))
         header, run = reader.header, reader.header.parameters
         model = _model(run, path)
-        people = _people(run, data, labels, salt) if isinstance(run.algorithm, Vafl) else None
-        role, schema, records = registry.server(run, model, people), model.schema_hash(), 0
+        definition = run.define()
+        people = _people(definition, data, labels, salt) if run.algorithm.worker == "party" else None
+        role, schema, records = registry.server(definition, model, people), model.schema_hash(), 0
         try:
             if header.base.state:
                 _restore(role, header.base.state)
@@ -198,7 +199,7 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
         ) from error
 
 
-def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
+def _people(definition: Definition[Any], data: Path | None, labels: Path, salt: str) -> People:
     """The labels of a vertical run; noisy ones are read, never drawn anew.
 
     Raises DataError, PrivacyError.
@@ -206,9 +207,10 @@ def _people(run: RunFile, data: Path | None, labels: Path, salt: str) -> People:
     from tacit.algorithms.vafl import vertical_settings
     from tacit_services.aggregator.vertical import labelled_records
 
-    if vertical_settings.section(run).label_epsilon is not None and not labels.exists():
+    vertical = vertical_settings.vertical(definition)
+    if vertical.settings.label_epsilon is not None and not labels.exists():
         raise DataError(
             f"--labels {labels}: no such file; "
             "this run's noisy labels were drawn once, and kept there"
         )
-    return labelled_records.load(run, data, salt, labels)
+    return labelled_records.load(vertical, data, salt, labels)

@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
-from tacit.config.algorithms import FedAsync
 from tacit_services.display.tables import at_most, schedule, state
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def ledgers(run: RunFile, kept: bool) -> str:
     )
     privacy = run.privacy
     told = privacy.noise_multiplier is not None and privacy.private and privacy.noise_at == "edge"
-    if not told or run.algorithm.name == "vafl":
+    if not told or run.algorithm.worker == "party":
         return f"ledgers: {history}"
     paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
     return (
@@ -112,7 +111,7 @@ def notes(run: RunFile) -> Iterator[str]:
             f"{run.edges.count} edges can pay for {limit} {run.counted} only; "
             "the run will end there"
         )
-    if isinstance(run.algorithm, FedAsync) and (unread := run.algorithm.unread()):
+    if unread := run.algorithm.unread():
         yield f"{run.algorithm.name} does not use {', '.join(unread)}"
     rows = run.public_size()
     if run.privacy.private and run.privacy.delta * rows > 1:

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip
 from tacit.errors import ConfigError
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import row_owner
@@ -23,6 +22,6 @@ def edge_loop(
     run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings
 ) -> AbstractContextManager[EdgeLoop]:
     """The loop of an edge that has a server. Raises ConfigError where the run has none."""
-    if isinstance(run.algorithm, Gossip):
+    if run.algorithm.worker == "peer":
         raise ConfigError(f"algorithm.name={run.algorithm.name}: has no server; its workers are started by tacit peer")
     return nullcontext(EdgeLoop(role, place.outbox, settings, place.turns))

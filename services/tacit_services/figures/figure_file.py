@@ -182,7 +182,9 @@ def read(path: Path) -> Figure:
         return Figure.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     # RecursionError: thousands of brackets.
     except (OSError, ValueError, RecursionError) as error:
-        said = one_line(error) if isinstance(error, ValidationError) else str(error).splitlines()[0]
+        said = str(error).splitlines()[0]
+        if isinstance(error, ValidationError):
+            said = one_line(error, RunFile)
         raise ConfigError(f"figure file {path}: {said}") from error
 
 
@@ -247,4 +249,4 @@ def _run(table: Table, figure: Figure, line: Line) -> RunFile:
         return RunFile.model_validate(table)
     except ValidationError as error:
         what = f"{figure.figure.paper} {figure.figure.name}, {line.name}"
-        raise ConfigError(f"{what}: {one_line(error)}") from error
+        raise ConfigError(f"{what}: {one_line(error, RunFile)}") from error

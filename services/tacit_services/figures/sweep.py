@@ -18,14 +18,12 @@ from torch import Tensor
 from tacit import datasets
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
-from tacit.config.algorithms import Vafl
 from tacit.config.sections import Data
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.models.vectors import mean_gradient
-from tacit.privacy import gdp
-from tacit.privacy.accounting import History, epsilon_pld
+from tacit.privacy.report import composed
 from tacit_services.aggregator.reporting.evaluation import Points
 from tacit_services.figures import stored_results
 from tacit_services.figures.stored_results import RequestedRun, Result
@@ -118,7 +116,8 @@ def measure(run: RunFile, root: Path | None) -> Result:
         raise ConfigError(
             f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})"
         )
-    epsilon = _spent(run, [record.spent for record in simulated.role.edges.values()])
+    histories = [record.spent for record in simulated.role.edges.values()]
+    epsilon = composed(run.algorithm.composition, histories, run.privacy.delta)
     known = epsilon < float("inf") and run.privacy.private
     staleness = simulated.role.staleness
     mean = sum(tau * count for tau, count in staleness.items()) / max(1, staleness.total())
@@ -128,17 +127,6 @@ def measure(run: RunFile, root: Path | None) -> Result:
         "staleness": round(mean, 2),
         "reason": simulated.role.halted,
     }
-
-
-def _spent(run: RunFile, histories: list[History]) -> float:
-    """The largest ε (PLD) of any edge.
-
-    The parties of a vertical run hold data of the same people, so theirs is taken together, in μ.
-    """
-    delta = run.privacy.delta
-    if isinstance(run.algorithm, Vafl):
-        return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
-    return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)
 
 
 @lru_cache(maxsize=2)

@@ -10,7 +10,7 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
-from tacit.config import RunFile
+from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
@@ -30,20 +30,24 @@ def main(settings: EdgeSettings) -> None:
     torch.set_num_threads(settings.threads)
     flush_pool()
     run = settings.load_run()
-    section = vertical_settings.section(run)
+    vertical = vertical_settings.vertical(run.define())
     with workplace(settings, run, stop) as place:
         if place is None:
             return
-        role = build_role(settings, run, place.identity, place.ledger)
-        largest = max(round(run.privacy.batch) * section.width, 1)
+        role = build_role(settings, vertical, place.identity, place.ledger)
+        largest = max(vertical.protocol.batch * vertical.settings.width, 1)
         needs = loop_settings(settings, run, run.build_model(), largest, place.identity.number)
         serve(settings, PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve), stop, place.tls)
 
 
-def build_role(settings: EdgeSettings, run: RunFile, identity: Identity, ledger: Ledger) -> Party:
+def build_role(settings: EdgeSettings, vertical: Vertical, identity: Identity, ledger: Ledger) -> Party:
     """The role of this identity with its own columns. Raises ConfigError, DataError, PrivacyError."""
-    splits, kept = datasets.splits(run.data.dataset, settings.data), KeptEmbeddings(identity.path / "released")
-    role = registry.party(run, identity.edge, identity.number, splits, settings.salt.encode(), ledger, Random(), kept)
+    splits, kept = (
+        datasets.splits(vertical.definition.dataset, settings.data),
+        KeptEmbeddings(identity.path / "released"),
+    )
+    name, salt = identity.edge, settings.salt.encode()
+    role = registry.party(vertical, name, identity.number, splits, salt, ledger, Random(), kept)
     plan = role.releaser.plan
     log.info("%s: %d records, %s, z = %.4g", role.edge, sum(map(len, splits)), plan.declared, plan.noise_multiplier)
     return role

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer, Worker
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip
 from tacit.errors import ConfigError
 from tacit_services.peer.loop import PeerLoop
 from tacit_services.peer.state import PeerState
@@ -22,18 +21,17 @@ from tacit_services.worker.resources import Workplace
 def main(settings: EdgeSettings) -> None:
     """Run one peer to its end. Raises TacitError."""
     run = settings.load_run()
-    if not isinstance(run.algorithm, Gossip):
+    if run.algorithm.worker != "peer":
         raise ConfigError(f"algorithm.name={run.algorithm.name}: has a server; its workers are started by tacit edge")
     row_owner.work(settings, _loop)
 
 
 @contextmanager
 def _loop(run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings) -> Iterator[EdgeLoop]:
-    assert isinstance(run.algorithm, Gossip)
     assert isinstance(role, Worker)
     with closing(PeerState(place.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
-        yield PeerLoop(role, place.outbox, settings, state, run.algorithm.report_every, place.turns)
+        yield PeerLoop(role, place.outbox, settings, state, role.terms.report_every, place.turns)
 
 
 def restore(role: Worker, state: PeerState) -> None:

@@ -23,7 +23,6 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config, datasets
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip, Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
 from tacit_services.display import live, tables
@@ -168,8 +167,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
 
 def workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Child]:
     """The run's edges, peers or parties, not started; their identities lie in `state`."""
-    service = {Gossip: "peer", Vafl: "party"}.get(type(run_file.algorithm), "edge")
-    return [_edge(service, number, shared, state) for number in range(run_file.edges.count)]
+    return [_edge(run_file.algorithm.worker, number, shared, state) for number in range(run_file.edges.count)]
 
 
 def _show_summary(

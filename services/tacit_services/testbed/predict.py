@@ -14,7 +14,6 @@ from tacit_client import ApiError, Client, Predictions, Status, Unreachable
 
 from tacit import config
 from tacit.config import RunFile
-from tacit.config.algorithms import Vafl
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
 from tacit_services.testbed import local_run
@@ -96,7 +95,7 @@ def _ended_run(folder: Path) -> tuple[RunFile, dict[str, str]]:
     if "TACIT_RUN_FILE" not in shared:
         raise ConfigError(f"{marker}: does not name the run's file")
     run = config.load(Path(shared["TACIT_RUN_FILE"]), edges=edges, seed=seed)
-    if not isinstance(run.algorithm, Vafl):
+    if run.algorithm.worker != "party":
         raise ConfigError(
             f"{folder}: {run.algorithm.name} is not vertical; "
             "its model.safetensors predicts by itself"

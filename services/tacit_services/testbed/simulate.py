@@ -21,7 +21,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip, Vafl
+from tacit.config.definition import Definition
 from tacit.config.sections import Data
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
@@ -59,45 +59,58 @@ def rows_by_edge(run: RunFile, root: Path | None) -> list[Dataset]:
     return [rows.take(index) for index in dealt(run, root)[: run.edges.count]]
 
 
-def edge(run: RunFile, model: Model, number: int, rows: Dataset) -> EdgeRole:
+def edge(definition: Definition[Any], model: Model, number: int, rows: Dataset) -> EdgeRole:
     """Edge `number`, with noise from the run's seed; its budget binds as with secret noise."""
-    plan = run.plan(number, len(rows))
-    # Every seed and edge has a stream of its own, as a run has at most 10,000 edges.
-    releaser = Releaser(plan, SimulatedLedger(), Random(run.run.seed * 10_000 + number))
+    plan = definition.plans.plan(number, len(rows))
+    releaser = Releaser(plan, SimulatedLedger(), _random(definition, number))
     releaser.releases_left = plan.pushes_left(())
-    return registry.edge(run, f"edge-{number}", rows, model, releaser)
+    return registry.edge(definition, f"edge-{number}", rows, model, releaser)
 
 
-def _vertical(run: RunFile, model: Model, root: Path | None) -> tuple[ServerRole, Simulator]:
+def _random(definition: Definition[Any], number: int) -> Random:
+    """Every seed and edge has a stream of its own, as a run has at most 10,000 edges."""
+    return Random(definition.seed * 10_000 + number)
+
+
+Made = tuple[ServerRole, Simulator | PeerSimulator]
+
+
+def _with_edges(run: RunFile, definition: Definition[Any], model: Model, root: Path | None) -> Made:
+    edges = [edge(definition, model, number, rows) for number, rows in enumerate(rows_by_edge(run, root))]
+    server = registry.server(definition, model)
+    return server, Simulator(run, server, edges)
+
+
+def _with_peers(run: RunFile, definition: Definition[Any], model: Model, root: Path | None) -> Made:
+    edges = [edge(definition, model, number, rows) for number, rows in enumerate(rows_by_edge(run, root))]
+    server = registry.server(definition, model)
+    return server, PeerSimulator(run, server, [role for role in edges if isinstance(role, Worker)])
+
+
+def _with_parties(run: RunFile, definition: Definition[Any], model: Model, root: Path | None) -> Made:
     """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
-    section = vertical_settings.section(run)
     if run.network.staleness is not None:
         raise ConfigError(
             "network.staleness: a vertical run has no models of an age; "
             "give [network] delays instead"
         )
-    (train, test), salt = _splits(run.data.dataset, root), b"simulated"
-    answers = None
-    if section.label_epsilon is not None:
-        drawn = Random(run.run.seed * 10_000 + run.edges.count)
-        answers = randomised_response(train.y, train.classes, section.label_epsilon, drawn)
-    server = registry.server(run, model, registry.people(run, (train, test), salt, answers))
-    randoms = [Random(run.run.seed * 10_000 + number) for number in range(run.edges.count)]
+    vertical = vertical_settings.vertical(definition)
+    (train, test), salt = _splits(definition.dataset, root), b"simulated"
+    everybody, epsilon = registry.people((train, test), salt), vertical.settings.label_epsilon
+    if epsilon is not None:
+        drawn = randomised_response(train.y, train.classes, epsilon, _random(definition, definition.workers))
+        everybody = registry.people((train, test), salt, drawn, epsilon)
     parties = [
         registry.party(
-            run, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), random
+            vertical, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), _random(definition, number)
         )
-        for number, random in enumerate(randoms)
+        for number in range(definition.workers)
     ]
+    server = registry.server(definition, model, everybody)
     return server, Simulator(run, server, parties)
 
 
-def _simulator(
-    run: RunFile, server: ServerRole, edges: list[EdgeRole]
-) -> Simulator | PeerSimulator:
-    if not isinstance(run.algorithm, Gossip):
-        return Simulator(run, server, edges)
-    return PeerSimulator(run, server, [role for role in edges if isinstance(role, Worker)])
+_WITH = {"edge": _with_edges, "peer": _with_peers, "party": _with_parties}  # by who computes
 
 
 class Simulation:
@@ -109,17 +122,7 @@ class Simulation:
                 "privacy.noise_at=server: tacit simulate adds noise at the edges only"
             )
         self.model = run.build_model()
-        self.role: ServerRole
-        self.simulator: Simulator | PeerSimulator
-        if isinstance(run.algorithm, Vafl):
-            self.role, self.simulator = _vertical(run, self.model, root)
-        else:
-            self.role = registry.server(run, self.model)
-            edges = [
-                edge(run, self.model, number, rows)
-                for number, rows in enumerate(rows_by_edge(run, root))
-            ]
-            self.simulator = _simulator(run, self.role, edges)
+        self.role, self.simulator = _WITH[run.algorithm.worker](run, run.define(), self.model, root)
         self.run_id, self.fingerprint, self.size = run.run.name, run.fingerprint(), self.model.size
         self.lock = threading.Lock()
         self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")

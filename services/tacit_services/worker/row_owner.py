@@ -59,4 +59,4 @@ def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Ide
     settings.load_policy().check(plan, run.algorithm.name, run.model.name)
     part = datasets.load(data.dataset, "train", settings.data, rows, data.features, data.text)
     releaser = Releaser(plan, ledger, Random())
-    return registry.edge(run, identity.edge, part, model, releaser, settings.device)
+    return registry.edge(run.define(), identity.edge, part, model, releaser, settings.device)

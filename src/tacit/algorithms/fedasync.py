@@ -30,8 +30,8 @@ from torch import Tensor
 from tacit.algorithms.base.edge import LocalSteps, descend
 from tacit.algorithms.base.rounds import RoundServer, mean
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
 from tacit.config.algorithms import FedAsync
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model
 from tacit.privacy.release import Releaser, Steps
@@ -50,10 +50,9 @@ def staleness_weight(staleness: int, a: FedAsync) -> float:
 class MixingServer(ServerRole):
     """Processes Server, Scheduler and Updater of Algorithm 1. The coordinator's queue is the journal."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        super().__init__(run, model)
-        assert isinstance(run.algorithm, FedAsync)
-        self.algorithm, self.max_staleness = run.algorithm, run.algorithm.max_staleness
+    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
+        super().__init__(definition, model)
+        self.algorithm, self.max_staleness = definition.algorithm, definition.algorithm.max_staleness
         self.weight = 1.0  # α_t of the latest update
         self.active: dict[str, int] = {}  # who is at work, and which trigger began it
         self.idle: list[str] = []  # who waits to be triggered, longest first
@@ -144,8 +143,8 @@ class MixingServer(ServerRole):
 class BufferedServer(MixingServer):
     """FedBuff: M deltas, each against its own base and weighted by s, make one version; a fresh one weighs 1."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        super().__init__(run, model)
+    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
+        super().__init__(definition, model)
         self.buffer, self.held = torch.zeros_like(self.params), 0
 
     def mix(self, vector: Tensor, tau: int) -> None:
@@ -171,12 +170,11 @@ class BufferedServer(MixingServer):
 class AveragingServer(RoundServer):
     """FedAvg: k workers a round, chosen at random; the new model is the average of theirs."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        assert isinstance(run.algorithm, FedAsync)
-        a = run.algorithm
-        clients = a.clients or run.edges.count
-        super().__init__(run, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s)
-        self.algorithm, self.deltas = a, run.privacy.noise_at == "server"
+    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
+        a = definition.algorithm
+        clients = a.uploads(definition.workers)
+        super().__init__(definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s)
+        self.algorithm, self.deltas = a, definition.privacy.noise_at == "server"
 
     def combine(self, answers: list[Tensor]) -> Tensor:
         """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""

@@ -31,8 +31,8 @@ from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
 from tacit.config.algorithms import Mapa
+from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped, clipped_sum
@@ -77,10 +77,9 @@ def asgd_rate(t: int, tau: int, batch: float, a: Mapa) -> float:
 class Server(ServerRole):
     """The cloud side of Algorithm 1."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        super().__init__(run, model)  # line 4
-        assert isinstance(run.algorithm, Mapa)
-        a, p = run.algorithm, run.privacy
+    def __init__(self, definition: Definition[Mapa], model: Model) -> None:
+        super().__init__(definition, model)  # line 4
+        a, p = definition.algorithm, definition.privacy
         self.algorithm, self.max_staleness = a, a.max_staleness
         self.clip_min = p.clip_min if p.private else 1e-9  # the paper has no floor; C² must not be 0
         self.clip = p.clip or first_clip(a.deviation, a.failure)
@@ -88,8 +87,7 @@ class Server(ServerRole):
             self.clip = min(max(self.clip, p.clip_min), p.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges say of themselves.
-        planned = run.plans() if a.name in ("mapa", "audp") else []
-        self.noise_variance = max((plan.noise_variance(model.size) for plan in planned), default=0.0)
+        self.noise_variance = max(plan.noise_variance(model.size) for plan in definition.plans.different())
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Lines 10 to 16; line 5, the end, is the base's."""

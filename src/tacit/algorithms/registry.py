@@ -1,10 +1,16 @@
-"""From a run file to its roles: the only place that knows which algorithm is in which file."""
+"""From a run's definition to its roles: the only place that knows which algorithm is in which file.
+
+`ROLES` is the table, by `algorithm.name`. What every algorithm says of itself stands in its section (config/contract).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from random import Random as Chooser
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +26,9 @@ from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.server import People
-from tacit.config import RunFile
+from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.config.algorithms import DpPasgd, FedAsync, Gossip, Mapa, Vafl
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.datasets.alignment import names
 from tacit.errors import ConfigError
@@ -32,72 +39,142 @@ from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 
 
-def server(run: RunFile, model: Model, people: People | None = None) -> ServerRole:
+@dataclass(frozen=True, slots=True, eq=False)
+class Owner:
+    """What an edge has of its own: its name, its rows, what releases them, and where it computes."""
+
+    name: str
+    data: Dataset
+    model: Model
+    releaser: Releaser
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """How one algorithm's roles are made of the run's definition.
+
+    server: of its model, and of the people in it where the run is vertical. edge: with its own rows; of vertical runs,
+    which have parties instead, None.
+    """
+
+    server: Callable[[Definition[Any], Model, People | None], ServerRole]
+    edge: Callable[[Definition[Any], Owner], EdgeRole] | None
+
+
+def server(definition: Definition[Any], model: Model, people: People | None = None) -> ServerRole:
     """The server role of a run, at its beginning; a vertical one's knows `people`."""
-    match run.algorithm:
-        case Mapa():
-            return mapa.Server(run, model)
-        case FedAsync(name="fedavg"):
-            return fedasync.AveragingServer(run, model)
-        case FedAsync(name="fedbuff"):
-            return fedasync.BufferedServer(run, model)
-        case FedAsync():
-            return fedasync.MixingServer(run, model)
-        case DpPasgd():
-            return averaging.Server(run, model)
-        case Gossip():
-            return Observer(run, model)
-        case Vafl():
-            if people is None:
-                raise ConfigError("algorithm.name='vafl': its server needs the labels of its people")
-            plan = cache(lambda edge: vertical_settings.privacy_plan(run, run.index(edge)))
-            return vafl.Server(run, model, vertical_settings.protocol(run), people, plan)
+    return ROLES[definition.algorithm.name].server(definition, model, people)
 
 
-def people(run: RunFile, splits: Sequence[Dataset], salt: bytes, answers: Tensor | None = None) -> People:
+def edge(
+    definition: Definition[Any], name: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+) -> EdgeRole:
+    """An edge role of a run, with its rows."""
+    algorithm = definition.algorithm.name
+    made = ROLES[algorithm].edge
+    if made is None:
+        raise ConfigError(f"algorithm.name={algorithm!r}: a vertical run has parties, not edges; start tacit party")
+    return made(definition, Owner(name, data, model, releaser, device))
+
+
+# -- vertical runs --------------------------------------------------------------------------------------------------
+
+
+def people(
+    splits: Sequence[Dataset], salt: bytes, answers: Tensor | None = None, label_epsilon: float = math.inf
+) -> People:
     """Everybody in a vertical run: `splits` are its training rows, then its test rows.
 
-    answers: (n_train,) what randomised response has left of the training labels; None: the labels themselves.
+    answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training labels; None: the
+    labels themselves.
     """
     train, test = splits
     known = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, "server")
-    if answers is None:
-        return People(known, len(train), torch.cat([train.y, test.y]))
-    epsilon = vertical_settings.section(run).label_epsilon
-    assert epsilon is not None
-    return People(known, len(train), torch.cat([answers, test.y]), epsilon)
+    labels = train.y if answers is None else answers
+    return People(known, len(train), torch.cat([labels, test.y]), label_epsilon)
 
 
 def party(
-    run: RunFile, name: str, number: int, splits: Sequence[Dataset], salt: bytes, ledger: Ledger, random: Random,
+    vertical: Vertical,
+    name: str,
+    number: int,
+    splits: Sequence[Dataset],
+    salt: bytes,
+    ledger: Ledger,
+    random: Random,
     kept: EmbeddingStore | None = None,
-) -> Party:  # fmt: skip
+) -> Party:
     """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for `people`)."""
-    x = torch.cat([vertical_settings.view(run, data.x, number) for data in splits])
+    x = torch.cat([vertical.view(data.x, number) for data in splits])
     mine = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, name)
-    releaser = EmbeddingReleaser(vertical_settings.privacy_plan(run, number), ledger, random, len(x), kept)
-    return Party(
-        name, number, vertical_settings.protocol(run), x, mine, vertical_settings.party_model(run, tuple(x.shape[1:])),
-        releaser, vertical_settings.regularization(run, number),
-    )  # fmt: skip
+    releaser = EmbeddingReleaser(vertical.plan(number), ledger, random, len(x), kept)
+    model, regularization = vertical.party_model(tuple(x.shape[1:])), vertical.regularization(number)
+    return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization)
 
 
-def edge(run: RunFile, name: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> EdgeRole:
-    """An edge role of a run, with its rows."""
-    match run.algorithm:
-        case Mapa():
-            return mapa.Edge(name, data, model, releaser, device)
-        case FedAsync() as section:
-            return fedasync.Edge(section, name, data, model, releaser, device)
-        case DpPasgd() as section:
-            return averaging.Edge(section, name, data, model, releaser, device)
-        case Gossip() as section:
-            seed, graph = run.run.seed, section.graph(run.edges.count, run.run.seed)
-            clip = run.privacy.clip or 1.0  # without noise nothing is clipped
-            terms = adp2sgd.Terms(section.learning_rate, clip, run.run.updates, section.max_staleness)
-            if section.name == "sync":
-                return SyncPeer(name, data, model, releaser, terms, graph, seed=seed, device=device)
-            chooser = Chooser(f"{seed}/{name}")
-            return adp2sgd.Peer(name, data, model, releaser, terms, graph, seed=seed, random=chooser, device=device)
-        case Vafl():
-            raise ConfigError("algorithm.name='vafl': a vertical run has parties, not edges; start tacit party")
+# -- the table ------------------------------------------------------------------------------------------------------
+
+
+def _of_edges(kind: Callable[[Any, Model], ServerRole]) -> Callable[[Any, Model, People | None], ServerRole]:
+    return lambda definition, model, people: kind(definition, model)
+
+
+def _vertical_server(definition: Definition[Vafl], model: Model, people: People | None) -> ServerRole:
+    if people is None:
+        raise ConfigError(f"algorithm.name={definition.algorithm.name!r}: its server needs the labels of its people")
+    found = vertical_settings.vertical(definition)
+    return vafl.Server(definition, model, found.protocol, people, cache(found.named))
+
+
+def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
+    return mapa.Edge(own.name, own.data, own.model, own.releaser, own.device)
+
+
+def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
+    return fedasync.Edge(definition.algorithm, own.name, own.data, own.model, own.releaser, own.device)
+
+
+def _averaging_edge(definition: Definition[DpPasgd], own: Owner) -> EdgeRole:
+    return averaging.Edge(definition.algorithm, own.name, own.data, own.model, own.releaser, own.device)
+
+
+def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
+    a, seed = definition.algorithm, definition.seed
+    terms, graph = _terms(definition), a.graph(definition.workers, seed)
+    chooser = Chooser(f"{seed}/{own.name}")
+    return adp2sgd.Peer(
+        own.name, own.data, own.model, own.releaser, terms, graph, seed=seed, random=chooser, device=own.device
+    )
+
+
+def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
+    a, seed = definition.algorithm, definition.seed
+    terms, graph = _terms(definition), a.graph(definition.workers, seed)
+    return SyncPeer(own.name, own.data, own.model, own.releaser, terms, graph, seed=seed, device=own.device)
+
+
+def _terms(definition: Definition[Gossip]) -> adp2sgd.Terms:
+    a = definition.algorithm
+    return adp2sgd.Terms(a.learning_rate, definition.clip, definition.horizon, a.max_staleness, a.report_every)
+
+
+_MAPA = Roles(_of_edges(mapa.Server), _mapa_edge)
+_MIXING = Roles(_of_edges(fedasync.MixingServer), _fedasync_edge)
+_GOSSIP = Roles(_of_edges(Observer), _peer)
+
+ROLES: dict[str, Roles] = {
+    "mapa": _MAPA,
+    "audp": _MAPA,
+    "asgd": _MAPA,
+    "csgd": _MAPA,
+    "fedasync": _MIXING,
+    "sgd": _MIXING,
+    "fedbuff": Roles(_of_edges(fedasync.BufferedServer), _fedasync_edge),
+    "fedavg": Roles(_of_edges(fedasync.AveragingServer), _fedasync_edge),
+    "dp-pasgd": Roles(_of_edges(averaging.Server), _averaging_edge),
+    "adp2sgd": _GOSSIP,
+    "adpsgd": _GOSSIP,
+    "sync": Roles(_of_edges(Observer), _sync_peer),
+    "vafl": Roles(_vertical_server, None),
+}

@@ -95,7 +95,7 @@ class PeerAdapter(EdgeAdapter):
     def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
         """One peer of two."""
         terms, pair = (
-            Terms(self.subject.learning_rate, CLIP, 10**9, 10),
+            Terms(self.subject.learning_rate, CLIP, 10**9, 10, 10),
             build("complete", (EDGE, "edge-1")),
         )
         self.asked = 0

@@ -59,7 +59,7 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
     rows = pixels(CANARIES)
     drawn = torch.from_numpy(coins)
     adapter = make(subject, Dataset(rows.x[drawn], rows.y[drawn], 2, "audit"), source)
-    scores = _scores(adapter, Server(run, model))
+    scores = _scores(adapter, Server(run.define(), model))
     order = np.argsort(scores)
     half = GUESSES // 2
     right = int(coins[order[-half:]].sum() + (~coins[order[:half]]).sum())

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.sections import Positive, Section, Sections
+from tacit.config.contract import AlgorithmSection, Worker
+from tacit.config.sections import ModelSection, Positive, Privacy, Sections
 from tacit.config.topology import Kind, Topology, build
 from tacit.errors import ConfigError
+from tacit.models import Model
+from tacit.models.zoo.embeddings import head
+from tacit.privacy.embeddings import Mode, declared
+from tacit.privacy.release import NoiseAt
+from tacit.privacy.report import AT_PARTY, Composition, Guarantee
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 CENTRALISED = ("csgd", "sgd")  # one edge holds all the data
 
 
-class Mapa(Section):
+class Mapa(AlgorithmSection):
     """MAPA and its three relatives (Table II)."""
 
     name: Literal["mapa", "audp", "asgd", "csgd"] = Field(description="which")
@@ -27,13 +33,14 @@ class Mapa(Section):
     max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
 
     @property
-    def steps(self) -> int:
-        """Releases that one update costs."""
-        return 1
+    def oldest(self) -> int | None:
+        """`max_staleness`."""
+        return self.max_staleness
 
-    def uploads(self, edges: int) -> int:
-        """Updates that make one version, of so many `edges`."""
-        return 1
+    @property
+    def in_turn(self) -> bool:
+        """Each edge is answered for itself."""
+        return True
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
@@ -56,7 +63,7 @@ _READ = {
 }  # fmt: skip
 
 
-class FedAsync(Section):
+class FedAsync(AlgorithmSection):
     """FedAsync, with FedAvg, FedBuff and single-thread SGD. `privacy.pushes` counts local steps, all of them paid."""
 
     name: Literal["fedasync", "fedavg", "fedbuff", "sgd"] = Field(description="which")
@@ -89,14 +96,29 @@ class FedAsync(Section):
         """Local steps that one update costs, at most."""
         return self.steps_max or self.steps_min
 
+    @property
+    def oldest(self) -> int | None:
+        """`max_staleness`, but for FedAvg, which works in rounds."""
+        return None if self.name == "fedavg" else self.max_staleness
+
+    @property
+    def in_turn(self) -> bool:
+        """But for FedAvg's rounds, and where tasks are given away from a queue."""
+        return self.name != "fedavg" and self.concurrency is None
+
+    @property
+    def versions(self) -> str:
+        """FedAvg's are rounds, FedBuff's buffers."""
+        return {"fedavg": "rounds", "fedbuff": "buffers"}.get(self.name, "updates")
+
     def unread(self) -> list[str]:
         """The keys that the run file gives and this algorithm, of the four, does not read."""
         return sorted(key for key in self.model_fields_set if self.name not in _READ.get(key, (self.name,)))
 
-    def uploads(self, edges: int) -> int:
-        """Updates that make one version, of so many `edges`."""
+    def uploads(self, workers: int) -> int:
+        """One; FedAvg: all that are asked in a round; FedBuff: M."""
         if self.name == "fedavg":
-            return self.clients or edges
+            return self.clients or workers
         return self.buffer if self.name == "fedbuff" else 1
 
     def agree(self, run: Sections) -> None:
@@ -113,7 +135,7 @@ class FedAsync(Section):
         _local_steps_agree(self.name, run)
 
 
-class DpPasgd(Section):
+class DpPasgd(AlgorithmSection):
     """DP-PASGD: τ local noisy steps, then an average of every device. DP-SGD is tau = 1."""
 
     name: Literal["dp-pasgd"] = Field(description="which")
@@ -127,9 +149,14 @@ class DpPasgd(Section):
         """Local steps that one update costs."""
         return self.tau
 
-    def uploads(self, edges: int) -> int:
-        """Updates that make one version, of so many `edges`."""
-        return edges
+    @property
+    def versions(self) -> str:
+        """Rounds."""
+        return "rounds"
+
+    def uploads(self, workers: int) -> int:
+        """One of every device."""
+        return workers
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
@@ -143,8 +170,10 @@ class DpPasgd(Section):
         _local_steps_agree(self.name, run)
 
 
-class Gossip(Section):
+class Gossip(AlgorithmSection):
     """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; no server. `run.updates` is T: steps of all peers."""
+
+    worker: ClassVar[Worker] = "peer"
 
     name: Literal["adp2sgd", "adpsgd", "sync"] = Field(description="which")
     learning_rate: Positive = Field(0.1, description="η")
@@ -154,13 +183,14 @@ class Gossip(Section):
     report_every: int = Field(10, gt=0, description="own steps between two reports to the observer")
 
     @property
-    def steps(self) -> int:
-        """Releases that one step costs."""
-        return 1
+    def oldest(self) -> int | None:
+        """`max_staleness`."""
+        return self.max_staleness
 
-    def uploads(self, edges: int) -> int:
-        """Steps that the global counter counts as one."""
-        return 1
+    @property
+    def versions(self) -> str:
+        """SYNC's are called steps."""
+        return "steps" if self.name == "sync" else "updates"
 
     def graph(self, edges: int, seed: int) -> Topology:
         """The graph of the run's peers, the same for everybody. Raises ConfigError where there is none."""
@@ -187,12 +217,16 @@ class Gossip(Section):
             raise ValueError(str(error)) from error
 
 
-class Vafl(Section):
+class Vafl(AlgorithmSection):
     """VAFL: parties hold different features of the same people. [model] is θ_0's; `privacy.clip` is B.
 
     `privacy.pushes`: releases of one record that the budget must cover (`trained`: vectors of a party in all);
     `privacy.noise_multiplier`: z = c/(2B), so that one release is (1/z)-GDP. [edges] are the parties.
     """
+
+    worker: ClassVar[Worker] = "party"
+    columns: ClassVar[bool] = True
+    composition: ClassVar[Composition] = "sum"
 
     name: Literal["vafl"] = Field(description="which")
     t: int = Field(1, gt=0, description="parties waited for in an iteration; 1: Algorithm 1")
@@ -229,13 +263,44 @@ class Vafl(Section):
     label_epsilon: Positive | None = Field(None, description="ε_y of one randomised response; None: labels in clear")
 
     @property
-    def steps(self) -> int:
-        """Releases that one upload costs, at most."""
-        return 1
+    def labels_epsilon(self) -> float | None:
+        """`label_epsilon`."""
+        return self.label_epsilon
 
-    def uploads(self, edges: int) -> int:
+    def uploads(self, workers: int) -> int:
         """Activations that make one iteration, of so many parties."""
-        return edges if self.synchronous else self.t
+        return workers if self.synchronous else self.t
+
+    def counted(self, workers: int) -> str:
+        """Iterations, whatever they are made of."""
+        return self.versions
+
+    def capacity(self, privacy: Privacy, workers: int) -> int | None:
+        """As of others in mode `trained`; else a record is released once, or as often as it is asked for."""
+        return super().capacity(privacy, workers) if self.mode == "trained" else None
+
+    def guarantee(self, noise_at: NoiseAt) -> Guarantee:
+        """A record's features at one party."""
+        return AT_PARTY
+
+    def clipping(self, privacy: Privacy) -> tuple[float, float]:
+        """B, which nobody changes."""
+        return privacy.constant_clip, privacy.constant_clip
+
+    def mechanism(self, privacy: Privacy) -> str:
+        """That of embeddings."""
+        return declared(self.release_mode(privacy))
+
+    def release_mode(self, privacy: Privacy) -> Mode:
+        """How embeddings are released: in `mode` where the noise is Gaussian."""
+        if privacy.mechanism == "gaussian":
+            return self.mode
+        return "paper" if privacy.mechanism == "paper" else "none"
+
+    def build_model(self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int) -> Model:
+        """θ_0's, of everybody's embeddings. Raises ConfigError."""
+        hidden = section.hidden if section.name == "mlp" else ()
+        return head(self.combine, workers, self.width, classes, hidden)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

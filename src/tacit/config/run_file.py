@@ -6,16 +6,17 @@ Everything here is public: a run file never holds a number computed from private
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
-from tacit.config import fingerprint as definition
+from tacit.config import fingerprint as names
 from tacit.config import fingerprint_0_1
-from tacit.config.algorithms import CENTRALISED, Algorithm, FedAsync, Gossip, Mapa, Vafl
+from tacit.config.algorithms import CENTRALISED, Algorithm
+from tacit.config.complaints import one_line
+from tacit.config.definition import Definition
+from tacit.config.plans import Plans
 from tacit.config.sections import (
     GAUSSIAN,
     Data,
@@ -30,12 +31,13 @@ from tacit.config.sections import (
 )
 from tacit.datasets import group_count, is_text, nominal_size, shape_of, train_size
 from tacit.errors import ConfigError
-from tacit.models import Model, build, checked_size
-from tacit.models.zoo.embeddings import head
+from tacit.models import Model, checked_size
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
+from tacit.privacy.report import Promise
 
 _NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
+_NO_START = {"party": "waits for all its parties", "peer": "has no server to wait at"}  # edges.min is not theirs
 
 
 class RunFile(Section):
@@ -89,8 +91,8 @@ class RunFile(Section):
         if any(away.edge >= edges.count for away in network.away):
             raise ValueError(f"network.away: an edge is not below edges.count={edges.count}")
         if network.staleness is not None:
-            allowed = getattr(a, "max_staleness", None)
-            if allowed is None or a.name == "fedavg":
+            allowed = a.oldest
+            if allowed is None:
                 raise ValueError(f"network.staleness={network.staleness}: {a.name} works in rounds, nothing is stale")
             if network.staleness > allowed:
                 raise ValueError(f"network.staleness={network.staleness} is above algorithm.max_staleness={allowed}")
@@ -101,123 +103,103 @@ class RunFile(Section):
         edges, name = self.edges, self.algorithm.name
         if edges.needed > edges.count:
             raise ValueError(f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever come")
-        if edges.min is not None and isinstance(self.algorithm, Gossip | Vafl):
-            why = "waits for all its parties" if isinstance(self.algorithm, Vafl) else "has no server to wait at"
+        if edges.min is not None and (why := _NO_START.get(self.algorithm.worker)):
             raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
-        if edges.share == "budget" and not self.in_turn:
+        if edges.share == "budget" and not self.algorithm.in_turn:
             raise ValueError(f"edges.share=budget: {name} here has rounds, a queue or peers of its own; leave it out")
         if edges.share == "budget" and not self.privacy.private:
             raise ValueError(f"edges.share=budget: privacy.mechanism={self.privacy.mechanism} spends none; use rows")
         return self
 
-    @property
-    def in_turn(self) -> bool:
-        """Whether each edge is answered for itself, so that one could take more than its share (`edges.share`)."""
-        a = self.algorithm
-        return isinstance(a, Mapa) or (isinstance(a, FedAsync) and a.name != "fedavg" and a.concurrency is None)
-
-    def weight(self, edge: str) -> float:
-        """The share of the edge called `edge`, where an ordinary one has 1: of what the run file says, nothing else."""
-        if self.edges.share == "budget":
-            return self.epsilon(self.index(edge)) / self.privacy.epsilon
-        number = edge.removeprefix("edge-")
-        dealt = number.isdecimal() and len(number) < 10 and int(number) < self.edges.count
-        return 1.0 if dealt or not self.data.spare else self.data.spare_weight
-
     def public_size(self) -> int:
         """n_public: the nominal rows of one edge's part, a function of public numbers only."""
         data = self.data
-        if isinstance(self.algorithm, Vafl):  # everybody holds something of everybody
-            return train_size(data.dataset)
-        return nominal_size(
-            train_size(data.dataset, data.text),
-            shards=self.edges.count,
-            spare=data.spare,
-            spare_weight=data.spare_weight,
-        )
+        rows = train_size(data.dataset, data.text)
+        if self.algorithm.columns:
+            return rows
+        return nominal_size(rows, shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight)
 
     @property
     def counted(self) -> str:
         """What `run.updates` counts: the versions of the model, in the words of the algorithm."""
-        a = self.algorithm
-        uploads = 1 if isinstance(a, Vafl) else a.uploads(self.edges.count)
-        unit = {"fedavg": "rounds", "dp-pasgd": "rounds", "sync": "steps", "fedbuff": "buffers"}.get(a.name, "updates")
-        return unit if uploads == 1 else f"{unit} of {uploads} updates"
+        return self.algorithm.counted(self.edges.count)
 
     def capacity(self) -> int | None:
         """Versions that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
-        p, a = self.privacy, self.algorithm
-        if not p.private or p.noise_multiplier is not None or (isinstance(a, Vafl) and a.mode != "trained"):
-            return None
-        steps = a.steps if p.noise_at == "edge" else 1
-        return p.pushes // steps * self.edges.count // a.uploads(self.edges.count)
-
-    def build_model(self) -> Model:
-        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit data or memory."""
-        shape, classes = shape_of(self.data.dataset, self.data.features, self.data.text)
-        model, a = self.model, self.algorithm
-        if isinstance(a, Vafl):
-            hidden = model.hidden if model.name == "mlp" else ()
-            return checked_size(head(a.combine, self.edges.count, a.width, classes, hidden))
-        made = build(
-            model.name, shape, classes, channels=model.channels, kernel=model.kernel, hidden=model.hidden,
-            regularization=model.regularization, activation=model.activation, normalization=model.normalization,
-            pool_every=model.pool_every, embedding=model.embedding, width=model.width, blocks=model.blocks,
-        )  # fmt: skip
-        return checked_size(made)
-
-    def plan(self, index: int, dealt: int = 0) -> Plan:
-        """The privacy plan of edge number `index`: its own ε_k, one z calibrated for it.
-
-        dealt: how many rows the dealing of a published data set gives this edge, a public number, for which the
-        shapes of its batches are made; 0: not known, so for a quarter more than the public size.
-        """
-        return replace(self._plan(index), rows_max=dealt)
-
-    def plans(self) -> list[Plan]:
-        """The plan of every edge that the run deals its data to, spare ones too; those with no ε of their own: once."""
-        different = min(self.edges.count + self.data.spare, len(self.edges.epsilon) + 1)
-        return [self.plan(index) for index in range(different)]
-
-    def epsilon(self, index: int) -> float:
-        """ε_k of edge number `index`: its budget, for all its pushes together."""
-        return self.edges.epsilon[index] if index < len(self.edges.epsilon) else self.privacy.epsilon
-
-    def index(self, edge: str) -> int:
-        """The number of the edge called `edge`; of whom the run does not know, that of one with no ε of its own."""
-        number, other = edge.removeprefix("edge-"), len(self.edges.epsilon)
-        return min(int(number), other) if number.isdecimal() and len(number) < 10 else other
-
-    def _plan(self, index: int) -> Plan:
-        p, epsilon = self.privacy, self.epsilon(index)
-        rate = self.sampling_rate()
-        bounds = (p.clip_min, p.clip_max)
-        if not p.private:
-            return Plan(p.mechanism, rate, p.batch, 0.0, *bounds, epsilon, p.delta, p.paper_epsilon)
-        if p.noise_multiplier is not None:
-            z = p.noise_multiplier
-            return Plan(p.mechanism, rate, p.batch, z, *bounds, epsilon, p.delta, noise_at=p.noise_at)
-        return Plan.calibrated(
-            epsilon=epsilon,
-            delta=p.delta,
-            pushes=p.pushes,
-            sampling_rate=rate,
-            batch=p.batch,
-            clip_min=p.clip_min,
-            clip_max=p.clip_max,
-            mechanism=p.mechanism,
-            noise_at=p.noise_at,
-        )
+        return self.algorithm.capacity(self.privacy, self.edges.count)
 
     def sampling_rate(self) -> float:
         """q of every push: L over n_public; 1 where the noise covers a whole edge, which has no secret to sample."""
         return 1.0 if self.privacy.noise_at == "server" else min(1.0, self.privacy.batch / self.public_size())
 
-    def terms(self) -> Terms:
-        """What the server takes for granted of every edge; z only where the file states one for all."""
+    # -- built for those who need it ----------------------------------------------------------------------------
+
+    def build_model(self) -> Model:
+        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit data or memory."""
+        shape, classes = shape_of(self.data.dataset, self.data.features, self.data.text)
+        return checked_size(self.algorithm.build_model(self.model, shape, classes, self.edges.count))
+
+    def plan(self, index: int, dealt: int = 0) -> Plan:
+        """The privacy plan of edge number `index`, as `plans` has it."""
+        return self.plans().plan(index, dealt)
+
+    def plans(self) -> Plans:
+        """The privacy plans of all edges."""
         p = self.privacy
-        mechanism = p.mechanism if p.noise_at == "edge" else f"{p.mechanism}@{p.noise_at}"
-        return Terms(mechanism, self.sampling_rate(), p.noise_multiplier if p.private else None)
+        z = p.noise_multiplier or 0.0 if p.private else 0.0
+        like = Plan(
+            p.mechanism,
+            self.sampling_rate(),
+            p.batch,
+            z,
+            p.clip_min,
+            p.clip_max,
+            p.epsilon,
+            p.delta,
+            p.paper_epsilon,
+            p.noise_at,
+        )
+        calibrated = p.private and p.noise_multiplier is None
+        workers = self.edges.count + self.data.spare
+        return Plans(like, p.pushes if calibrated else None, self.edges.epsilon, workers)
+
+    def define(self) -> Definition[Any]:
+        """What the roles of this run are built from."""
+        p, plans = self.privacy, self.plans()
+        return Definition(
+            algorithm=self.algorithm,
+            dataset=self.data.dataset,
+            horizon=self.run.updates,
+            seed=self.run.seed,
+            workers=self.edges.count,
+            batch=p.batch,
+            clip=p.constant_clip,
+            privacy=p,
+            terms=Terms(p.declared, plans.like.sampling_rate, p.noise_multiplier if p.private else None),
+            plans=plans,
+            evaluation=self.evaluation,
+            needed=self.edges.needed,
+            wait=self.edges.wait,
+            share=self.edges.share,
+            spare_weight=self.data.spare_weight if self.data.spare else 1.0,
+        )
+
+    def promise(self) -> Promise:
+        """What it says of its privacy to everybody."""
+        a, p = self.algorithm, self.privacy
+        return Promise(
+            guarantee=a.guarantee(p.noise_at),
+            composition=a.composition,
+            private=p.private,
+            delta=p.delta,
+            batch=p.batch,
+            clip=a.clipping(p),
+            mechanism=a.mechanism(p),
+            budget=self.plans().budget,
+            labels_epsilon=a.labels_epsilon,
+        )
+
+    # -- its name -----------------------------------------------------------------------------------------------
 
     def fingerprint(self) -> str:
         """SHA-256 of what differs from the defaults: two run files that mean the same have the same one.
@@ -225,8 +207,8 @@ class RunFile(Section):
         [guard] is left out: what it refuses is not in the journal, so it may change while a run goes on. So is
         [network], which only the simulator reads.
         """
-        different = definition.differences(self)
-        return definition.name("run", {key: value for key, value in different.items() if key not in _NOT_THE_RUNS})
+        different = names.differences(self)
+        return names.name("run", {key: value for key, value in different.items() if key not in _NOT_THE_RUNS})
 
     def older_fingerprints(self) -> tuple[str, ...]:
         """What earlier versions of tacit called this run. A store that knows it by one of these goes on."""
@@ -253,7 +235,7 @@ def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None 
     try:
         return RunFile.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {one_line(error)}") from error
+        raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from error
 
@@ -270,52 +252,3 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
 def _name(content: dict[str, Any]) -> Any:
     algorithm = content.get("algorithm")
     return algorithm.get("name") if isinstance(algorithm, dict) else None
-
-
-def one_line(error: ValidationError) -> str:
-    """All problems in one line, each with its field and value; pydantic's own text is a page."""
-    problems = []
-    for item in error.errors(include_url=False):
-        field = ".".join(str(part) for part in _location(item["loc"])) or "run file"
-        message = item["msg"].removeprefix("Value error, ")
-        shown = "" if isinstance(item["input"], dict | BaseModel) else f"={item['input']!r}"
-        if item["type"] == "extra_forbidden":
-            message = f"unknown key{_meant(_location(item['loc']))}"
-        elif item["type"] == "missing":
-            shown = ""
-        elif item["type"] == "union_tag_invalid":
-            field, shown = f"{field}.name", f"={item['ctx']['tag']!r}"
-            message = f"is not known; use one of: {item['ctx']['expected_tags']}"
-        elif item["type"] == "union_tag_not_found":
-            field, message = f"{field}.name", "Field required"
-        problems.append(message if field == "run file" and not shown else f"{field}{shown}: {message}")
-    return "; ".join(problems)
-
-
-def _meant(location: tuple[int | str, ...]) -> str:
-    """For the key at `location`, which no section has: the one that was probably meant."""
-    kinds: list[type[BaseModel]] = [RunFile]
-    for name in location[:-1]:
-        kinds = [found for kind in kinds if name in kind.model_fields for found in sections_of(kind, str(name))]
-    known = {name for kind in kinds for name in kind.model_fields}
-    if location[-1] in known:  # of another algorithm, then
-        return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
-    close = get_close_matches(str(location[-1]), sorted(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
-    """The section, or the sections one of which is chosen, that key `name` of `kind` holds; none for a plain value."""
-    todo: list[Any] = [kind.model_fields[name].annotation]
-    found = []
-    while todo:
-        annotation = todo.pop(0)
-        todo.extend(get_args(annotation))
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            found.append(annotation)
-    return found
-
-
-def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    # The name that chose the section's class is not a key of the file.
-    return location[:1] + location[2:] if location[:1] == ("algorithm",) else location

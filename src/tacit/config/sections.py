@@ -114,6 +114,16 @@ class Privacy(Section):
         """Whether a guarantee stands behind the mechanism."""
         return self.mechanism in PRIVATE
 
+    @property
+    def constant_clip(self) -> float:
+        """C where the algorithm has no schedule for it: 1.0 if none is given, because then nothing is clipped."""
+        return self.clip or 1.0
+
+    @property
+    def declared(self) -> str:
+        """The mechanism with its place, as Hello and a server's terms name it."""
+        return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
+
     @model_validator(mode="after")
     def _bounds(self) -> Self:
         if self.clip_min > self.clip_max:

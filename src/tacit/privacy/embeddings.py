@@ -103,7 +103,12 @@ class EmbeddingPlan:
     @property
     def declared(self) -> str:
         """The mechanism as Hello names it."""
-        return f"embedding:{self.mode}"
+        return declared(self.mode)
+
+
+def declared(mode: Mode) -> str:
+    """The mechanism of a `mode`, as Hello and reports name it."""
+    return f"embedding:{mode}"
 
 
 class EmbeddingStore(Protocol):

@@ -20,7 +20,6 @@ from torch import Tensor
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.config import RunFile
-from tacit.config.algorithms import Gossip as Section
 from tacit.errors import BudgetSpent
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.release import Released
@@ -37,10 +36,8 @@ class PeerSimulator:
     """An observer and its peers, in virtual time."""
 
     def __init__(self, run: RunFile, server: ServerRole, peers: Sequence[Worker]) -> None:
-        assert isinstance(run.algorithm, Section)
         self.server, self.edges = server, {role.edge: role for role in peers}
         self.now, self.refused = 0.0, 0
-        self._every = run.algorithm.report_every
         self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(peers)}
         self._events: list[_Event] = []
         self._scheduled = 0
@@ -169,7 +166,7 @@ class PeerSimulator:
         steps, params = role.steps, role.trained.params
         before, said = self._reported[role.edge]
         last = role.finished and role.settled and params is not said
-        if last or steps - before >= self._every:
+        if last or steps - before >= role.terms.report_every:
             self._reported[role.edge] = steps, params
             self._tell(role.report())
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tacit_services.transport.problems import Problem
 
 
@@ -65,21 +66,6 @@ class Schedule(_Document):
     disagreement: float | None = Field(None, description="peers: largest distance of a model from the mean of all")
 
 
-class EdgePrivacy(_Document):
-    """What one edge's data has paid, by its own ledger."""
-
-    epsilon_pld: float | None = Field(description="tight; null: no guarantee")
-    epsilon_rdp: float | None = Field(description="an independent, looser accountant; null: no guarantee")
-    delta: float
-    pushes: int
-    noise_multiplier: float | None
-    sampling_rate: float | None
-    clip: list[float] = Field(description="the bounds that the edge accepts")
-    mechanism: str
-    adjacency: str
-    budget: float | None
-
-
 class Edge(EdgePrivacy):
     """One edge that has said Hello."""
 
@@ -91,19 +77,8 @@ class Edge(EdgePrivacy):
     refusal: str = Field(description="why it refused the latest of them")
 
 
-class Privacy(_Document):
+class Privacy(RunPrivacy):
     """The run's guarantee."""
-
-    guarantee: str
-    unit: str = Field(description="what is protected: record, or edge (all that one edge ever sent)")
-    adjacency: str
-    noise_at: str = Field(description="edge or server")
-    trusted: str = Field(description="who sees more than the guarantee covers")
-    delta: float
-    epsilon: float | None
-    mu: float | None = Field(None, description="of a vertical run: mu-GDP of a person at all parties together")
-    labels_epsilon: float | None = Field(None, description="of a vertical run: of the labels; null: in clear")
-    edges: dict[str, EdgePrivacy]
 
 
 class Status(_Document):

@@ -18,7 +18,6 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.errors import WireError
 from tacit.protocol.messages import Hello, Retired, Update
-from tacit_services.aggregator.ingest import edge_plans
 from tacit_services.aggregator.ingest.buckets import Bucket, norm_bound
 from tacit_services.aggregator.ingest.reassembly import Crowded
 
@@ -44,7 +43,7 @@ class Guard:
     def __init__(self, run: RunFile, role: ServerRole, clock: Callable[[], float] = time.monotonic) -> None:
         self._section, self._role, self._clock = run.guard, role, clock
         self._batch, self._first_clip = run.privacy.batch, role.clip  # C falls only
-        self._plan = edge_plans.by_name(run)
+        self._plan = run.plans().named
         self._buckets: dict[str, tuple[Bucket, int]] = {}  # and the highest number that was let through
         self._refused: Counter[str] = Counter()
         self._quarantined: frozenset[str] = frozenset()

@@ -15,38 +15,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
-from tacit.config.algorithms import Vafl
 from tacit.errors import ServiceError
-from tacit.privacy import gdp
-from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
+from tacit.privacy.accounting import History
+from tacit.privacy.report import EdgePrivacy
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
 _ONLINE = ("online", "refusing", "retired")
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
-_GUARANTEE: dict[str, dict[str, Any]] = {
-    "edge": {
-        "guarantee": "(epsilon, delta)-DP per record, at each edge, against everyone else", "unit": "record",
-        "adjacency": "add-or-remove-one", "noise_at": "edge", "trusted": "nobody but the edge itself",
-    },
-    "server": {
-        "guarantee": "(epsilon, delta)-DP per edge, against everyone who sees models, not against the aggregator",
-        "unit": "edge", "adjacency": "replace-an-edges-updates-by-zero", "noise_at": "server",
-        "trusted": "the aggregator, and whoever can read what it receives (the broker)",
-    },
-    "vertical": {
-        "guarantee": "(epsilon, delta)-DP of a record's features at one party, mu-GDP, against server and other "
-        "parties; epsilon and mu of the run: of a person at all parties together", "unit": "record's features",
-        "adjacency": "replace-one", "noise_at": "edge", "trusted": "nobody but each party itself, with its features",
-    },
-}  # fmt: skip
-_NONE = {"guarantee": "none", "trusted": "everybody who sees an update or a model"}
-_SIMULATED = {
-    "simulated": True, "trusted": "everybody: the noise of a simulation comes from a seed",
-    "guarantee": "none here; epsilon is what the same releases would cost with secret noise",
-}  # fmt: skip
 
 
 class Driver(Protocol):
@@ -78,10 +55,7 @@ class Observer(Generic[_D]):
     def __init__(self, run: RunFile, driver: _D, metrics: Path) -> None:
         """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is kept."""
         self.run, self.driver = run, driver
-        self._vertical = isinstance(run.algorithm, Vafl)
-        self._labels_epsilon = run.algorithm.label_epsilon if isinstance(run.algorithm, Vafl) else None
-        self._clip, self._mechanism = _stated(run)
-        self._place = "vertical" if self._vertical else run.privacy.noise_at
+        self._promise = run.promise()
         self.broker_up: Callable[[], bool] = lambda: False
         self.reconnects: Callable[[], int] = lambda: 0
         self.needed: Callable[[], int] = lambda: 0  # edges that the run waits for before it begins
@@ -89,7 +63,7 @@ class Observer(Generic[_D]):
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounting = threading.Lock()  # one PLD composition at a time
-        self._rows: dict[str, tuple[EdgeRecord, dict[str, Any]]] = {}
+        self._rows: dict[str, tuple[EdgeRecord, EdgePrivacy]] = {}
         self._before = self._version_at_start = 0.0
         self._started = self._ended = 0.0
 
@@ -151,12 +125,7 @@ class Observer(Generic[_D]):
 
     def epsilon(self) -> float:
         """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together."""
-        return self._largest(self._privacy_edges())
-
-    def _largest(self, edges: dict[str, dict[str, Any]]) -> float:
-        if self._vertical:
-            return gdp.epsilon(gdp.compose(edge["mu"] for edge in edges.values()), self.run.privacy.delta)
-        return max((edge["epsilon_pld"] for edge in edges.values()), default=0.0)
+        return self._promise.epsilon(spent for _, spent in self._accounted().values())
 
     def status(self) -> dict[str, Any]:
         """summary.json's keys, plus `state` and `edges_online` (see docs/rest.md)."""
@@ -196,38 +165,20 @@ class Observer(Generic[_D]):
         """One row per edge that ever said Hello; its updates are those that its ε counts."""
         return [self._edge(name, record, spent) for name, (record, spent) in self._accounted().items()]
 
-    def _edge(self, name: str, record: EdgeRecord, spent: dict[str, Any]) -> dict[str, Any]:
+    def _edge(self, name: str, record: EdgeRecord, spent: EdgePrivacy) -> dict[str, Any]:
         presence = self.driver.presence.get(name, "unknown")
         quarantined = name in self.driver.quarantined
         state = "retired" if record.retired else "quarantined" if quarantined else presence
         return {
             "id": name, "state": state, "updates": record.updates, "retired": record.retired,
-            "refusals": record.hello.refusals, "refusal": record.hello.refusal, **spent,
+            "refusals": record.hello.refusals, "refusal": record.hello.refusal, **spent.document(),
         }  # fmt: skip
 
-    def _spent(self, name: str, record: EdgeRecord) -> dict[str, Any]:
-        # The edge's ledger as it says; δ and all else as the run file has it: another δ would make its ε look small.
-        spent, delta = record.spent, self.run.privacy.delta
-        accounted = spent if self._ended else _ahead(spent)
-        pld, rdp = epsilon_pld(accounted, delta), epsilon_rdp(accounted, delta)
-        last = spent[-1] if spent else None
-        return {
-            "epsilon_pld": pld, "epsilon_rdp": rdp, "delta": delta,
-            "pushes": sum(row.count for row in spent),
-            "noise_multiplier": last.noise_multiplier if last else None,
-            "sampling_rate": last.sampling_rate if last else None,
-            "clip": self._clip, "mechanism": self._mechanism,
-            "adjacency": _GUARANTEE[self._place]["adjacency"], "budget": self.run.epsilon(self.run.index(name)),
-            "batch": self.run.privacy.batch,
-            "charged": {"count": record.charged.count, "head": record.charged.head.hex()},
-            "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in spent],
-            **({"mu": gdp.mu(spent)} if self._vertical else {}),
-        }  # fmt: skip
+    def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
+        at_most = record.spent if self._ended else _ahead(record.spent)
+        return self._promise.spent(name, record.spent, record.charged, at_most)
 
-    def _privacy_edges(self) -> dict[str, dict[str, Any]]:
-        return {name: spent for name, (_, spent) in self._accounted().items()}
-
-    def _accounted(self) -> dict[str, tuple[EdgeRecord, dict[str, Any]]]:
+    def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
         """Every edge's record, and ε of what it has spent: exact once training is over, before that an upper bound
         (`_ahead`).
         """
@@ -241,27 +192,9 @@ class Observer(Generic[_D]):
             return self._rows
 
     def privacy(self) -> dict[str, Any]:
-        """The run's guarantee: per edge, and the largest (the edges hold different people's records).
-
-        Vertical parties hold the same people's: the whole is then their composition; `labels_epsilon`, of the labels'
-        randomised response (None: the labels are used in clear).
-        """
-        edges = self._privacy_edges()
-        epsilon = self._largest(edges)
-        stated: dict[str, Any] = _GUARANTEE[self._place] | ({} if self.run.privacy.private else _NONE)
-        stated |= _SIMULATED if self.virtual and self.run.privacy.private else {}
-        if self._vertical:
-            together = gdp.compose(edge["mu"] for edge in edges.values())
-            stated |= {"mu": together, "labels_epsilon": self._labels_epsilon}
-        return {**stated, "delta": self.run.privacy.delta, "epsilon": epsilon, "edges": edges}
-
-
-def _stated(run: RunFile) -> tuple[list[float], str]:
-    """The bounds of C, and the mechanism's name, of every edge."""
-    if isinstance(run.algorithm, Vafl):
-        plan = vertical_settings.privacy_plan(run, 0)
-        return [plan.bound, plan.bound], plan.declared
-    return [run.privacy.clip_min, run.privacy.clip_max], run.terms().mechanism
+        """The run's guarantee, with what each edge has spent."""
+        edges = {name: spent for name, (_, spent) in self._accounted().items()}
+        return self._promise.total(edges, simulated=self.virtual is not None).document()
 
 
 def _ahead(history: History) -> History:

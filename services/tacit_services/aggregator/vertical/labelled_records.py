@@ -13,9 +13,8 @@ from torch import Tensor
 
 from tacit import datasets
 from tacit.algorithms import registry
-from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.server import People
-from tacit.config import RunFile
+from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.datasets.alignment import Names
 from tacit.errors import PrivacyError
 from tacit.privacy.labels import randomised_response
@@ -26,18 +25,17 @@ from tacit_services.journal import snapshot_file as state_file
 log = logging.getLogger("tacit.people")
 
 
-def load(run: RunFile, data: Path | None, salt: str, labels: Path) -> People:
+def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> People:
     """Everybody in the run: the training split, then the test split; `labels`: the file of their noisy labels.
 
     Raises ConfigError, DataError, PrivacyError.
     """
-    section = vertical_settings.section(run)
-    train, test = datasets.splits(run.data.dataset, data)
-    everybody = registry.people(run, (train, test), salt.encode())
-    if section.label_epsilon is None:
+    train, test = datasets.splits(vertical.definition.dataset, data)
+    everybody, epsilon = registry.people((train, test), salt.encode()), vertical.settings.label_epsilon
+    if epsilon is None:
         return everybody
-    noisy = answers(labels, train.y, train.classes, section.label_epsilon, everybody.names[: len(train)])
-    return registry.people(run, (train, test), salt.encode(), noisy)
+    noisy = answers(labels, train.y, train.classes, epsilon, everybody.names[: len(train)])
+    return registry.people((train, test), salt.encode(), noisy, epsilon)
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Names) -> Tensor:

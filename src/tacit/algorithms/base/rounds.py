@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol.messages import Outgoing, Timer, Update
 
@@ -27,12 +27,14 @@ class RoundServer(ServerRole):
 
     max_staleness = 0
 
-    def __init__(self, run: RunFile, model: Model, *, clients: int, quorum: float, deadline_s: float) -> None:
-        super().__init__(run, model)
-        self.expected, self.clients, self.deadline_s = run.edges.needed, clients, deadline_s
-        self.wait_s = min(deadline_s, run.edges.wait)  # for the first round
+    def __init__(
+        self, definition: Definition[Any], model: Model, *, clients: int, quorum: float, deadline_s: float
+    ) -> None:
+        super().__init__(definition, model)
+        self.expected, self.clients, self.deadline_s = definition.needed, clients, deadline_s
+        self.wait_s = min(deadline_s, definition.wait)  # for the first round
         self.need = max(1, math.ceil(quorum * clients))
-        self.seed = run.run.seed
+        self.seed = definition.seed
         self.asked: list[str] = []
         self.answers: dict[str, Tensor] = {}
         self.absent: set[str] = set()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.algorithms.base import records
 from tacit.algorithms.base.records import EdgeRecord
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model
 from tacit.protocol.messages import (
@@ -32,11 +32,11 @@ STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest u
 class Fold:
     """The part of a server's state that every algorithm has, and how it is kept."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        self.batch, self.horizon, self.terms = run.privacy.batch, run.run.updates, run.terms()
-        self.dataset = run.data.dataset  # what the edges' ledgers are of
-        self.clip = run.privacy.clip or 1.0
-        self.params = model.init(run.run.seed)
+    def __init__(self, definition: Definition[Any], model: Model) -> None:
+        self.batch, self.horizon, self.terms = definition.batch, definition.horizon, definition.terms
+        self.dataset = definition.dataset  # what the edges' ledgers are of
+        self.clip = definition.clip
+        self.params = model.init(definition.seed)
         self.version = 0
         self.edges: dict[str, EdgeRecord] = {}
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from tacit.algorithms.base.edge import LocalSteps, descend
 from tacit.algorithms.base.rounds import RoundServer, mean
-from tacit.config import RunFile
 from tacit.config.algorithms import DpPasgd
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model
 from tacit.privacy.release import Releaser, Steps
@@ -37,10 +37,9 @@ from tacit.protocol.messages import GlobalModel
 class Server(RoundServer):
     """The cloud server: the second case of eqs (6) and (7), when τ divides k."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        assert isinstance(run.algorithm, DpPasgd)
-        a = run.algorithm
-        super().__init__(run, model, clients=run.edges.count, quorum=a.quorum, deadline_s=a.deadline_s)
+    def __init__(self, definition: Definition[DpPasgd], model: Model) -> None:
+        a = definition.algorithm
+        super().__init__(definition, model, clients=definition.workers, quorum=a.quorum, deadline_s=a.deadline_s)
         self.algorithm = a
 
     def combine(self, answers: list[Tensor]) -> Tensor:

@@ -48,6 +48,7 @@ class Terms:
     clip: float
     horizon: int
     max_staleness: int
+    report_every: int  # own steps between two reports
 
 
 class Worker(EdgeRole):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
 from tacit.config.algorithms import Gossip
+from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.protocol.messages import Outgoing, Timer, Update
@@ -25,10 +25,9 @@ QUIET = 2.0  # the same when all have: a neighbour's last exchange may still cha
 class Observer(ServerRole):
     """Folds reports; the run is over QUIET after the last report where all peers have said the end, else GRACE."""
 
-    def __init__(self, run: RunFile, model: Model) -> None:
-        super().__init__(run, model)
-        assert isinstance(run.algorithm, Gossip)
-        self.algorithm, self.max_staleness = run.algorithm, run.run.updates
+    def __init__(self, definition: Definition[Gossip], model: Model) -> None:
+        super().__init__(definition, model)
+        self.algorithm, self.max_staleness = definition.algorithm, definition.horizon
         self.models: dict[str, Tensor] = {}
         self.final: list[str] = []  # who has said its last model
         self.reports = 0

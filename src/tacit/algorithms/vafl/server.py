@@ -32,7 +32,8 @@ from torch import Tensor
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import state as vafl_state
 from tacit.algorithms.vafl.step_rules import Protocol
-from tacit.config import RunFile
+from tacit.config.algorithms import Vafl
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.datasets.alignment import Names
 from tacit.models import Model
@@ -66,9 +67,11 @@ class Server(ServerRole):
 
     in_parts = True
 
-    def __init__(self, run: RunFile, head: Model, protocol: Protocol, people: People, plan: Plans) -> None:
+    def __init__(
+        self, definition: Definition[Vafl], head: Model, protocol: Protocol, people: People, plan: Plans
+    ) -> None:
         """`head`: θ_0's model of (M, width) embeddings. plan: of a party, by its name; no party is asked for it."""
-        super().__init__(run, head)  # line 1
+        super().__init__(definition, head)  # line 1
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
         self.table = torch.zeros(len(people.names), *head.shape)
         self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)  # k of each entry's upload
@@ -76,8 +79,8 @@ class Server(ServerRole):
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
         self.asked: dict[str, list[Request]] = {}  # and not yet answered
-        self.requests, self.samples = 0, run.evaluation.samples
-        self.due = self.every = run.evaluation.every  # k of the next evaluation
+        self.requests, self.samples = 0, definition.evaluation.samples
+        self.due = self.every = definition.evaluation.every  # k of the next evaluation
         self.exam_rows: Tensor | None = None  # of one under way
         self.examining: set[int] = set()  # requests that it waits for
         self.final = self.examined = False  # whether it is the last one; whether that is over

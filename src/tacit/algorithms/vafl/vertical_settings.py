@@ -1,78 +1,103 @@
-"""From a vertical run file to its parts: protocol, models of both sides, privacy plan. Public numbers only."""
+"""From a vertical run's definition to its parts: protocol, models, privacy plans. Public numbers only."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from tacit.algorithms.vafl.step_rules import Protocol, Steps
-from tacit.config import RunFile
 from tacit.config.algorithms import Vafl
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset, party_columns, party_view
 from tacit.errors import ConfigError
 from tacit.models import checked_size
 from tacit.models.zoo.embeddings import Embedding, embedding
 from tacit.privacy import gdp
-from tacit.privacy.embeddings import EmbeddingPlan, Mode
+from tacit.privacy.embeddings import EmbeddingPlan
 
 
-def section(run: RunFile) -> Vafl:
-    """The [algorithm] section. Raises ConfigError for a run that is not vertical."""
-    if not isinstance(run.algorithm, Vafl):
-        raise ConfigError(f"algorithm.name={run.algorithm.name!r} is not vertical; a party can only take part in vafl")
-    return run.algorithm
+@dataclass(frozen=True, slots=True)
+class Vertical:
+    """What a vertical run's roles need beside the definition. `protocol`: what all of them share."""
+
+    definition: Definition[Vafl]
+    protocol: Protocol
+
+    @property
+    def settings(self) -> Vafl:
+        """The [algorithm] section."""
+        return self.definition.algorithm
+
+    def party_model(self, shape: tuple[int, ...]) -> Embedding:
+        """h_m of a party whose blocks have `shape`. Raises ConfigError."""
+        a = self.settings
+        made = embedding(
+            a.embedding,
+            shape,
+            a.width,
+            hidden=a.hidden,
+            channels=a.channels,
+            kernel=a.kernel,
+            activation=a.activation,
+            smoothing=a.smoothing,
+        )
+        checked_size(made)
+        return made
+
+    def view(self, x: Tensor, party: int) -> Tensor:
+        """What party number `party` of the testbed holds of the examples x (n, *shape). Raises ConfigError."""
+        sizes, parties = party_columns(self.definition.dataset), self.protocol.parties
+        return party_view(x, party, parties, quadrants=self.settings.quadrants, sizes=sizes)
+
+    def regularization(self, party: int) -> float:
+        """λ of party number `party`."""
+        given = self.settings.regularization
+        return given[party] if len(given) > 1 else given[0]
+
+    def plan(self, party: int) -> EmbeddingPlan:
+        """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly (gdp.py).
+
+        `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps. `trained`:
+        pushes are uploads, of `batch` vectors each, all of which depend on every record: pushes·batch/z² = μ².
+        """
+        a, p = self.settings, self.definition.privacy
+        mode, epsilon = a.release_mode(p), self.definition.plans.epsilon(party)
+        z = p.noise_multiplier or 0.0
+        if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:
+            times = {"dp_sgd": 2, "trained": round(p.batch)}.get(mode, 1)
+            z = math.sqrt(p.pushes * times) / gdp.mu_within(epsilon, p.delta)
+        return EmbeddingPlan(mode, self.definition.clip, z, epsilon, p.delta, a.step_clip, z)
+
+    def named(self, party: str) -> EmbeddingPlan:
+        """The privacy plan of the party called `party`."""
+        return self.plan(self.definition.plans.number(party))
 
 
-def protocol(run: RunFile) -> Protocol:
-    """What all roles share."""
-    a, parties = section(run), run.edges.count
+def vertical(definition: Definition[Any]) -> Vertical:
+    """Of a vertical run. Raises ConfigError for one that is not."""
+    a, parties = definition.algorithm, definition.workers
+    if not isinstance(a, Vafl):
+        raise ConfigError(f"algorithm.name={a.name!r} is not vertical; a party can only take part in vafl")
     t = parties if a.synchronous else a.t
-    delay = a.delay_bound if a.max_delay is None else a.max_delay
     steps = Steps(
-        a.steps_rule, a.learning_rate, a.server_share, a.smoothness, a.convexity, delay, a.tail, a.ratio,
-        a.rarest or 1 / parties, a.scale, run.run.updates, t,
-    )  # fmt: skip
-    return Protocol(parties, round(run.privacy.batch), steps, t, a.synchronous, a.max_delay, run.run.seed)
-
-
-def party_model(run: RunFile, shape: tuple[int, ...]) -> Embedding:
-    """h_m of a party whose blocks have `shape`. Raises ConfigError."""
-    a = section(run)
-    made = embedding(
-        a.embedding, shape, a.width, hidden=a.hidden, channels=a.channels, kernel=a.kernel, activation=a.activation,
-        smoothing=a.smoothing,
-    )  # fmt: skip
-    checked_size(made)
-    return made
-
-
-def view(run: RunFile, x: Tensor, party: int) -> Tensor:
-    """What party number `party` of the testbed holds of the examples x (n, *shape). Raises ConfigError."""
-    sizes, quadrants = party_columns(run.data.dataset), section(run).quadrants
-    return party_view(x, party, run.edges.count, quadrants=quadrants, sizes=sizes)
-
-
-def regularization(run: RunFile, party: int) -> float:
-    """λ of party number `party`."""
-    given = section(run).regularization
-    return given[party] if len(given) > 1 else given[0]
-
-
-def privacy_plan(run: RunFile, party: int) -> EmbeddingPlan:
-    """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly (gdp.py).
-
-    `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps. `trained`: pushes
-    are uploads, of `batch` vectors each, all of which depend on every record: pushes·batch/z² = μ².
-    """
-    a, p = section(run), run.privacy
-    epsilon = run.epsilon(party)
-    mode: Mode = a.mode if p.mechanism == "gaussian" else "paper" if p.mechanism == "paper" else "none"
-    z = p.noise_multiplier or 0.0
-    if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:
-        times = {"dp_sgd": 2, "trained": round(p.batch)}.get(mode, 1)
-        z = math.sqrt(p.pushes * times) / gdp.mu_within(epsilon, p.delta)
-    return EmbeddingPlan(mode, p.clip or 1.0, z, epsilon, p.delta, a.step_clip, z)
+        a.steps_rule,
+        a.learning_rate,
+        a.server_share,
+        a.smoothness,
+        a.convexity,
+        a.delay_bound if a.max_delay is None else a.max_delay,
+        a.tail,
+        a.ratio,
+        a.rarest or 1 / parties,
+        a.scale,
+        definition.horizon,
+        t,
+    )
+    protocol = Protocol(parties, round(definition.batch), steps, t, a.synchronous, a.max_delay, definition.seed)
+    return Vertical(definition, protocol)
 
 
 def record_ids(data: Dataset) -> list[str]:

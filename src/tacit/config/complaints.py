@@ -1,0 +1,59 @@
+"""What is said of a run file that cannot be: pydantic's errors in one line."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+_Location = tuple[int | str, ...]
+
+
+def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
+    """All problems of a `whole` in one line, each with its field and value; pydantic's own text is a page."""
+    problems = []
+    for item in error.errors(include_url=False):
+        field = ".".join(str(part) for part in _location(item["loc"])) or "run file"
+        message = item["msg"].removeprefix("Value error, ")
+        shown = "" if isinstance(item["input"], dict | BaseModel) else f"={item['input']!r}"
+        if item["type"] == "extra_forbidden":
+            message = f"unknown key{_meant(whole, _location(item['loc']))}"
+        elif item["type"] == "missing":
+            shown = ""
+        elif item["type"] == "union_tag_invalid":
+            field, shown = f"{field}.name", f"={item['ctx']['tag']!r}"
+            message = f"is not known; use one of: {item['ctx']['expected_tags']}"
+        elif item["type"] == "union_tag_not_found":
+            field, message = f"{field}.name", "Field required"
+        problems.append(message if field == "run file" and not shown else f"{field}{shown}: {message}")
+    return "; ".join(problems)
+
+
+def _meant(whole: type[BaseModel], location: _Location) -> str:
+    """For the key at `location`, which no section has: the one that was probably meant."""
+    kinds: list[type[BaseModel]] = [whole]
+    for name in location[:-1]:
+        kinds = [found for kind in kinds if name in kind.model_fields for found in sections_of(kind, str(name))]
+    known = {name for kind in kinds for name in kind.model_fields}
+    if location[-1] in known:  # of another algorithm, then
+        return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
+    close = get_close_matches(str(location[-1]), sorted(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
+    """The section, or the sections one of which is chosen, that key `name` of `kind` holds; none for a plain value."""
+    todo: list[Any] = [kind.model_fields[name].annotation]
+    found = []
+    while todo:
+        annotation = todo.pop(0)
+        todo.extend(get_args(annotation))
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            found.append(annotation)
+    return found
+
+
+def _location(location: _Location) -> _Location:
+    # The name that chose the section's class is not a key of the file.
+    return location[:1] + location[2:] if location[:1] == ("algorithm",) else location
