@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from tacit_services.testbed.simulate import Simulation
 
-from tacit import config, datasets
+from tacit import config
 from tacit.config import RunFile
 from tacit.models import evaluate
 
@@ -42,7 +42,7 @@ def result(run: RunFile, root: Path) -> tuple[float, float, float]:
     simulation = Simulation(run, root)
     simulation.simulator.run()
     role = simulation.role
-    test = datasets.load(run.data.dataset, "test", root, features=run.data.features, text=run.data.text)
+    test = run.source.load("test", root)
     accuracy, loss = evaluate(simulation.model, role.params, test)
     left = [edge.releaser.plan for edge in simulation.simulator.edges.values()]
     return accuracy, loss, max(plan.epsilon for plan in left)

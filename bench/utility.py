@@ -152,7 +152,8 @@ class _Unpadded(Edge):
 
 
 def _edge(run: RunFile, number: int, seed: int) -> Edge:
-    data, rows = run.data, dealt(run, _root())[number]
+    data, definition = run.data, run.define()
+    rows = dealt(definition.source, definition.dealing, _root())[number]
     part = _data(data.dataset, "train", data.features).take(rows)
     releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", data.dataset), Random(1000 * seed + number))
     return _Unpadded(f"edge-{number}", part, run.build_model(), releaser)

@@ -28,7 +28,7 @@ from tacit_services.journal.store.rules import Limits
 from tacit_services.journal.weights import weights
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import AggregatorSettings, EdgeSettings
-from tacit_services.testbed.simulate import rows_by_edge as parts
+from tacit_services.testbed.simulate import rows_by_edge as _rows_by_edge
 from tacit_services.testbed.simulate import simulate
 from torch import Tensor
 
@@ -140,6 +140,11 @@ class roles:  # noqa: N801  (a module's name)
     def party(run: RunFile, *given: Any) -> Party:
         """With its columns."""
         return _registry.party(_vertical.vertical(run.define()), *given)
+
+
+def parts(run: RunFile, root: Path | None) -> list[datasets.Dataset]:
+    """The rows of every edge."""
+    return _rows_by_edge(run.define(), root)
 
 
 def plans_by_name(run: RunFile) -> Callable[[str], Plan]:

@@ -104,7 +104,7 @@ def warm(settings: dict[str, Any]) -> None:
     run = given.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
     ledger = Ledger(":memory:", run.data.dataset)
-    plan = row_owner.build_role(given, run, run.build_model(), identity, ledger).releaser.plan
+    plan = row_owner.build_role(given, run.define(), run.build_model(), identity, ledger).releaser.plan
     for count in range(1, 1 + min(certified(plan, ()) or 0, 8)):
         certified(plan, (Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism),))
 

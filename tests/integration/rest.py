@@ -49,7 +49,7 @@ class Rig:
     """One run, in memory, with what tests may do to it."""
 
     def __init__(self, folder: Path, token: str | None = TOKEN) -> None:
-        run = config.parse(RUN_FILE, "test")
+        self.run = run = config.parse(RUN_FILE, "test")
         self.model: Model = run.build_model()
         self.role = Server(run.define(), self.model)
         store = open_store("memory://", "run")
@@ -60,7 +60,7 @@ class Rig:
         self.driver.recover()
         # Never started: what the driver publishes waits in its queue.
         self.driver.down.connection = Connection(f"{HOST}:1", "test", [], self.driver.inbox.put)
-        self.observer = Observer(run, self.driver, folder / "metrics.jsonl")
+        self.observer = Observer(run.define(), self.driver, folder / "metrics.jsonl")
         self.observer.resumed()
         self.operator = Operator(token)
         self.app = create_app(self.observer, self.operator, self.model)

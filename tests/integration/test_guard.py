@@ -131,7 +131,7 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(guarded: Guarded
     assert sha256(again) == sha256(rig.driver.role)
     # and the report says of them what the run file does.
     privacy = rig.run.privacy
-    for row in Observer(rig.run, rig.driver, tmp_path / "metrics.jsonl").edges():
+    for row in Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl").edges():
         assert (row["delta"], row["budget"], row["mechanism"]) == (privacy.delta, privacy.epsilon, privacy.mechanism)
         assert row["clip"] == [privacy.clip_min, privacy.clip_max]
     for caller in {*edges, *liars}:
@@ -197,7 +197,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guard
     assert rig.fold() == before
     # while others are served, and what it has spent in the end is heard.
     assert other.said(other.update()) == STATUS.ACCEPTED
-    operator, observer = Operator(TOKEN), Observer(rig.run, rig.driver, tmp_path / "metrics.jsonl")
+    operator, observer = Operator(TOKEN), Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,

@@ -79,7 +79,7 @@ class Trained:
         assert isinstance(self.driver.role, Server)
         self.inference = Inference(self.driver, self.driver.role, SALT.decode())
         self.operator = Operator(TOKEN)
-        observer = Observer(self.run, self.driver, folder / "metrics.jsonl")
+        observer = Observer(self.run.define(), self.driver, folder / "metrics.jsonl")
         self.app = create_app(observer, self.operator, self.mqtt.model, self.inference)
 
     def serve(self) -> None:

@@ -36,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 def observed(rig: Rig, folder: Path) -> Observer[ServerDriver]:
-    observer = Observer(rig.run, rig.driver, folder / "metrics.jsonl")
+    observer = Observer(rig.run.define(), rig.driver, folder / "metrics.jsonl")
     observer.resumed()
     return observer
 

@@ -109,7 +109,7 @@ def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(broker: Mo
     rig.serve()
     rig.edge(0, tmp_path, seed=None)
     rig.finished()
-    observer = Observer(rig.run, rig.driver, tmp_path / "metrics.jsonl")
+    observer = Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
     privacy = observer.privacy()
     assert (privacy["unit"], privacy["noise_at"]) == ("edge", "server")
     assert "not against the aggregator" in privacy["guarantee"]
@@ -137,7 +137,7 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
     assert rig.driver.role.version == left
     assert rig.driver.counts["rejected:budget"] == 1
     wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
-    (row,) = Observer(run, rig.driver, tmp_path / "metrics.jsonl").edges()
+    (row,) = Observer(run.define(), rig.driver, tmp_path / "metrics.jsonl").edges()
     assert (row["state"], row["pushes"], row["retired"][:10]) == ("retired", left, "the budget")
     assert 5.0 < row["epsilon_pld"] <= 6.0
     # The other one takes the run to its end.

@@ -92,7 +92,7 @@ class TestOperator:
         assert head.split()[:5] == ["edge", "state", "releases", "q", "z"]
         assert first.split()[:5] == ["edge-0", "online", "3", "0.07", "1"]
         refused, left, budget = first.split()[-1], float(first.split()[-2]), float(first.split()[-3])
-        assert 0 < left < budget == rig.observer.run.privacy.epsilon  # whatever the edge says
+        assert 0 < left < budget == rig.run.privacy.epsilon  # whatever the edge says
         assert refused == "-"
         assert second.count("∞ (not private)") == 2
         assert "up to an eighth more releases" in below
@@ -120,7 +120,7 @@ class TestOperator:
         assert rig.operator.wanted() is None
 
     def test_release_from_quarantine(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
-        guarded = rig.observer.run.model_copy(update={"guard": sections.Guard(quarantine_after=1)})
+        guarded = rig.run.model_copy(update={"guard": sections.Guard(quarantine_after=1)})
         rig.driver.uplink.guard = guard = Guard(guarded, rig.role)
         guard.refused("edge-0", "norm")
         (tmp_path / "token").write_text(TOKEN + "\n")

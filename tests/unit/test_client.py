@@ -12,9 +12,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from tacit_client import ApiError, Client, Status, Unreachable
+from pydantic import BaseModel
+from tacit_client import ApiError, Client, Status, Unreachable, models
 from tacit_client.client import _server_sent
 
+from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tests.conftest import ROOT
 from tests.integration.rest import TOKEN, Rig, served
 from tests.integration.servers import HOST, free_port
@@ -69,6 +71,11 @@ def test_every_document_is_typed(rig: Rig, client: Client) -> None:
     assert edge.epsilon_pld == client.privacy().epsilon
     assert [point.version for point in client.series()] == [1]
     assert client.series(after=1) == []
+
+
+@pytest.mark.parametrize(("kind", "read"), [(EdgePrivacy, models.EdgePrivacy), (RunPrivacy, models.Privacy)])
+def test_the_client_reads_what_is_reported_of_privacy(kind: type[BaseModel], read: type[BaseModel]) -> None:
+    assert set(kind.model_json_schema()["properties"]) == set(read.model_fields)
 
 
 def test_weights_are_checked_and_fetched_once(client: Client) -> None:

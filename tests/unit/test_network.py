@@ -12,7 +12,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.config.sections import Delay
 from tacit.errors import ConfigError
-from tacit.simulation.pace import EdgeTimes, draw_delay, seeded_stream
+from tacit.simulation.pace import Durations, EdgeTimes, seeded_stream
 
 RUN = """
 run.updates = 10
@@ -31,7 +31,8 @@ def parsed(more: str = "", edges: int = 4, seed: int = 1) -> RunFile:
 def test_a_delay_has_its_mean_whatever_its_model(model: str) -> None:
     random = seeded_stream(5, 1)
     delay = Delay.model_validate({"model": model, "seconds": 3.0, "spread": 0.4})
-    times = np.array([draw_delay(delay, random) for _ in range(20_000)])
+    durations = Durations(delay, random)
+    times = np.array([durations.next() for _ in range(20_000)])
     assert times.min() >= 0
     assert abs(times.mean() - 3.0) <= 5 * times.std() / math.sqrt(len(times))
     spreads = {"constant": 0.0, "uniform": 1.2 / math.sqrt(3), "exponential": 3.0, "poisson": math.sqrt(3.0)}

@@ -80,6 +80,8 @@ class Privacy(_Document):
     trusted: str = ""
     delta: float
     epsilon: float | None
+    mu: float | None = None
+    labels_epsilon: float | None = None
     edges: dict[str, EdgePrivacy]
 
 

@@ -12,15 +12,16 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import uvicorn
 
-from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.protocol import topics
@@ -59,23 +60,24 @@ def main(settings: AggregatorSettings) -> None:
     sys.setswitchinterval(1e-4)
     settings.tls()  # a wrong setting is better said before the data is loaded
     run = settings.load_run()
-    model = run.build_model()
-    test = datasets.load(run.data.dataset, "test", settings.data, features=run.data.features, text=run.data.text)
+    definition = run.define()
+    model = definition.build_model()
+    test = definition.source.load("test", settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
     store = _store(settings, run)
-    driver = _driver(settings, run, model, store)
+    driver = _driver(settings, definition, model, store, run.run.snapshot_every)
     noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
     driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
-    driver.down.gate = gate(run.define(), driver.role, driver.presence, lambda: driver.quarantined)
+    driver.down.gate = gate(definition, driver.role, driver.presence, lambda: driver.quarantined)
     if run.guard.rate is not None:
         driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
-    observer = Observer(run, driver, settings.out / "metrics.jsonl")
+    observer = Observer(definition, driver, settings.out / "metrics.jsonl")
     observer.needed = lambda: driver.down.gate.needed
     operator = Operator(_token(settings.token_file, settings.http))
     inference = Inference(driver, driver.role, settings.salt) if isinstance(driver.role, vafl.Server) else None
     server, serving = _web(create_app(observer, operator, model, inference), listener)
-    evaluator = Evaluator(Points(run, model, test, observer.point))
+    evaluator = Evaluator(Points(definition, model, test, observer.point))
     try:
         _recover(driver, observer, settings, stop)
         _train(settings, driver, observer, operator, evaluator, stop)
@@ -106,9 +108,11 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
     return StoreWithJournalFile(store, Writer(settings.journal_file), settings.run_id, run)
 
 
-def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Store) -> ServerDriver:
-    definition, people = run.define(), None
-    if run.algorithm.worker == "party":
+def _driver(
+    settings: AggregatorSettings, definition: Definition[Any], model: Model, store: Store, snapshot_every: int
+) -> ServerDriver:
+    people = None
+    if definition.algorithm.worker == "party":
         vertical = vertical_settings.vertical(definition)
         people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
     role = registry.server(definition, model, people)
@@ -118,9 +122,9 @@ def _driver(settings: AggregatorSettings, run: RunFile, model: Model, store: Sto
         model.schema_hash(),
         model.size,
         store,
-        fingerprint=run.fingerprint(),
-        older=run.older_fingerprints(),
-        snapshot_every=run.run.snapshot_every,
+        fingerprint=definition.fingerprint,
+        older=definition.older,
+        snapshot_every=snapshot_every,
         max_message=settings.max_message,
         chunk=settings.chunk,
     )
@@ -168,7 +172,7 @@ def _train(
         observer.tick()
         reason = operator.wanted()
         if reason is None and observer.only_retired():
-            grace = ALL_RETIRED_GRACE if len(driver.role.edges) >= observer.run.edges.count else FEW_EDGES_GRACE
+            grace = ALL_RETIRED_GRACE if len(driver.role.edges) >= observer.definition.workers else FEW_EDGES_GRACE
             if lonely_since is None:
                 log.warning("every edge here has spent its budget; the run ends in %g s unless one joins", grace)
             lonely_since = lonely_since or time.monotonic()

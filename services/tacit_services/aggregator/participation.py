@@ -151,5 +151,4 @@ class Shares:
 def slack(definition: Definition[Any]) -> float:
     """What an edge may be ahead of another, in turns of an edge of weight 1."""
     whole = sum(definition.weight(f"edge-{number}") for number in range(definition.workers))
-    uploads: int = definition.algorithm.uploads(definition.workers)
-    return max(LEAST, definition.horizon * uploads / whole / PART)
+    return max(LEAST, definition.horizon * definition.uploads / whole / PART)

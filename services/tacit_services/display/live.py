@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
-from tacit_services.display.tables import at_most, schedule, state
+from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
 if TYPE_CHECKING:
     from tacit_client import Status
@@ -123,7 +123,7 @@ def notes(run: RunFile) -> Iterator[str]:
 
 def epsilon(value: float | None) -> str:
     """An ε to be read, to three decimals; None is no guarantee."""
-    return "∞ (not private)" if value is None else f"{value:.3f}"
+    return NO_GUARANTEE if value is None else f"{value:.3f}"
 
 
 def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableType:

@@ -18,8 +18,7 @@ from torch import Tensor
 from tacit import datasets
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
-from tacit.config.sections import Data
-from tacit.datasets import Dataset
+from tacit.datasets import Dataset, Source
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.models.vectors import mean_gradient
@@ -41,7 +40,7 @@ class _Series:
     def __init__(self, run: RunFile, simulated: simulate.Simulation, test: Dataset) -> None:
         self.found: list[Result] = []
         self._simulated = simulated
-        self._points = Points(run, simulated.model, test, self._record)
+        self._points = Points(simulated.definition, simulated.model, test, self._record)
         self._rows = max(
             1, NORM_ROWS // (run.data.sequence if datasets.is_text(run.data.dataset) else 1)
         )
@@ -108,7 +107,7 @@ def measure(run: RunFile, root: Path | None) -> Result:
     if isinstance(run, UntrainedPoint):
         return run.answer(root)
     simulated = simulate.Simulation(run, root)
-    series = _Series(run, simulated, _test(run.data, root))
+    series = _Series(run, simulated, _test(run.source, root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
     if simulated.role.version == 0:  # an untrained model's accuracy is no result
@@ -130,8 +129,8 @@ def measure(run: RunFile, root: Path | None) -> Result:
 
 
 @lru_cache(maxsize=2)
-def _test(data: Data, root: Path | None) -> Dataset:
-    return datasets.load(data.dataset, "test", root, features=data.features, text=data.text)
+def _test(source: Source, root: Path | None) -> Dataset:
+    return source.load("test", root)
 
 
 def sweep(

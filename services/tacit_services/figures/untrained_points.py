@@ -72,7 +72,7 @@ def _planned(run: RunFile, design: Design) -> Result:
         delta=p.delta,
         devices=run.edges.count,
         batch=(p.batch,),
-        lipschitz=p.constant_clip,
+        lipschitz=run.define().clip,
         dim=run.build_model().size,
         smoothness=design.smoothness,
         strong_convexity=design.strong_convexity,
@@ -94,15 +94,12 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
 
     ε is that of the victim that spent most.
     """
-    table, model, definition = (
-        simulate.training_rows(run.data, root),
-        run.build_model(),
-        run.define(),
-    )
+    definition = run.define()
+    table, model = simulate.training_rows(definition.source, root), definition.build_model()
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
         : attack.victims
     ]
-    asked = GlobalModel(0, model.init(run.run.seed), run.privacy.constant_clip)
+    asked = GlobalModel(0, model.init(run.run.seed), definition.clip)
     likeness, spent = [], 0.0
     for number, row in enumerate(chosen):
         victim = table.take(row[None])

@@ -36,14 +36,14 @@ def main(settings: EdgeSettings) -> None:
             return
         role = build_role(settings, vertical, place.identity, place.ledger)
         largest = max(vertical.protocol.batch * vertical.settings.width, 1)
-        needs = loop_settings(settings, run, run.build_model(), largest, place.identity.number)
+        needs = loop_settings(settings, run, vertical.definition.build_model(), largest, place.identity.number)
         serve(settings, PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve), stop, place.tls)
 
 
 def build_role(settings: EdgeSettings, vertical: Vertical, identity: Identity, ledger: Ledger) -> Party:
     """The role of this identity with its own columns. Raises ConfigError, DataError, PrivacyError."""
     splits, kept = (
-        datasets.splits(vertical.definition.dataset, settings.data),
+        datasets.splits(vertical.definition.source.name, settings.data),
         KeptEmbeddings(identity.path / "released"),
     )
     name, salt = identity.edge, settings.salt.encode()

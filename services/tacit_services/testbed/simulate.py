@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.gossip.adp2sgd import Worker
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
+from tacit.config.contract import Worker
 from tacit.config.definition import Definition
-from tacit.config.sections import Data
-from tacit.datasets import Dataset
+from tacit.datasets import Dataset, Source
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.labels import randomised_response
@@ -43,9 +43,9 @@ SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
 
 @lru_cache(maxsize=2)  # a sweep asks for the same again and again
-def training_rows(data: Data, root: Path | None) -> Dataset:
+def training_rows(source: Source, root: Path | None) -> Dataset:
     """All training rows. Raises DataError."""
-    return datasets.load(data.dataset, "train", root, features=data.features, text=data.text)
+    return source.load("train", root)
 
 
 @lru_cache(maxsize=1)
@@ -53,10 +53,11 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
     return datasets.splits(name, root)
 
 
-def rows_by_edge(run: RunFile, root: Path | None) -> list[Dataset]:
+def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Dataset]:
     """The rows of every edge. Raises ConfigError, DataError."""
-    rows = training_rows(run.data, root)
-    return [rows.take(index) for index in dealt(run, root)[: run.edges.count]]
+    rows = training_rows(definition.source, root)
+    dealing = dealt(definition.source, definition.dealing, root)
+    return [rows.take(index) for index in dealing[: definition.workers]]
 
 
 def edge(definition: Definition[Any], model: Model, number: int, rows: Dataset) -> EdgeRole:
@@ -72,45 +73,33 @@ def _random(definition: Definition[Any], number: int) -> Random:
     return Random(definition.seed * 10_000 + number)
 
 
-Made = tuple[ServerRole, Simulator | PeerSimulator]
+def edges(definition: Definition[Any], model: Model, root: Path | None) -> tuple[ServerRole, list[EdgeRole]]:
+    """A server, or what peers report to, and everybody who has rows."""
+    found = [edge(definition, model, number, rows) for number, rows in enumerate(rows_by_edge(definition, root))]
+    return registry.server(definition, model), found
 
 
-def _with_edges(run: RunFile, definition: Definition[Any], model: Model, root: Path | None) -> Made:
-    edges = [edge(definition, model, number, rows) for number, rows in enumerate(rows_by_edge(run, root))]
-    server = registry.server(definition, model)
-    return server, Simulator(run, server, edges)
-
-
-def _with_peers(run: RunFile, definition: Definition[Any], model: Model, root: Path | None) -> Made:
-    edges = [edge(definition, model, number, rows) for number, rows in enumerate(rows_by_edge(run, root))]
-    server = registry.server(definition, model)
-    return server, PeerSimulator(run, server, [role for role in edges if isinstance(role, Worker)])
-
-
-def _with_parties(run: RunFile, definition: Definition[Any], model: Model, root: Path | None) -> Made:
+def parties(definition: Definition[Any], model: Model, root: Path | None) -> tuple[ServerRole, list[Party]]:
     """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
-    if run.network.staleness is not None:
-        raise ConfigError(
-            "network.staleness: a vertical run has no models of an age; "
-            "give [network] delays instead"
-        )
     vertical = vertical_settings.vertical(definition)
-    (train, test), salt = _splits(definition.dataset, root), b"simulated"
-    everybody, epsilon = registry.people((train, test), salt), vertical.settings.label_epsilon
+    splits, salt = _splits(definition.source.name, root), b"simulated"
+    everybody, epsilon, train = registry.people(splits, salt), vertical.settings.label_epsilon, splits[0]
     if epsilon is not None:
         drawn = randomised_response(train.y, train.classes, epsilon, _random(definition, definition.workers))
-        everybody = registry.people((train, test), salt, drawn, epsilon)
-    parties = [
-        registry.party(
-            vertical, f"edge-{number}", number, (train, test), salt, SimulatedLedger(), _random(definition, number)
-        )
+        everybody = registry.people(splits, salt, drawn, epsilon)
+    found = [
+        registry.party(vertical, f"edge-{number}", number, splits, salt, SimulatedLedger(), _random(definition, number))
         for number in range(definition.workers)
     ]
-    server = registry.server(definition, model, everybody)
-    return server, Simulator(run, server, parties)
+    return registry.server(definition, model, everybody), found
 
 
-_WITH = {"edge": _with_edges, "peer": _with_peers, "party": _with_parties}  # by who computes
+_Simulators = Callable[[RunFile, ServerRole, Sequence[Any]], Simulator | PeerSimulator]
+_WORLDS: dict[Worker, tuple[Callable[..., tuple[ServerRole, Sequence[Any]]], _Simulators]] = {
+    "edge": (edges, Simulator),
+    "peer": (edges, PeerSimulator),
+    "party": (parties, Simulator),
+}
 
 
 class Simulation:
@@ -121,9 +110,17 @@ class Simulation:
             raise ConfigError(
                 "privacy.noise_at=server: tacit simulate adds noise at the edges only"
             )
-        self.model = run.build_model()
-        self.role, self.simulator = _WITH[run.algorithm.worker](run, run.define(), self.model, root)
-        self.run_id, self.fingerprint, self.size = run.run.name, run.fingerprint(), self.model.size
+        if run.network.staleness is not None and run.algorithm.worker == "party":
+            raise ConfigError(
+                "network.staleness: a vertical run has no models of an age; "
+                "give [network] delays instead"
+            )
+        self.definition = run.define()
+        self.model = self.definition.build_model()
+        roles, simulator = _WORLDS[run.algorithm.worker]
+        self.role, workers = roles(self.definition, self.model, root)
+        self.simulator = simulator(run, self.role, workers)
+        self.run_id, self.fingerprint, self.size = run.run.name, self.definition.fingerprint, self.model.size
         self.lock = threading.Lock()
         self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
         self.counts: Counter[str] = Counter()
@@ -149,13 +146,11 @@ def simulate(
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
-    test = datasets.load(
-        run.data.dataset, "test", root, features=run.data.features, text=run.data.text
-    )
-    observer = Observer(run, simulation, out / "metrics.jsonl")
+    test = simulation.definition.source.load("test", root)
+    observer = Observer(simulation.definition, simulation, out / "metrics.jsonl")
     observer.virtual = simulation.clock
     observer.resumed()
-    points = Points(run, simulation.model, test, observer.point)
+    points = Points(simulation.definition, simulation.model, test, observer.point)
 
     def observe(role: ServerRole) -> None:
         observer.tick()
@@ -177,7 +172,7 @@ def simulate(
 class SimulationProgress:
     """A progress bar with the time that is left."""
 
-    def __init__(self, console: Console, run: RunFile) -> None:
+    def __init__(self, console: Console, updates: int) -> None:
         self._progress = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=20),
@@ -187,7 +182,7 @@ class SimulationProgress:
             disable=not console.is_terminal,
             auto_refresh=False,
         )
-        self._task = self._progress.add_task("simulating", total=run.run.updates, facts="")
+        self._task = self._progress.add_task("simulating", total=updates, facts="")
         self._shown = 0.0
 
     def __enter__(self) -> SimulationProgress:
@@ -237,7 +232,7 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
     console, started = tables.console(stderr=as_json), time.monotonic()
     make_output_folder(out)
     try:
-        with SimulationProgress(console, run_file) as bar:
+        with SimulationProgress(console, run_file.run.updates) as bar:
             simulation = simulate(run_file, data, out, bar.show)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error

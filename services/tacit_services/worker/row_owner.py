@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
-from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.denormals import flush_pool
@@ -35,11 +36,12 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
     torch.set_num_threads(settings.threads)
     flush_pool()
     run = settings.load_run()
-    model = run.build_model()
+    definition = run.define()
+    model = definition.build_model()
     with workplace(settings, run, stop) as place:
         if place is None:
             return
-        role = build_role(settings, run, model, place.identity, place.ledger)
+        role = build_role(settings, definition, model, place.identity, place.ledger)
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
         needs = loop_settings(settings, run, model, model.size, place.identity.number)
@@ -47,16 +49,18 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
             serve(settings, loop, stop, place.tls)
 
 
-def build_role(settings: EdgeSettings, run: RunFile, model: Model, identity: Identity, ledger: Ledger) -> EdgeRole:
+def build_role(
+    settings: EdgeSettings, definition: Definition[Any], model: Model, identity: Identity, ledger: Ledger
+) -> EdgeRole:
     """The edge role of this identity with its own rows. Raises ConfigError, DataError, PrivacyError."""
     try:
         device = torch.device(settings.device)
         torch.zeros(1, device=device)
     except RuntimeError as error:
         raise ConfigError(f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}") from error
-    data, rows = run.data, dealt(run, settings.data)[identity.number]
-    plan = run.plan(identity.number, len(rows))
-    settings.load_policy().check(plan, run.algorithm.name, run.model.name)
-    part = datasets.load(data.dataset, "train", settings.data, rows, data.features, data.text)
+    rows = dealt(definition.source, definition.dealing, settings.data)[identity.number]
+    plan = definition.plans.plan(identity.number, len(rows))
+    settings.load_policy().check(plan, definition.name, definition.model)
+    part = definition.source.load("train", settings.data, rows)
     releaser = Releaser(plan, ledger, Random())
-    return registry.edge(run.define(), identity.edge, part, model, releaser, settings.device)
+    return registry.edge(definition, identity.edge, part, model, releaser, settings.device)

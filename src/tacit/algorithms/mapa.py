@@ -79,12 +79,12 @@ class Server(ServerRole):
 
     def __init__(self, definition: Definition[Mapa], model: Model) -> None:
         super().__init__(definition, model)  # line 4
-        a, p = definition.algorithm, definition.privacy
+        a, like = definition.algorithm, definition.plans.like
         self.algorithm, self.max_staleness = a, a.max_staleness
-        self.clip_min = p.clip_min if p.private else 1e-9  # the paper has no floor; C² must not be 0
-        self.clip = p.clip or first_clip(a.deviation, a.failure)
-        if p.private:
-            self.clip = min(max(self.clip, p.clip_min), p.clip_max)
+        self.clip_min = like.clip_min if like.clip_is_bounded else 1e-9  # the paper has no floor; C² must not be 0
+        self.clip = definition.privacy.clip or first_clip(a.deviation, a.failure)
+        if like.clip_is_bounded:
+            self.clip = min(max(self.clip, like.clip_min), like.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges say of themselves.
         self.noise_variance = max(plan.noise_variance(model.size) for plan in definition.plans.different())

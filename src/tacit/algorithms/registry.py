@@ -64,17 +64,18 @@ class Roles:
 
 def server(definition: Definition[Any], model: Model, people: People | None = None) -> ServerRole:
     """The server role of a run, at its beginning; a vertical one's knows `people`."""
-    return ROLES[definition.algorithm.name].server(definition, model, people)
+    return ROLES[definition.name].server(definition, model, people)
 
 
 def edge(
     definition: Definition[Any], name: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
 ) -> EdgeRole:
     """An edge role of a run, with its rows."""
-    algorithm = definition.algorithm.name
-    made = ROLES[algorithm].edge
+    made = ROLES[definition.name].edge
     if made is None:
-        raise ConfigError(f"algorithm.name={algorithm!r}: a vertical run has parties, not edges; start tacit party")
+        raise ConfigError(
+            f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start tacit party"
+        )
     return made(definition, Owner(name, data, model, releaser, device))
 
 
@@ -122,7 +123,7 @@ def _of_edges(kind: Callable[[Any, Model], ServerRole]) -> Callable[[Any, Model,
 
 def _vertical_server(definition: Definition[Vafl], model: Model, people: People | None) -> ServerRole:
     if people is None:
-        raise ConfigError(f"algorithm.name={definition.algorithm.name!r}: its server needs the labels of its people")
+        raise ConfigError(f"algorithm.name={definition.name!r}: its server needs the labels of its people")
     found = vertical_settings.vertical(definition)
     return vafl.Server(definition, model, found.protocol, people, cache(found.named))
 

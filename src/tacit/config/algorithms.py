@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tacit.config.contract import AlgorithmSection, Worker
+from tacit.config.plans import Plans
 from tacit.config.sections import ModelSection, Positive, Privacy, Sections
 from tacit.config.topology import Kind, Topology, build
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.models.zoo.embeddings import head
 from tacit.privacy.embeddings import Mode, declared
-from tacit.privacy.release import NoiseAt
-from tacit.privacy.report import AT_PARTY, Composition, Guarantee
+from tacit.privacy.release import Mechanism
+from tacit.privacy.report import AT_PARTY, Composition, Promise
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 CENTRALISED = ("csgd", "sgd")  # one edge holds all the data
@@ -262,11 +264,6 @@ class Vafl(AlgorithmSection):
     step_clip: Positive = Field(1.0, description="dp_sgd: C of one record's gradient of θ_m")
     label_epsilon: Positive | None = Field(None, description="ε_y of one randomised response; None: labels in clear")
 
-    @property
-    def labels_epsilon(self) -> float | None:
-        """`label_epsilon`."""
-        return self.label_epsilon
-
     def uploads(self, workers: int) -> int:
         """Activations that make one iteration, of so many parties."""
         return workers if self.synchronous else self.t
@@ -279,23 +276,21 @@ class Vafl(AlgorithmSection):
         """As of others in mode `trained`; else a record is released once, or as often as it is asked for."""
         return super().capacity(privacy, workers) if self.mode == "trained" else None
 
-    def guarantee(self, noise_at: NoiseAt) -> Guarantee:
-        """A record's features at one party."""
-        return AT_PARTY
+    def promise(self, plans: Plans, clip: float) -> Promise:
+        """Of a record's features at one party; embeddings are cut to B, which nobody changes."""
+        return replace(
+            super().promise(plans, clip),
+            guarantee=AT_PARTY,
+            clip=(clip, clip),
+            mechanism=declared(self.release_mode(plans.like.mechanism)),
+            labels_epsilon=self.label_epsilon,
+        )
 
-    def clipping(self, privacy: Privacy) -> tuple[float, float]:
-        """B, which nobody changes."""
-        return privacy.constant_clip, privacy.constant_clip
-
-    def mechanism(self, privacy: Privacy) -> str:
-        """That of embeddings."""
-        return declared(self.release_mode(privacy))
-
-    def release_mode(self, privacy: Privacy) -> Mode:
+    def release_mode(self, mechanism: Mechanism) -> Mode:
         """How embeddings are released: in `mode` where the noise is Gaussian."""
-        if privacy.mechanism == "gaussian":
+        if mechanism == "gaussian":
             return self.mode
-        return "paper" if privacy.mechanism == "paper" else "none"
+        return "paper" if mechanism == "paper" else "none"
 
     def build_model(self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int) -> Model:
         """θ_0's, of everybody's embeddings. Raises ConfigError."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from tacit.config.plans import Plans
 from tacit.config.sections import ModelSection, Privacy, Section, Sections
 from tacit.models import Model, build
-from tacit.privacy.release import NoiseAt
-from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Guarantee
+from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
 Worker = Literal["edge", "peer", "party"]
 
@@ -45,11 +45,6 @@ class AlgorithmSection(Section):
         """What the model's versions are called."""
         return "updates"
 
-    @property
-    def labels_epsilon(self) -> float | None:
-        """ε of the labels' randomised response, where the server's labels are not in clear."""
-        return None
-
     def uploads(self, workers: int) -> int:
         """Updates that make one version, of so many `workers`."""
         return 1
@@ -70,17 +65,19 @@ class AlgorithmSection(Section):
         """The keys that the run file gives and this algorithm does not read."""
         return []
 
-    def guarantee(self, noise_at: NoiseAt) -> Guarantee:
-        """Who is protected against whom, in which unit."""
-        return AT_EDGE if noise_at == "edge" else AT_SERVER
-
-    def clipping(self, privacy: Privacy) -> tuple[float, float]:
-        """The bounds of C."""
-        return privacy.clip_min, privacy.clip_max
-
-    def mechanism(self, privacy: Privacy) -> str:
-        """The mechanism with its place, as reports name it."""
-        return privacy.declared
+    def promise(self, plans: Plans, clip: float) -> Promise:
+        """What a run with these `plans` says of its privacy; `clip`: C, where there is no schedule for it."""
+        like = plans.like
+        return Promise(
+            guarantee=AT_EDGE if like.noise_at == "edge" else AT_SERVER,
+            composition=self.composition,
+            private=like.clip_is_bounded,
+            delta=like.delta,
+            batch=like.batch,
+            clip=(like.clip_min, like.clip_max),
+            mechanism=like.declared,
+            budget=plans.budget,
+        )
 
     def build_model(self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int) -> Model:
         """The model that is trained on examples of `shape`. Raises ConfigError."""

@@ -1,43 +1,63 @@
-"""What the roles of a run are built from: made once, of its run file."""
+"""A run, built once from its run file into what its consumers need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from tacit.config.contract import AlgorithmSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Evaluation, Privacy, Share
+from tacit.config.sections import ModelSection, Privacy, Share
+from tacit.datasets import Dealing, Source
+from tacit.models import Model, checked_size
 from tacit.privacy.policy import Terms
+from tacit.privacy.report import Promise
 
 A_co = TypeVar("A_co", bound=AlgorithmSection, covariant=True)
+UNCLIPPED: Final = 1.0  # C where none is given: without noise nothing is clipped
 
 
 @dataclass(frozen=True, slots=True)
 class Definition(Generic[A_co]):
-    """A run as its roles know it, with the section of its algorithm. Public numbers only.
+    """A run, with the section of its algorithm. Public numbers only; made by `RunFile.define`.
 
-    horizon: T, the updates after which it ends. workers: K. clip: the first C, where the algorithm has no other.
-    terms: what the server takes for granted of every edge. needed, wait: it begins with so many edges, or with fewer so
-    many seconds after the first. share: what an edge's part of the updates goes by; spare_weight: the part of one whom
-    the run does not count, where an ordinary one has 1.
+    name, model: of the algorithm and the model, which has `layers`. horizon: T, updates after which
+    the run ends. workers: K. uploads: updates that make one version. clip: C, where the algorithm
+    has no schedule for it. terms: what the server takes for granted of every edge. promise: what
+    the run says of its privacy. every, samples: versions between two evaluations, and test rows of
+    one while training. needed, wait: the run begins with so many edges, or with fewer so many
+    seconds after the first. share: what an edge's part of the updates goes by. fingerprint, older:
+    the run's name, and what earlier versions of tacit called it.
     """
 
     algorithm: A_co
-    dataset: str
+    name: str
+    model: str
+    layers: ModelSection
+    source: Source
+    dealing: Dealing
     horizon: int
     seed: int
     workers: int
+    uploads: int
     batch: float
     clip: float
     privacy: Privacy
-    terms: Terms
     plans: Plans
-    evaluation: Evaluation
+    terms: Terms
+    promise: Promise
+    every: int
+    samples: int
     needed: int
     wait: float
     share: Share
-    spare_weight: float
+    fingerprint: str
+    older: tuple[str, ...]
+
+    def build_model(self) -> Model:
+        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit data or memory."""
+        shape, classes = self.source.shape
+        return checked_size(self.algorithm.build_model(self.layers, shape, classes, self.workers))
 
     @property
     def shared(self) -> bool:
@@ -50,4 +70,4 @@ class Definition(Generic[A_co]):
             return self.plans.budget(edge) / self.plans.like.epsilon
         number = edge.removeprefix("edge-")
         dealt = number.isdecimal() and len(number) < 10 and int(number) < self.workers
-        return 1.0 if dealt else self.spare_weight
+        return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight

@@ -21,18 +21,22 @@ def differences(section: BaseModel) -> dict[str, Any]:
 
     Read as a section again, they give an equal one. A key without a default is always among them.
     """
-    found = {}
-    for key, field in type(section).model_fields.items():
-        value = getattr(section, key)
-        if field.is_required() or value != field.get_default(call_default_factory=True):
-            found[key] = _plain(value)
+    found: dict[str, Any] = _said(section)
     return found
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return differences(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+def _said(value: Any) -> Any:
+    """Of a section what it says differently; of many values what each says; a plain value as it is."""
+    if isinstance(value, tuple | list):
+        return [_said(item) for item in value]
+    if not isinstance(value, BaseModel):
+        return value
+    found = {}
+    for key, field in type(value).model_fields.items():
+        inner = getattr(value, key)
+        if field.is_required() or inner != field.get_default(call_default_factory=True):
+            found[key] = _said(inner)
+    return found
 
 
 def canonical(content: object) -> str:

@@ -12,8 +12,6 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from tacit.config.fingerprint import differences
-
 Keys = dict[str, Any]
 REQUIRED = None  # a key that has no default
 _RUN: Keys = {
@@ -66,8 +64,11 @@ _ALGORITHMS = (
 )  # fmt: skip
 
 
-def fingerprint(run: BaseModel, name: str) -> str | None:
-    """SHA-256 of a run file, as 0.1 made it; None for a run that 0.1 had no words for. name: its algorithm's."""
+def fingerprint(run: BaseModel, name: str, different: Keys) -> str | None:
+    """SHA-256 of a run file, as 0.1 made it; None for a run that 0.1 had no words for.
+
+    name: its algorithm's. different: what it says differently from the defaults.
+    """
     algorithm = next((keys for names, keys in _ALGORITHMS if name in names), None)
     if algorithm is None:
         return None
@@ -75,12 +76,11 @@ def fingerprint(run: BaseModel, name: str) -> str | None:
         "run": _RUN, "data": _DATA, "model": _MODEL, "algorithm": algorithm, "privacy": _PRIVACY, "edges": _EDGES,
         "evaluation": _EVALUATION,
     }  # fmt: skip
-    for section, different in differences(run).items():
-        if section not in ("guard", "network") and not different.keys() <= sections.get(section, {}).keys():
+    for section, keys in different.items():
+        if section not in ("guard", "network") and not keys.keys() <= sections.get(section, {}).keys():
             return None
-    content = {name: _values(getattr(run, name), keys) for name, keys in sections.items()}
+    content = {
+        section: {key: getattr(getattr(run, section), key, default) for key, default in keys.items()}
+        for section, keys in sections.items()
+    }
     return hashlib.sha256(to_json(content)).hexdigest()
-
-
-def _values(section: object, keys: Keys) -> Keys:
-    return {key: getattr(section, key, default) for key, default in keys.items()}

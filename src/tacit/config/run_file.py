@@ -15,7 +15,7 @@ from tacit.config import fingerprint as names
 from tacit.config import fingerprint_0_1
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
-from tacit.config.definition import Definition
+from tacit.config.definition import UNCLIPPED, Definition
 from tacit.config.plans import Plans
 from tacit.config.sections import (
     GAUSSIAN,
@@ -29,12 +29,11 @@ from tacit.config.sections import (
     Run,
     Section,
 )
-from tacit.datasets import group_count, is_text, nominal_size, shape_of, train_size
+from tacit.datasets import Dealing, Source, Text, group_count, is_text, nominal_size
 from tacit.errors import ConfigError
-from tacit.models import Model, checked_size
+from tacit.models import Model
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
-from tacit.privacy.report import Promise
 
 _NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
 _NO_START = {"party": "waits for all its parties", "peer": "has no server to wait at"}  # edges.min is not theirs
@@ -54,24 +53,20 @@ class RunFile(Section):
     network: Network = Network()
 
     @model_validator(mode="after")
-    def _noise_is_known(self) -> Self:
-        p = self.privacy
+    def _agree(self) -> Self:
+        p, edges = self.privacy, self.edges
         if self.guard.norm_factor is not None and (p.mechanism not in GAUSSIAN or p.noise_at != "edge"):
             raise ValueError(
                 f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives no bound; only gaussian "
                 "and discrete_gaussian at the edge do"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
         self.algorithm.agree(self)
         rows = self.public_size()
-        if self.privacy.private and self.privacy.batch > rows:
-            raise ValueError(f"privacy.batch={self.privacy.batch} is above the {rows} rows of one edge")
-        for name, each in (("epsilon", self.edges.epsilon), ("slowdown", self.edges.slowdown)):
-            if len(each) > self.edges.count:
-                raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={self.edges.count}")
+        if p.batch > rows and p.private:
+            raise ValueError(f"privacy.batch={p.batch} is above the {rows} rows of one edge")
+        for name, each in (("epsilon", edges.epsilon), ("slowdown", edges.slowdown)):
+            if len(each) > edges.count:
+                raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
         return self
 
     @model_validator(mode="after")
@@ -111,10 +106,17 @@ class RunFile(Section):
             raise ValueError(f"edges.share=budget: privacy.mechanism={self.privacy.mechanism} spends none; use rows")
         return self
 
+    # -- what follows from its sections -------------------------------------------------------------------------
+
+    @property
+    def source(self) -> Source:
+        """The data set, as examples."""
+        data = self.data
+        return Source(data.dataset, data.features, Text(data.vocabulary, data.sequence))
+
     def public_size(self) -> int:
         """n_public: the nominal rows of one edge's part, a function of public numbers only."""
-        data = self.data
-        rows = train_size(data.dataset, data.text)
+        data, rows = self.data, self.source.train_size
         if self.algorithm.columns:
             return rows
         return nominal_size(rows, shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight)
@@ -128,78 +130,17 @@ class RunFile(Section):
         """Versions that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
         return self.algorithm.capacity(self.privacy, self.edges.count)
 
-    def sampling_rate(self) -> float:
-        """q of every push: L over n_public; 1 where the noise covers a whole edge, which has no secret to sample."""
-        return 1.0 if self.privacy.noise_at == "server" else min(1.0, self.privacy.batch / self.public_size())
-
-    # -- built for those who need it ----------------------------------------------------------------------------
-
-    def build_model(self) -> Model:
-        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit data or memory."""
-        shape, classes = shape_of(self.data.dataset, self.data.features, self.data.text)
-        return checked_size(self.algorithm.build_model(self.model, shape, classes, self.edges.count))
+    def plans(self) -> Plans:
+        """The privacy plans of all edges, spare ones too."""
+        return self.privacy.plans(self.public_size(), self.edges.epsilon, self.edges.count + self.data.spare)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """The privacy plan of edge number `index`, as `plans` has it."""
         return self.plans().plan(index, dealt)
 
-    def plans(self) -> Plans:
-        """The privacy plans of all edges."""
-        p = self.privacy
-        z = p.noise_multiplier or 0.0 if p.private else 0.0
-        like = Plan(
-            p.mechanism,
-            self.sampling_rate(),
-            p.batch,
-            z,
-            p.clip_min,
-            p.clip_max,
-            p.epsilon,
-            p.delta,
-            p.paper_epsilon,
-            p.noise_at,
-        )
-        calibrated = p.private and p.noise_multiplier is None
-        workers = self.edges.count + self.data.spare
-        return Plans(like, p.pushes if calibrated else None, self.edges.epsilon, workers)
-
-    def define(self) -> Definition[Any]:
-        """What the roles of this run are built from."""
-        p, plans = self.privacy, self.plans()
-        return Definition(
-            algorithm=self.algorithm,
-            dataset=self.data.dataset,
-            horizon=self.run.updates,
-            seed=self.run.seed,
-            workers=self.edges.count,
-            batch=p.batch,
-            clip=p.constant_clip,
-            privacy=p,
-            terms=Terms(p.declared, plans.like.sampling_rate, p.noise_multiplier if p.private else None),
-            plans=plans,
-            evaluation=self.evaluation,
-            needed=self.edges.needed,
-            wait=self.edges.wait,
-            share=self.edges.share,
-            spare_weight=self.data.spare_weight if self.data.spare else 1.0,
-        )
-
-    def promise(self) -> Promise:
-        """What it says of its privacy to everybody."""
-        a, p = self.algorithm, self.privacy
-        return Promise(
-            guarantee=a.guarantee(p.noise_at),
-            composition=a.composition,
-            private=p.private,
-            delta=p.delta,
-            batch=p.batch,
-            clip=a.clipping(p),
-            mechanism=a.mechanism(p),
-            budget=self.plans().budget,
-            labels_epsilon=a.labels_epsilon,
-        )
-
-    # -- its name -----------------------------------------------------------------------------------------------
+    def sampling_rate(self) -> float:
+        """q of every push: L over n_public."""
+        return self.plans().like.sampling_rate
 
     def fingerprint(self) -> str:
         """SHA-256 of what differs from the defaults: two run files that mean the same have the same one.
@@ -207,13 +148,55 @@ class RunFile(Section):
         [guard] is left out: what it refuses is not in the journal, so it may change while a run goes on. So is
         [network], which only the simulator reads.
         """
-        different = names.differences(self)
-        return names.name("run", {key: value for key, value in different.items() if key not in _NOT_THE_RUNS})
+        return self._names()[0]
 
     def older_fingerprints(self) -> tuple[str, ...]:
         """What earlier versions of tacit called this run. A store that knows it by one of these goes on."""
-        first = fingerprint_0_1.fingerprint(self, self.algorithm.name)
-        return () if first is None else (first,)
+        return self._names()[1]
+
+    def _names(self) -> tuple[str, tuple[str, ...]]:
+        different = names.differences(self)
+        first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
+        of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
+        return names.name("run", of_the_run), () if first is None else (first,)
+
+    # -- built for its consumers --------------------------------------------------------------------------------
+
+    def build_model(self) -> Model:
+        """The model of this run. Raises ConfigError."""
+        return self.define().build_model()
+
+    def define(self) -> Definition[Any]:
+        """All that its consumers need, made here: once, at the door of a process."""
+        a, p, data, source = self.algorithm, self.privacy, self.data, self.source
+        clip, workers = p.clip or UNCLIPPED, self.edges.count
+        (fingerprint, older), plans = self._names(), self.plans()
+        z = p.noise_multiplier if plans.like.clip_is_bounded else None
+        return Definition(
+            algorithm=a,
+            name=a.name,
+            model=self.model.name,
+            layers=self.model,
+            source=source,
+            dealing=Dealing(workers, data.partition, self.run.seed, data.alpha, data.spare, data.spare_weight),
+            horizon=self.run.updates,
+            seed=self.run.seed,
+            workers=workers,
+            uploads=a.uploads(workers),
+            batch=p.batch,
+            clip=clip,
+            privacy=p,
+            plans=plans,
+            terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
+            promise=a.promise(plans, clip),
+            every=self.evaluation.every,
+            samples=self.evaluation.samples,
+            needed=self.edges.needed,
+            wait=self.edges.wait,
+            share=self.edges.share,
+            fingerprint=fingerprint,
+            older=older,
+        )
 
 
 def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None = None) -> RunFile:

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from tacit.datasets import Features, Text, group_count, is_text
+from tacit.config.plans import Plans
+from tacit.datasets import Features, group_count, is_text
 from tacit.datasets.benchmarks.text import WORDS
 from tacit.models import Name, Normalization
-from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt
+from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt, Plan
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -46,11 +47,6 @@ class Data(Section):
     spare_weight: float = Field(0.25, gt=0, le=1, description="size of a spare part, relative to a main one")
     vocabulary: int = Field(2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>")
     sequence: int = Field(32, ge=1, le=1000, description="T: words of an example of text")
-
-    @property
-    def text(self) -> Text:
-        """How a text is cut."""
-        return Text(self.vocabulary, self.sequence)
 
     @model_validator(mode="after")
     def _kind(self) -> Self:
@@ -114,15 +110,25 @@ class Privacy(Section):
         """Whether a guarantee stands behind the mechanism."""
         return self.mechanism in PRIVATE
 
-    @property
-    def constant_clip(self) -> float:
-        """C where the algorithm has no schedule for it: 1.0 if none is given, because then nothing is clipped."""
-        return self.clip or 1.0
+    def plans(self, rows: int, own: tuple[float, ...], workers: int) -> Plans:
+        """The plans of `workers` with so many public `rows` each, and an ε_k of their `own` where they have one.
 
-    @property
-    def declared(self) -> str:
-        """The mechanism with its place, as Hello and a server's terms name it."""
-        return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
+        q is 1 where the noise covers a whole edge, which has no secret to sample.
+        """
+        private, z = self.private, self.noise_multiplier
+        like = Plan(
+            mechanism=self.mechanism,
+            sampling_rate=1.0 if self.noise_at == "server" else min(1.0, self.batch / rows),
+            batch=self.batch,
+            noise_multiplier=z if private and z is not None else 0.0,
+            clip_min=self.clip_min,
+            clip_max=self.clip_max,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            paper_epsilon=self.paper_epsilon,
+            noise_at=self.noise_at,
+        )
+        return Plans(like, self.pushes if private and z is None else None, own, workers)
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

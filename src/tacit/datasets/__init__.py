@@ -18,11 +18,14 @@ from tacit.datasets.benchmarks.load import (
 from tacit.datasets.benchmarks.text import Text
 from tacit.datasets.features import Features
 from tacit.datasets.partition import all_shards, nominal_size, shard
+from tacit.datasets.source import Dealing, Source
 from tacit.datasets.vertical import feature_blocks, party_view
 
 __all__ = [
     "Dataset",
+    "Dealing",
     "Features",
+    "Source",
     "Text",
     "all_shards",
     "available",

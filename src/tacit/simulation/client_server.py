@@ -117,6 +117,7 @@ class Simulator:
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
         self.run_file, self.server = run, server
+        self._oldest, self._seed = run.network.staleness, run.run.seed
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
         self.now = 0.0  # virtual seconds
         self.refused = 0  # updates that would not have entered the journal
@@ -126,7 +127,7 @@ class Simulator:
         self._scheduled = self._messages = 0
         self._timer: Timer | None = None
         self._empty_deadlines = self._useless_answers = 0  # answers since the last update
-        self._useless_at_most = MAX_USELESS_ANSWERS * max(len(edges), run.algorithm.uploads(len(edges)))
+        self._useless_at_most = MAX_USELESS_ANSWERS * max(len(edges), server.uploads)
         # Pushes that were computed together with another edge's task, and are not due yet.
         self._computed_ahead: dict[str, Push] = {}
 
@@ -135,8 +136,8 @@ class Simulator:
 
         It ends early where nobody can answer any more.
         """
-        if self.run_file.network.staleness is not None:
-            self._sampled(self.run_file.network.staleness, observe)
+        if self._oldest is not None:
+            self._sampled(self._oldest, observe)
             return
         for name, role in self.edges.items():
             pace = self._times[name]
@@ -266,7 +267,7 @@ class Simulator:
     # -- sampled staleness -------------------------------------------------------------------------
 
     def _sampled(self, most: int, observe: Callable[[ServerRole], None]) -> None:
-        random, names = seeded_stream(self.run_file.run.seed, 3), list(self.edges)
+        random, names = seeded_stream(self._seed, 3), list(self.edges)
         for name in names:
             self.server.on_message(received(self.edges[name].start()[0].message))
         recent = deque([self.server.global_model()], maxlen=most + 1)

@@ -10,29 +10,37 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterable
 
 import numpy as np
 
 from tacit.config import RunFile
-from tacit.config.sections import Delay, Network
+from tacit.config.sections import Delay
 
 
-def draw_delay(delay: Delay, random: np.random.RandomState) -> float:
-    """One duration of mean m: constant, uniform on m(1 ± s), exponential, Poisson, or log-normal (σ
-    = s).
-    """
-    mean, spread = delay.seconds, delay.spread
-    match delay.model:
-        case "constant":
-            return mean
-        case "uniform":
-            return float(random.uniform(mean * (1 - spread), mean * (1 + spread)))
-        case "exponential":
-            return float(random.exponential(mean))
-        case "poisson":
-            return float(random.poisson(mean))
-        case "lognormal":
-            return mean * float(random.lognormal(-(spread**2) / 2, spread))
+class Durations:
+    """Durations of one kind, drawn one after another from `random`."""
+
+    def __init__(self, delay: Delay, random: np.random.RandomState) -> None:
+        self.mean = delay.seconds
+        self._model, self._spread, self._random = delay.model, delay.spread, random
+
+    def next(self) -> float:
+        """One duration of mean m: constant, uniform on m(1 ± s), exponential, Poisson, or log-normal (σ
+        = s).
+        """
+        mean, spread, random = self.mean, self._spread, self._random
+        match self._model:
+            case "constant":
+                return mean
+            case "uniform":
+                return float(random.uniform(mean * (1 - spread), mean * (1 + spread)))
+            case "exponential":
+                return float(random.exponential(mean))
+            case "poisson":
+                return float(random.poisson(mean))
+            case "lognormal":
+                return mean * float(random.lognormal(-(spread**2) / 2, spread))
 
 
 def seeded_stream(seed: int, *names: int) -> np.random.RandomState:
@@ -44,10 +52,18 @@ class EdgeTimes:
     """The times of edge number `number`: of its work, its messages and its absences."""
 
     def __init__(self, run: RunFile, number: int) -> None:
-        self._network, self._random = run.network, seeded_stream(run.run.seed, 1, number)
-        self._presence = _Presence(run.network, number, seeded_stream(run.run.seed, 2, number))
-        self._scale = _scale(run, number)
-        self._phase = number / run.edges.count if run.network.start == "cyclic" else 0.0
+        network, seed, count = run.network, run.run.seed, run.edges.count
+        self._random = seeded_stream(seed, 1, number)
+        self._compute = Durations(network.compute, self._random)
+        self._uplink, self._downlink = (Durations(each, self._random) for each in (network.uplink, network.downlink))
+        self._slow_tasks, self._slow_factor = network.slow_tasks, network.slow_factor
+        self._drop_out = network.drop_out
+        schedule = [(away.leaves, away.returns) for away in network.away if away.edge == number]
+        self._presence = _Presence(schedule, network.online_s, network.offline_s, seeded_stream(seed, 2, number))
+        slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
+        straggles = number >= count - network.stragglers
+        self._scale = slowdown * network.straggler_factor if straggles else slowdown
+        self._phase = number / count if network.start == "cyclic" else 0.0
         self.dropped_out = False  # for good
 
     def start(self, steps: int) -> float:
@@ -55,11 +71,11 @@ class EdgeTimes:
 
         With a cyclic start it waits for a part of a task of `steps` steps.
         """
-        return self.next_online(self._phase * steps * self._network.compute.seconds)
+        return self.next_online(self._phase * steps * self._compute.mean)
 
     def hello(self, now: float) -> float:
         """When a Hello that is sent now is at the server (inf: never)."""
-        return self.next_online(now + draw_delay(self._network.uplink, self._random))
+        return self.next_online(now + self._uplink.next())
 
     def task(self, now: float, steps: int) -> float:
         """When the answer to a model that is sent now is at the server, after `steps` local steps
@@ -80,21 +96,20 @@ class EdgeTimes:
 
     def uplink(self) -> float:
         """How long a message takes from this edge to the broker, or to the server."""
-        return draw_delay(self._network.uplink, self._random)
+        return self._uplink.next()
 
     def downlink(self) -> float:
         """How long a message takes from there to this edge."""
-        return draw_delay(self._network.downlink, self._random)
+        return self._downlink.next()
 
     def _working(self, steps: int) -> float:
-        network, random = self._network, self._random
-        working = steps * draw_delay(network.compute, random) * self._scale
-        if network.slow_tasks and random.uniform() < network.slow_tasks:
-            working *= network.slow_factor
+        working = steps * self._compute.next() * self._scale
+        if self._slow_tasks and self._random.uniform() < self._slow_tasks:
+            working *= self._slow_factor
         return working
 
     def _done(self, when: float) -> float:
-        if self._network.drop_out and self._random.uniform() < self._network.drop_out:
+        if self._drop_out and self._random.uniform() < self._drop_out:
             self.dropped_out = True
         return self.next_online(when)
 
@@ -108,10 +123,16 @@ class _Presence:
     on.
     """
 
-    def __init__(self, network: Network, number: int, random: np.random.RandomState) -> None:
-        mine = (away for away in network.away if away.edge == number)
-        self._schedule = sorted((away.leaves, math.inf if away.returns is None else away.returns) for away in mine)
-        self._online, self._offline, self._random = network.online_s, network.offline_s, random
+    def __init__(
+        self,
+        schedule: Iterable[tuple[float, float | None]],
+        online: float | None,
+        offline: float,
+        random: np.random.RandomState,
+    ) -> None:
+        """schedule: absences as (leaves, returns, None: never). online, offline: mean seconds of the random ones."""
+        self._schedule = sorted((leaves, math.inf if returns is None else returns) for leaves, returns in schedule)
+        self._online, self._offline, self._random = online, offline, random
         self._leaves: list[float] = []  # when the random absences drawn so far begin, in order
         self._returns: list[float] = [0.0]  # when they end, after a first one that ended at 0
 
@@ -131,10 +152,3 @@ class _Presence:
             self._returns.append(self._leaves[-1] + float(self._random.exponential(self._offline)))
         absences = bisect_right(self._leaves, when)
         return max(when, self._returns[absences])
-
-
-def _scale(run: RunFile, number: int) -> float:
-    given = run.edges.slowdown
-    scale = given[number] if number < len(given) else 1.0
-    straggles = number >= run.edges.count - run.network.stragglers
-    return scale * run.network.straggler_factor if straggles else scale

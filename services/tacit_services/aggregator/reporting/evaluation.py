@@ -6,12 +6,13 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model, evaluate
 
@@ -22,12 +23,12 @@ log = logging.getLogger("tacit.evaluator")
 class Points:
     """The series: a point every `evaluation.every` versions on a fixed public subset, the last one on all of it."""
 
-    def __init__(self, run: RunFile, model: Model, test: Dataset, record: Record) -> None:
-        self._every, self._model, self.test, self._record = run.evaluation.every, model, test, record
+    def __init__(self, definition: Definition[Any], model: Model, test: Dataset, record: Record) -> None:
+        self._every, self._model, self.test, self._record = definition.every, model, test, record
         self.sample = test
-        if run.evaluation.samples < len(test):
-            chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(run.run.seed))
-            self.sample = test.take(chosen[: run.evaluation.samples])
+        if definition.samples < len(test):
+            chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(definition.seed))
+            self.sample = test.take(chosen[: definition.samples])
         self._due = 0
 
     def due(self, version: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.errors import ServiceError
 from tacit.privacy.accounting import History
 from tacit.privacy.report import EdgePrivacy
@@ -52,10 +52,9 @@ _D = TypeVar("_D", bound=Driver)
 class Observer(Generic[_D]):
     """Reads the fold under the driver's lock; keeps the series of evaluations."""
 
-    def __init__(self, run: RunFile, driver: _D, metrics: Path) -> None:
+    def __init__(self, definition: Definition[Any], driver: _D, metrics: Path) -> None:
         """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is kept."""
-        self.run, self.driver = run, driver
-        self._promise = run.promise()
+        self.definition, self.driver = definition, driver
         self.broker_up: Callable[[], bool] = lambda: False
         self.reconnects: Callable[[], int] = lambda: 0
         self.needed: Callable[[], int] = lambda: 0  # edges that the run waits for before it begins
@@ -125,7 +124,7 @@ class Observer(Generic[_D]):
 
     def epsilon(self) -> float:
         """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together."""
-        return self._promise.epsilon(spent for _, spent in self._accounted().values())
+        return self.definition.promise.epsilon(spent for _, spent in self._accounted().values())
 
     def status(self) -> dict[str, Any]:
         """summary.json's keys, plus `state` and `edges_online` (see docs/rest.md)."""
@@ -133,11 +132,11 @@ class Observer(Generic[_D]):
         with driver.lock:
             staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
             stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
-        seconds, needed = self.duration, 0 if reason else self.needed()
+        seconds, run, needed = self.duration, self.definition, 0 if reason else self.needed()
         return {
             "format": SUMMARY_FORMAT, "state": state, "reason": reason, "run": driver.run_id,
-            "algorithm": self.run.algorithm.name, "dataset": self.run.data.dataset, "model": self.run.model.name,
-            "parameters": driver.size, "seed": self.run.run.seed,
+            "algorithm": run.name, "dataset": run.source.name, "model": run.model,
+            "parameters": driver.size, "seed": run.seed,
             "tacit_version": _VERSION, "run_file_sha256": driver.fingerprint,
             "edges": len(role.edges), "edges_online": self.online(), **self.refusals(),
             **({"edges_needed": needed} if needed else {}),
@@ -176,7 +175,7 @@ class Observer(Generic[_D]):
 
     def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
         at_most = record.spent if self._ended else _ahead(record.spent)
-        return self._promise.spent(name, record.spent, record.charged, at_most)
+        return self.definition.promise.spent(name, record.spent, record.charged, at_most)
 
     def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
         """Every edge's record, and ε of what it has spent: exact once training is over, before that an upper bound
@@ -194,7 +193,7 @@ class Observer(Generic[_D]):
     def privacy(self) -> dict[str, Any]:
         """The run's guarantee, with what each edge has spent."""
         edges = {name: spent for name, (_, spent) in self._accounted().items()}
-        return self._promise.total(edges, simulated=self.virtual is not None).document()
+        return self.definition.promise.total(edges, simulated=self.virtual is not None).document()
 
 
 def _ahead(history: History) -> History:

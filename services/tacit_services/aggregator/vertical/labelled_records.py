@@ -30,7 +30,7 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Peop
 
     Raises ConfigError, DataError, PrivacyError.
     """
-    train, test = datasets.splits(vertical.definition.dataset, data)
+    train, test = datasets.splits(vertical.definition.source.name, data)
     everybody, epsilon = registry.people((train, test), salt.encode()), vertical.settings.label_epsilon
     if epsilon is None:
         return everybody

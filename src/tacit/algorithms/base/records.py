@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import UNCHARGED, Charged
-from tacit.protocol.messages import Hello, Retired
+from tacit.protocol.messages import Hello, Retired, Update
 
 
 @dataclass(slots=True)
@@ -20,10 +20,15 @@ class EdgeRecord:
     charged: Charged = UNCHARGED
     retired: str = ""
 
+    def account(self, message: Hello | Update | Retired) -> None:
+        """What the edge has spent, and where its ledger stands, as it says itself."""
+        self.spent, self.charged = message.spent, message.charged
+
 
 def retire(record: EdgeRecord, message: Retired) -> None:
     """An edge has said its last word."""
-    record.retired, record.spent, record.charged = message.reason, message.spent, message.charged
+    record.retired = message.reason
+    record.account(message)
 
 
 def dump(edges: dict[str, EdgeRecord]) -> dict[str, Any]:

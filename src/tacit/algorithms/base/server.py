@@ -34,7 +34,8 @@ class Fold:
 
     def __init__(self, definition: Definition[Any], model: Model) -> None:
         self.batch, self.horizon, self.terms = definition.batch, definition.horizon, definition.terms
-        self.dataset = definition.dataset  # what the edges' ledgers are of
+        self.uploads = definition.uploads  # updates that make one version
+        self.dataset = definition.source.name  # what the edges' ledgers are of
         self.clip = definition.clip
         self.params = model.init(definition.seed)
         self.version = 0
@@ -169,7 +170,8 @@ class ServerRole(Fold, ABC):
         if why := self.refuses(hello):
             return [Outgoing(hello.edge, Halt(self.version, why))]
         record = self.edges.setdefault(hello.edge, EdgeRecord(hello))
-        record.hello, record.spent, record.charged, record.retired = hello, hello.spent, hello.charged, ""
+        record.hello, record.retired = hello, ""
+        record.account(hello)
         if self.halted:
             return [Outgoing(hello.edge, Halt(self.version, self.halted))]
         return self.joined(hello.edge)
@@ -177,7 +179,7 @@ class ServerRole(Fold, ABC):
     def _update(self, update: Update) -> list[Outgoing]:
         tau = max(0, self.version - update.base_version)  # t - τ: measured, never assumed; reports may be ahead of t
         record = self.edges[update.edge]
-        record.spent, record.charged = update.spent, update.charged
+        record.account(update)
         if not self.admits(update, tau):
             self.stale += 1
             return self.answer(update.edge)

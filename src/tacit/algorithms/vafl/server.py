@@ -79,8 +79,8 @@ class Server(ServerRole):
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
         self.asked: dict[str, list[Request]] = {}  # and not yet answered
-        self.requests, self.samples = 0, definition.evaluation.samples
-        self.due = self.every = definition.evaluation.every  # k of the next evaluation
+        self.requests, self.samples = 0, definition.samples
+        self.due = self.every = definition.every  # k of the next evaluation
         self.exam_rows: Tensor | None = None  # of one under way
         self.examining: set[int] = set()  # requests that it waits for
         self.final = self.examined = False  # whether it is the last one; whether that is over
@@ -336,7 +336,7 @@ class Server(ServerRole):
         if part is None or not self._awaits(update):
             return
         record = self.edges[update.edge]
-        record.spent, record.charged = update.spent, update.charged
+        record.account(update)
         self._enter(update)
         self._forget(update.edge, part.request)
 

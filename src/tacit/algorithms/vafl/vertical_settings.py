@@ -49,7 +49,7 @@ class Vertical:
 
     def view(self, x: Tensor, party: int) -> Tensor:
         """What party number `party` of the testbed holds of the examples x (n, *shape). Raises ConfigError."""
-        sizes, parties = party_columns(self.definition.dataset), self.protocol.parties
+        sizes, parties = party_columns(self.definition.source.name), self.protocol.parties
         return party_view(x, party, parties, quadrants=self.settings.quadrants, sizes=sizes)
 
     def regularization(self, party: int) -> float:
@@ -64,7 +64,7 @@ class Vertical:
         pushes are uploads, of `batch` vectors each, all of which depend on every record: pushes·batch/z² = μ².
         """
         a, p = self.settings, self.definition.privacy
-        mode, epsilon = a.release_mode(p), self.definition.plans.epsilon(party)
+        mode, epsilon = a.release_mode(p.mechanism), self.definition.plans.epsilon(party)
         z = p.noise_multiplier or 0.0
         if mode in ("cached", "fresh", "dp_sgd", "trained") and not z:
             times = {"dp_sgd": 2, "trained": round(p.batch)}.get(mode, 1)
