@@ -1,1 +1,4 @@
-"""`make bench`: how much of the broker, and of the processors, tacit's path leaves. Ratios from one run."""
+"""`make bench`: how much of the broker, and of the processors, tacit's path leaves.
+
+Ratios from one run.
+"""

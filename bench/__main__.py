@@ -1,14 +1,18 @@
-"""Measure, print ratios, write out/bench.json. About eight minutes on two cores, with nothing else running.
+"""Measure, print ratios, write out/bench.json. About eight minutes on two cores, with nothing else
+running.
 
-(a) accepted updates/s of the whole path (5 edges with ready-made 87 KB updates and 16 unreceipted ones each: broker,
-    decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho QoS 1 rate at that
-    size;
-(b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, padded) over what two
-    processes compute of the same edge step with no broker, no journal and no ledger on disk, in turns of seconds; and
-    over what five such processes compute that share the two processors, as the edges do;
-(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in flight), p50, p99;
-(d) what privacy costs: an edge step taken apart (bench/cost.py);
-(e) and what an edge's whole push costs over a plain step, for five networks (bench/step.py).
+(a) accepted updates/s of the whole path (5 edges with ready-made 87 KB updates and 16 unreceipted
+ones each: broker,
+    decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho
+    QoS 1 rate at that size;
+(b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48,
+padded) over what two
+    processes compute of the same edge step with no broker, no journal and no ledger on disk, in
+    turns of seconds; and over what five such processes compute that share the two processors, as
+    the edges do;
+(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in
+flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
+edge's whole push costs over a plain step, for five networks (bench/step.py).
 """
 
 from __future__ import annotations
@@ -88,18 +92,28 @@ def main() -> None:
         results |= _training_over_compute(folder, data)
     results |= cost.costs()
     results["step_over_plain"] = step.measured()
-    results = {key: round(value, 4) if isinstance(value, float) else value for key, value in results.items()}
+    results = {
+        key: round(value, 4) if isinstance(value, float) else value
+        for key, value in results.items()
+    }
     (out / "bench.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     _print(results)
 
 
 def _print(results: dict[str, Any]) -> None:
-    print(f"(a) path / broker        {results['path_over_broker']:.2f}"
-          f"   ({results['path_per_s']:.0f} of {results['broker_per_s']:.0f} updates/s)")  # fmt: skip
-    print(f"(b) training / compute   {results['training_over_compute']:.2f}"
-          f"   ({results['training_per_s']:.0f} of {results['compute_per_s']:.0f} updates/s)")  # fmt: skip
-    print(f"    … in {results['edges']} processes      {results['training_over_compute_in_turns']:.2f}"
-          f"   (of {results['compute_in_turns_per_s']:.0f}, which as many processes compute in turns)")  # fmt: skip
+    print(
+        f"(a) path / broker        {results['path_over_broker']:.2f}"
+        f"   ({results['path_per_s']:.0f} of {results['broker_per_s']:.0f} updates/s)"
+    )
+    print(
+        f"(b) training / compute   {results['training_over_compute']:.2f}"
+        f"   ({results['training_per_s']:.0f} of {results['compute_per_s']:.0f} updates/s)"
+    )
+    print(
+        f"    … in {results['edges']} processes      "
+        f"{results['training_over_compute_in_turns']:.2f}"
+        f"   (of {results['compute_in_turns_per_s']:.0f}, which as many processes compute in turns)"
+    )
     for what in ("receipt", "model"):
         p50, p99 = results[f"push_to_{what}_ms_p50"], results[f"push_to_{what}_ms_p99"]
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
@@ -114,7 +128,10 @@ def _data() -> str | None:
 
 
 def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
-    """MNIST's 28×28 CNN with 21,840 parameters; without the data, the digits' own (a smaller update)."""
+    """MNIST's 28×28 CNN with 21,840 parameters;
+
+    without the data, the digits' own (a smaller update).
+    """
     choice = {"dataset": "mnist", "kernel": 5, "hidden": [50], "batch": 48}
     if data is None:
         choice = {"dataset": "digits", "kernel": 3, "hidden": [300], "batch": 48}
@@ -130,7 +147,12 @@ class Worker:
         command = [sys.executable, "-m", "bench.worker", kind, json.dumps(options)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=ROOT,
         )
 
     @property
@@ -172,7 +194,9 @@ def _raw(folder: Path, count: int = 1500) -> float:
     receiver.ready()
     receiver.go()
     size = 21840 * 4 + 256
-    senders = [Worker("raw_publish", broker=broker, number=k, count=count, size=size) for k in range(EDGES)]
+    senders = [
+        Worker("raw_publish", broker=broker, number=k, count=count, size=size) for k in range(EDGES)
+    ]
     for sender in senders:
         sender.ready()
     for sender in senders:
@@ -185,28 +209,50 @@ def _raw(folder: Path, count: int = 1500) -> float:
     return rate
 
 
-def _path(folder: Path, data: str | None, kind: str, each: int = 1200) -> tuple[float, list[dict[str, Any]]]:
-    """Applied updates/s with the aggregator's driver in this process, on Redis; and what the edges say."""
+def _path(
+    folder: Path, data: str | None, kind: str, each: int = 1200
+) -> tuple[float, list[dict[str, Any]]]:
+    """Applied updates/s with the aggregator's driver in this process, on Redis;
+
+    and what the edges say.
+    """
     torch.set_num_threads(1)
     file = _run_file(folder, data, EDGES * each, f"path-{kind}")
     run = config.load(file)
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
     driver = ServerDriver(
-        "bench", Server(run.define(), model), model.schema_hash(), model.size, open_store(url, "bench"),
-        fingerprint=run.fingerprint(), snapshot_every=500, max_message=1 << 28, chunk=256 * 1024,
-    )  # fmt: skip
+        "bench",
+        Server(run.define(), model),
+        model.schema_hash(),
+        model.size,
+        open_store(url, "bench"),
+        fingerprint=run.fingerprint(),
+        snapshot_every=500,
+        max_message=1 << 28,
+        chunk=256 * 1024,
+    )
     driver.recover()
     connection = Connection(broker, "bench-aggregator", [topics.up_all("bench")], driver.inbox.put)
     connection.start(30.0)
-    common = {"broker": broker, "run_file": str(file), "data": data, "folder": str(folder), "count": each}
+    common = {
+        "broker": broker,
+        "run_file": str(file),
+        "data": data,
+        "folder": str(folder),
+        "count": each,
+    }
     workers = [Worker(kind, number=k, **common) for k in range(EDGES)]
     for worker in workers:
         worker.ready()
     for worker in workers:
         worker.go()
     marks: list[tuple[float, int]] = []
-    driver.run(connection, threading.Event(), lambda: marks.append((time.perf_counter(), driver.role.version)))
+    driver.run(
+        connection,
+        threading.Event(),
+        lambda: marks.append((time.perf_counter(), driver.role.version)),
+    )
     driver.farewell(threading.Event())
     answers = [worker.result() for worker in workers]
     connection.stop()
@@ -234,7 +280,9 @@ def _training_over_compute(folder: Path, data: str | None) -> dict[str, Any]:
             training.tell([*bare.pids, *apart.pids], signal.SIGKILL)
 
 
-def _steps(folder: Path, file: Path, data: str | None, count: int, pipe: Path | None) -> training.Steps:
+def _steps(
+    folder: Path, file: Path, data: str | None, count: int, pipe: Path | None
+) -> training.Steps:
     """Bare edge steps in `count` processes, taking turns from `pipe` if there is one."""
     counters = [folder / f"counter-{count}-{number}" for number in range(count)]
     workers: list[Worker] = []

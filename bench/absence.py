@@ -1,16 +1,22 @@
-"""Somebody is away for a minute: what the others do meanwhile. `python -m bench.absence` writes out/absence.json.
+"""Somebody is away for a minute: what the others do meanwhile. `python -m bench.absence` writes
+out/absence.json.
 
-(a) `vertical`: four VAFL parties; one is stopped (SIGSTOP) for --seconds. Steps of the other three per second during
-    that time, over those in as long a time before and after it; and the training loss at both its ends, from the run's
-    journal folded again, because no evaluation is answered meanwhile. Expected: at least 0.9, and the loss still falls.
-(b) `gossip`: four peers without gradients and noise, their models apart; one is cut off the broker for --seconds. The
-    same ratio; whether it averages again afterwards; and how far the sum of all models has moved (expected: 1e-6).
-(c) `accuracy`: eight peers as processes over MQTT, A(DP)²SGD and SYNC at the same noise: test accuracy and ε of each,
+(a) `vertical`: four VAFL parties; one is stopped (SIGSTOP) for --seconds. Steps of the other three
+per second during
+    that time, over those in as long a time before and after it; and the training loss at both its
+    ends, from the run's journal folded again, because no evaluation is answered meanwhile.
+    Expected: at least 0.9, and the loss still falls.
+(b) `gossip`: four peers without gradients and noise, their models apart; one is cut off the broker
+for --seconds. The
+    same ratio; whether it averages again afterwards; and how far the sum of all models has moved
+    (expected: 1e-6).
+(c) `accuracy`: eight peers as processes over MQTT, A(DP)²SGD and SYNC at the same noise: test
+accuracy and ε of each,
     and the mean of the seeds' differences with its 95 % interval.
 
-Every party and peer takes --slowdown times as long as it computes, so that no processor is the limit: on
-a machine whose processors are, whoever is away leaves the others more of them, and the ratio says nothing. About ten
-minutes at the defaults, on an otherwise idle machine.
+Every party and peer takes --slowdown times as long as it computes, so that no processor is the
+limit: on a machine whose processors are, whoever is away leaves the others more of them, and the
+ratio says nothing. About ten minutes at the defaults, on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -71,8 +77,9 @@ every = 100000000
 def ratio(
     steps: Callable[[], int], seconds: float, leave: Callable[[], None], back: Callable[[], None]
 ) -> dict[str, Any]:
-    """Steps a second in `seconds` before `leave()`, between it and `back()`, and after that; and the second of these
-    over the mean of the two others, which takes out what else the machine does, if that is steady.
+    """Steps a second in `seconds` before `leave()`, between it and `back()`, and after that; and
+    the second of these over the mean of the two others, which takes out what else the machine does,
+    if that is steady.
     """
 
     def rate() -> float:
@@ -85,11 +92,15 @@ def ratio(
     during = rate()
     back()
     after = rate()
-    found = {"before_per_s": round(before, 2), "during_per_s": round(during, 2), "after_per_s": round(after, 2)}
+    found = {
+        "before_per_s": round(before, 2),
+        "during_per_s": round(during, 2),
+        "after_per_s": round(after, 2),
+    }
     return found | {"ratio": round(2 * during / (before + after), 3)}
 
 
-# -- (a) ---------------------------------------------------------------------------------------------------------------
+# -- (a) -------------------------------------------------------------------------------------------
 
 
 def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
@@ -98,7 +109,10 @@ def vertical(seconds: float, slowdown: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, mosquitto(Path(name)) as broker:
         folder, http = Path(name), f"127.0.0.1:{free_port()}"
         address, store = f"{broker.host}:{broker.port}", f"sqlite:///{folder / 'store.db'}"
-        with deployment(folder, text, address, store, "absence") as made, Client(f"http://{http}") as client:
+        with (
+            deployment(folder, text, address, store, "absence") as made,
+            Client(f"http://{http}") as client,
+        ):
             kept = folder / "run.journal"
             made.aggregator(TACIT_HTTP=http, TACIT_JOURNAL_FILE=str(kept))
             parties = [made.edge(number, "party") for number in range(PARTIES)]
@@ -129,7 +143,9 @@ def _applied(client: Client) -> int:
 
 
 def _updates(client: Client, names: list[str]) -> int:
-    return sum(edge.to_json()["updates"] for edge in client.edges() if edge.to_json()["id"] in names)
+    return sum(
+        edge.to_json()["updates"] for edge in client.edges() if edge.to_json()["id"] in names
+    )
 
 
 def _signal(service: Service, number: int) -> None:
@@ -138,7 +154,9 @@ def _signal(service: Service, number: int) -> None:
 
 
 def folded(path: Path, versions: list[int]) -> list[float]:
-    """The mean loss of all training records, from the embeddings that the server has, at each of `versions`."""
+    """The mean loss of all training records, from the embeddings that the server has, at each of
+    `versions`.
+    """
     losses: list[float] = []
     with journal_file.open_journal(path) as file:
         reader = journal_file.Reader(file, str(path))
@@ -152,11 +170,18 @@ def folded(path: Path, versions: list[int]) -> list[float]:
             server.on_message(entries.read(kept.payload, schema, model.size))
             if len(losses) < len(versions) and server.version >= versions[len(losses)]:
                 scores = server.scores(rows)
-                losses.append(round(float(corrected_loss(scores, people.labels[rows], people.label_epsilon).mean()), 5))
+                losses.append(
+                    round(
+                        float(
+                            corrected_loss(scores, people.labels[rows], people.label_epsilon).mean()
+                        ),
+                        5,
+                    )
+                )
     return losses
 
 
-# -- (b) ---------------------------------------------------------------------------------------------------------------
+# -- (b) -------------------------------------------------------------------------------------------
 
 
 def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
@@ -177,7 +202,10 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
         wait_for(lambda: min(disks.answered(n) for n in range(count)) > 5, PATIENCE)
         steps = lambda: sum(disks.steps(n) for n in others)  # noqa: E731
         exchanges: list[int] = []
-        dark, back = lambda: cable.blackout(seconds, cut=True), lambda: exchanges.append(disks.answered(2))
+        dark, back = (
+            lambda: cable.blackout(seconds, cut=True),
+            lambda: exchanges.append(disks.answered(2)),
+        )
         found = ratio(steps, seconds, dark, back)
         wait_for(lambda: disks.answered(2) > exchanges[0] + 10, PATIENCE)
         found["exchanges_afterwards"] = disks.answered(2) - exchanges[0]
@@ -185,14 +213,22 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
             _signal(service, signal.SIGTERM)
         codes = [service.wait() for service in peers]
         moved, apart = float((disks.total() - first).abs().max()), disks.spread() / spread
-    return found | {"exit_codes": codes, "sum_moved": moved, "spread_left": apart, "conserved": moved < 1e-6}
+    return found | {
+        "exit_codes": codes,
+        "sum_moved": moved,
+        "spread_left": apart,
+        "conserved": moved < 1e-6,
+    }
 
 
-# -- (c) ---------------------------------------------------------------------------------------------------------------
+# -- (c) -------------------------------------------------------------------------------------------
 
 
 def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]:
-    """A(DP)²SGD and SYNC, eight peers each, with the noise of experiments/adp2sgd-digits.toml: seed by seed."""
+    """A(DP)²SGD and SYNC, eight peers each, with the noise of experiments/adp2sgd-digits.toml:
+
+    seed by seed.
+    """
     text = (ROOT / "experiments" / "adp2sgd-digits.toml").read_text(encoding="utf-8")
     text = text.replace("count = 8", f"count = 8\nslowdown = {[slowdown] * 8}")
     if updates is not None:
@@ -202,12 +238,20 @@ def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]
         for seed in range(1, seeds + 1):
             for name, rows in found.items():
                 rows.append(
-                    _trained(text.replace('name = "adp2sgd"\n', f'name = "{name}"\n'), Path(folder), name, seed)
+                    _trained(
+                        text.replace('name = "adp2sgd"\n', f'name = "{name}"\n'),
+                        Path(folder),
+                        name,
+                        seed,
+                    )
                 )
                 print(f"    seed {seed}, {name}: {rows[-1]['test_accuracy']:.4f}", flush=True)
     pairs = zip(found["adp2sgd"], found["sync"], strict=True)
     apart = np.array([one["test_accuracy"] - other["test_accuracy"] for one, other in pairs])
-    return found | {"difference": round(float(apart.mean()), 4), "half_width": round(float(half_width(apart)), 4)}
+    return found | {
+        "difference": round(float(apart.mean()), 4),
+        "half_width": round(float(half_width(apart)), 4),
+    }
 
 
 def _trained(text: str, folder: Path, name: str, seed: int) -> dict[str, Any]:
@@ -228,8 +272,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.absence")
     parser.add_argument("what", nargs="*", choices=("vertical", "gossip", "accuracy"), default=[])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long somebody is away")
-    parser.add_argument("--slowdown", type=float, default=20.0, help="a step takes so many times as long as computing")
-    parser.add_argument("--updates", type=int, default=None, help="of (c) [default: the experiment's]")
+    parser.add_argument(
+        "--slowdown",
+        type=float,
+        default=20.0,
+        help="a step takes so many times as long as computing",
+    )
+    parser.add_argument(
+        "--updates", type=int, default=None, help="of (c) [default: the experiment's]"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="of (c)")
     parser.add_argument("--out", type=Path, default=Path("out/absence.json"))
     given = parser.parse_args()

@@ -1,9 +1,11 @@
-"""A(DP)²SGD against SYNC at the same noise where peers differ in speed, under the virtual clock: the paper's cases.
+"""A(DP)²SGD against SYNC at the same noise where peers differ in speed, under the virtual clock:
+the paper's cases.
 
     python -m bench.cases [--seeds 5]     (a minute on two cores; writes out/cases.json)
 
-Eight peers as in experiments/adp2sgd-digits.toml; a step takes one virtual second, a message 0.04. For each case and
-target: the virtual seconds in which either gets there, and the mean of the seeds' ratios with its 95 % interval.
+Eight peers as in experiments/adp2sgd-digits.toml; a step takes one virtual second, a message 0.04.
+For each case and target: the virtual seconds in which either gets there, and the mean of the seeds'
+ratios with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def reached(series: list[dict[str, Any]], target: float) -> float:
-    """Virtual seconds until the first evaluation of at least `target`; nan: never, and no part of a mean."""
-    return next((point["virtual_time_s"] for point in series if point["accuracy"] >= target), float("nan"))
+    """Virtual seconds until the first evaluation of at least `target`; nan:
+
+    never, and no part of a mean.
+    """
+    return next(
+        (point["virtual_time_s"] for point in series if point["accuracy"] >= target), float("nan")
+    )
 
 
 def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
@@ -41,9 +48,13 @@ def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
     for name, rows in found.items():
         for seed in range(1, seeds + 1):
             run = changed(
-                FILE, run={"seed": seed}, algorithm={"name": name}, network=network, edges=changes.get("edges", {}),
+                FILE,
+                run={"seed": seed},
+                algorithm={"name": name},
+                network=network,
+                edges=changes.get("edges", {}),
                 evaluation={"every": 8},
-            )  # fmt: skip
+            )
             series = sweep.measure(run, None)["series"]
             rows.append([series[-1]["accuracy"], *(reached(series, target) for target in TARGETS)])
     ours, theirs = (np.array(rows) for rows in found.values())
@@ -52,11 +63,19 @@ def case(changes: dict[str, Any], seeds: int) -> dict[str, Any]:
         there = ~np.isnan(ours[:, place] + theirs[:, place])
         ratio = (theirs / ours)[there, place]
         times[str(target)] = {
-            "seeds": int(there.sum()), "seconds": [_rounded(rows[there, place].mean()) for rows in (ours, theirs)],
+            "seeds": int(there.sum()),
+            "seconds": [_rounded(rows[there, place].mean()) for rows in (ours, theirs)],
             "ratio": [_rounded(ratio.mean()), _rounded(half_width(ratio))],
-        }  # fmt: skip
+        }
     accuracy = [_rounded(rows[:, 0].mean(), 4) for rows in (ours, theirs)]
-    return found | {"accuracy": accuracy, "apart": [_rounded(apart.mean(), 4), _rounded(half_width(apart), 4)]} | times
+    return (
+        found
+        | {
+            "accuracy": accuracy,
+            "apart": [_rounded(apart.mean(), 4), _rounded(half_width(apart), 4)],
+        }
+        | times
+    )
 
 
 def _rounded(value: Any, digits: int = 2) -> float:
@@ -73,7 +92,11 @@ def main() -> None:
     found = {}
     for name, changes in CASES.items():
         found[name] = case(changes, given.seeds)
-        print(name, {key: found[name][key] for key in ("accuracy", "apart", *map(str, TARGETS))}, flush=True)
+        print(
+            name,
+            {key: found[name][key] for key in ("accuracy", "apart", *map(str, TARGETS))},
+            flush=True,
+        )
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 

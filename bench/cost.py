@@ -1,7 +1,8 @@
-"""What privacy costs in time: one edge step, taken apart, at expected batch 48 and 256, as ratios in one run.
+"""What privacy costs in time: one edge step, taken apart, at expected batch 48 and 256, as ratios
+in one run.
 
-The steps take turns, a round after another, so that whatever else the machine does falls on all of them; the median
-round counts. CPU time of one thread, the CNN of 21,840 parameters, 12,000 rows.
+The steps take turns, a round after another, so that whatever else the machine does falls on all of
+them; the median round counts. CPU time of one thread, the CNN of 21,840 parameters, 12,000 rows.
 """
 
 from __future__ import annotations
@@ -29,22 +30,31 @@ Step = Callable[[], object]
 
 
 def costs(rounds: int = 25) -> dict[str, float]:
-    """{`cost_{batch}_{step}`: CPU time over that of a plain step at the same batch}, and the mechanisms' own ratio.
+    """{`cost_{batch}_{step}`: CPU time over that of a plain step at the same batch}, and the
+    mechanisms' own ratio.
 
-    `plain`: forward, backward, mean gradient. `clip`: a gradient for each example, clipped, added. `padding`: the
-    same on a Poisson batch padded to B_max. Then the whole edge step with each mechanism (ledger in memory), and
-    `cost_{batch}_{mechanism}_over_clip`: that step over `padding`, the same rows without noise.
+    `plain`: forward, backward, mean gradient. `clip`: a gradient for each example, clipped, added.
+    `padding`: the same on a Poisson batch padded to B_max. Then the whole edge step with each
+    mechanism (ledger in memory), and `cost_{batch}_{mechanism}_over_clip`: that step over
+    `padding`, the same rows without noise.
     """
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(1)
     data = Dataset(
-        torch.rand(ROWS, 1, 28, 28, generator=generator), torch.randint(10, (ROWS,), generator=generator), 10, "random"
+        torch.rand(ROWS, 1, 28, 28, generator=generator),
+        torch.randint(10, (ROWS,), generator=generator),
+        10,
+        "random",
     )
     found: dict[str, float] = {}
     for batch in BATCHES:
         medians = _medians(_steps(data, batch), rounds)
-        found |= {f"cost_{batch}_{name}": value / medians["plain"] for name, value in medians.items()}
-        found |= {f"cost_{batch}_{name}_over_clip": medians[name] / medians["padding"] for name in PRIVATE}
+        found |= {
+            f"cost_{batch}_{name}": value / medians["plain"] for name, value in medians.items()
+        }
+        found |= {
+            f"cost_{batch}_{name}_over_clip": medians[name] / medians["padding"] for name in PRIVATE
+        }
     return found
 
 
@@ -52,7 +62,9 @@ def _steps(data: Dataset, batch: int) -> dict[str, Step]:
     params, rate, random = MODEL.init(1), batch / ROWS, Random()
     size = padded_size(ROWS, rate)
     some, everyone = torch.randperm(ROWS)[:batch], torch.ones(batch, dtype=torch.bool)
-    x, y = (torch.cat((rows, torch.zeros_like(rows[:1]))) for rows in (data.x, data.y))  # the public row comes last
+    x, y = (
+        torch.cat((rows, torch.zeros_like(rows[:1]))) for rows in (data.x, data.y)
+    )  # the public row comes last
 
     def clip(index: Tensor, mask: Tensor) -> object:
         return clipped_sum(example_gradients(MODEL, params, x[index], y[index]), CLIP, mask)
@@ -92,7 +104,10 @@ def show(found: dict[str, float]) -> None:
     names = ("plain", "clip", "padding", *PRIVATE)
     print(f"(d) one edge step        {'':>10}" + "".join(f"{name:>19}" for name in names))
     for batch in BATCHES:
-        print(f"    batch {batch:<5}       × plain    " + "".join(f"{found[f'cost_{batch}_{n}']:19.2f}" for n in names))
+        print(
+            f"    batch {batch:<5}       × plain    "
+            + "".join(f"{found[f'cost_{batch}_{n}']:19.2f}" for n in names)
+        )
         own = "".join(f"{found[f'cost_{batch}_{n}_over_clip']:19.2f}" for n in PRIVATE)
         print(f"                      × padding  {'':57}{own}")
 

@@ -1,12 +1,15 @@
-"""What stays bounded: `python -m bench.endurance` writes out/endurance.json. About five minutes on two cores.
+"""What stays bounded: `python -m bench.endurance` writes out/endurance.json. About five minutes on
+two cores.
 
-(a) UPDATES small updates (digits, logistic: 2.8 KB) from 5 edges through broker, aggregator process and Redis: resident
+(a) UPDATES small updates (digits, logistic: 2.8 KB) from 5 edges through broker, aggregator process
+and Redis: resident
     memory of the three, its slope over the second half, by least squares;
-(b) three edges that take 20 ms an update, and beside them, in the same run, one that is stopped (SIGSTOP) and one that
-    sends without waiting for receipts, at 200 and 1,000 a second and as fast as the broker takes, the last also with a
-    sender that leaves the processors to the others (nice 19), as if it had its own: what the three achieve over what
-    they achieve alone, before and after. [guard] rate is on, so the flood is told to wait, dropped,
-    and in the end not delivered.
+(b) three edges that take 20 ms an update, and beside them, in the same run, one that is stopped
+(SIGSTOP) and one that
+    sends without waiting for receipts, at 200 and 1,000 a second and as fast as the broker takes,
+    the last also with a sender that leaves the processors to the others (nice 19), as if it had its
+    own: what the three achieve over what they achieve alone, before and after. [guard] rate is on,
+    so the flood is told to wait, dropped, and in the end not delivered.
 """
 
 from __future__ import annotations
@@ -69,10 +72,16 @@ class Stack:
         store = start_store(folder, self.children).address
         self.url = f"http://127.0.0.1:{free_port()}"
         settings = {
-            "TACIT_RUN_FILE": str(self.file), "TACIT_RUN_ID": "bench", "TACIT_BROKER": self.broker,
-            "TACIT_STORE": store, "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": self.url.removeprefix("http://"),
-        }  # fmt: skip
-        self.aggregator = ForkedService(["aggregator"], os.environ | settings, folder / "aggregator.log")
+            "TACIT_RUN_FILE": str(self.file),
+            "TACIT_RUN_ID": "bench",
+            "TACIT_BROKER": self.broker,
+            "TACIT_STORE": store,
+            "TACIT_OUT": str(folder / "out"),
+            "TACIT_HTTP": self.url.removeprefix("http://"),
+        }
+        self.aggregator = ForkedService(
+            ["aggregator"], os.environ | settings, folder / "aggregator.log"
+        )
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=10.0)
         self.workers: list[Worker] = []
 
@@ -105,7 +114,9 @@ class Stack:
 
     def pids(self) -> dict[str, int]:
         """The three processes whose memory matters."""
-        servers = {child.name: child.process.pid for child in self.children if child.process is not None}
+        servers = {
+            child.name: child.process.pid for child in self.children if child.process is not None
+        }
         return {"aggregator": self.aggregator.pid, **servers}
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +142,11 @@ def _wait(condition: Any, seconds: float = 240.0) -> None:
 
 def _rss(pid: int) -> float:
     """Resident memory, MB."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    (line,) = [
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    ]
     return int(line.split()[1]) / 1000
 
 
@@ -165,7 +180,12 @@ def _rate(stack: Stack, names: list[str], seconds: float) -> float:
 def neighbours(folder: Path) -> dict[str, Any]:
     """(b)"""
     guard, pause = "[guard]\nrate = 60.0\nburst = 60", threading.Event()
-    floods = {"flood of 200": (200, 0), "flood of 1000": (1000, 0), "all it can": (0, 0), "all it can, nice": (0, 19)}
+    floods = {
+        "flood of 200": (200, 0),
+        "flood of 1000": (1000, 0),
+        "all it can": (0, 0),
+        "all it can, nice": (0, 19),
+    }
     with Stack(folder / "flood", RUN.format(updates=10**7, edges=8, guard=guard)) as stack:
         names = [f"edge-{number}" for number in range(3)]
         *_, fourth = stack.begin("paced", range(4), pause=0.02)
@@ -174,9 +194,13 @@ def neighbours(folder: Path) -> dict[str, Any]:
         fourth._process.send_signal(signal.SIGSTOP)
         rates["stalled"] = _rate(stack, names, PHASE)
         fourth._process.kill()
-        for number, (name, (rate, nice)) in enumerate(floods.items(), 4):  # each another edge: one ledger, one history
+        for number, (name, (rate, nice)) in enumerate(
+            floods.items(), 4
+        ):  # each another edge: one ledger, one history
             alone.append(_rate(stack, names, PHASE))
-            (flood,) = stack.begin("flood", range(number, number + 1), rate=rate, nice=nice, seconds=PHASE + 2.0)
+            (flood,) = stack.begin(
+                "flood", range(number, number + 1), rate=rate, nice=nice, seconds=PHASE + 2.0
+            )
             pause.wait(1.0)
             rates[name] = _rate(stack, names, PHASE)
             sent[name] = flood.result()["sent"] / (PHASE + 2.0)
@@ -190,7 +214,11 @@ def main() -> None:
     out = ROOT / "out"
     out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
-        found = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "neighbours": neighbours(Path(name))}
+        found = {
+            "cores": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "neighbours": neighbours(Path(name)),
+        }
         found["memory"] = memory(Path(name))
     (out / "endurance.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(found))

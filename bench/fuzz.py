@@ -1,12 +1,15 @@
-"""Throw damaged messages at everything that decodes: `python -m bench.fuzz [MINUTES] [SEED]`, or `make fuzz`.
+"""Throw damaged messages at everything that decodes: `python -m bench.fuzz [MINUTES] [SEED]`, or
+`make fuzz`.
 
-Three targets take turns: an envelope (decode, then every reader), parts for an assembler, and parts, questions and
-whole messages of several edges for the aggregator's `Partials`. What goes in are good messages of every kind, mutated:
-bits flipped, bytes overwritten, inserted, deleted, lengths and counts replaced by extreme ones, two messages spliced.
+Three targets take turns: an envelope (decode, then every reader), parts for an assembler, and
+parts, questions and whole messages of several edges for the aggregator's `Partials`. What goes in
+are good messages of every kind, mutated: bits flipped, bytes overwritten, inserted, deleted,
+lengths and counts replaced by extreme ones, two messages spliced.
 
-A finding is an exception that is no refusal (WireError, Crowded), a tensor that is not what was sent although nothing
-said so, an envelope that is not the sent one although only its own parts came, or memory beyond what was announced.
-Any finding ends the run with its seed and case number, and exit code 1. Writes out/fuzz.json.
+A finding is an exception that is no refusal (WireError, Crowded), a tensor that is not what was
+sent although nothing said so, an envelope that is not the sent one although only its own parts
+came, or memory beyond what was announced. Any finding ends the run with its seed and case number,
+and exit code 1. Writes out/fuzz.json.
 """
 
 from __future__ import annotations
@@ -32,23 +35,52 @@ from tacit.protocol.messages import GlobalModel, Halt
 
 SIZE, SCHEMA = 37, bytes(range(32))
 LIMIT = 1 << 16
-EXTREME = (0, 1, 2, 7, 8, 63, 64, 127, 128, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**53, 2**63, 2**64 - 1)
+EXTREME = (
+    0,
+    1,
+    2,
+    7,
+    8,
+    63,
+    64,
+    127,
+    128,
+    255,
+    2**15,
+    2**16,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**53,
+    2**63,
+    2**64 - 1,
+)
 Seen = Counter[str]
 
 
 def good() -> list[bytes]:
     """One envelope of every kind, integers and floats."""
-    spent = [pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=5, mechanism="discrete_gaussian")]
+    spent = [
+        pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=5, mechanism="discrete_gaussian")
+    ]
     charged = pb.Charged(count=5, head=bytes(32))
     floats, integers = torch.linspace(-1, 1, SIZE), torch.arange(SIZE, dtype=torch.int32)
     meta: dict[str, Any] = {"run": "r", "edge": "e", "seq": 3, "schema_hash": SCHEMA}
-    hello = pb.Hello(epsilon=2.0, delta=1e-5, mechanism="gaussian", noise_variance=1.0, clip_min=0.1, clip_max=1.0)
+    hello = pb.Hello(
+        epsilon=2.0,
+        delta=1e-5,
+        mechanism="gaussian",
+        noise_variance=1.0,
+        clip_min=0.1,
+        clip_max=1.0,
+    )
     plain = [
-        pb.Meta(hello=hello, **meta), pb.Meta(retired=pb.Retired(reason="spent", spent=spent, charged=charged), **meta),
+        pb.Meta(hello=hello, **meta),
+        pb.Meta(retired=pb.Retired(reason="spent", spent=spent, charged=charged), **meta),
         pb.Meta(receipt=pb.Receipt(status=pb.Receipt.PARTIAL, missing=[1, 2, 3]), **meta),
         pb.Meta(want=pb.Want(head=bytes(32), missing=range(32)), **meta),
         pb.Meta(announcement=pb.Announcement(epoch=1, state="training", version=3), **meta),
-    ]  # fmt: skip
+    ]
     update = pb.Update(base_version=3, clip=1.0, spent=spent, charged=charged, scale=0.5)
     found = [wire.encode(one) for one in plain]
     found += [wire.encode(pb.Meta(update=update, **meta), tensor) for tensor in (floats, integers)]
@@ -133,7 +165,9 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
             assert not honest or bytes(whole) == envelope, "another message than was sent"
     assert all(len(want.missing) <= 32 for want in wants)
     transfer = Transfer(envelope, chunk)
-    asked = [rng.choice(EXTREME) & 0xFFFFFFFF for _ in range(20)] + [rng.randrange(2 * len(parts)) for _ in range(20)]
+    asked = [rng.choice(EXTREME) & 0xFFFFFFFF for _ in range(20)] + [
+        rng.randrange(2 * len(parts)) for _ in range(20)
+    ]
     assert len(transfer.more(asked)) <= 16
 
 
@@ -141,7 +175,10 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     """Many edges, some of them hostile, at the aggregator's door."""
     partials = Partials(LIMIT)
     partials._limit = 8
-    senders = [(f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100)) for number in range(12)]
+    senders = [
+        (f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100))
+        for number in range(12)
+    ]
     for _ in range(200):
         edge, envelope, chunk = rng.choice(senders)
         parts = wire.count_parts(envelope, chunk)
@@ -163,7 +200,10 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
 
 def main() -> int:
     """Fuzz for so many minutes; 1 at the first finding."""
-    minutes, seed = float(sys.argv[1]) if sys.argv[1:] else 10.0, int(sys.argv[2]) if sys.argv[2:] else 1
+    minutes, seed = (
+        float(sys.argv[1]) if sys.argv[1:] else 10.0,
+        int(sys.argv[2]) if sys.argv[2:] else 1,
+    )
     seeds, seen, cases = good(), Counter[str](), 0
     targets = (fuzz_envelope, fuzz_envelope, fuzz_envelope, fuzz_assembler, fuzz_partials)
     began = time.monotonic()
@@ -177,7 +217,13 @@ def main() -> int:
             if found_one:  # whatever ends it is a finding
                 print(f"finding: seed {seed}, case {cases}, {target.__name__}")
         cases += 1
-    found = {"minutes": minutes, "seed": seed, "cases": cases, "findings": 0, "outcomes": dict(sorted(seen.items()))}
+    found = {
+        "minutes": minutes,
+        "seed": seed,
+        "cases": cases,
+        "findings": 0,
+        "outcomes": dict(sorted(seen.items())),
+    }
     Path("out").mkdir(exist_ok=True)
     Path("out/fuzz.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(found))

@@ -1,10 +1,12 @@
-"""The orderings that the papers of FedAsync and DP-PASGD claim, in mean over seeds, in the simulator.
+"""The orderings that the papers of FedAsync and DP-PASGD claim, in mean over seeds, in the
+simulator.
 
     python -m bench.orderings [dp-pasgd] [fedasync] [staleness] [--seeds 5]     (needs TACIT_DATA)
 
 Writes out/orderings.json; docs/algorithms.md has the table. `fedasync`: SGD, FedAsync (staleness
-drawn from 0 to 4) and FedAvg after the same number of gradients. `staleness`: FedAsync with staleness from 0 to 16,
-constant against adaptive α. `dp-pasgd`: τ = 10 against τ = 1 for the same resource and ε.
+drawn from 0 to 4) and FedAvg after the same number of gradients. `staleness`: FedAsync with
+staleness from 0 to 16, constant against adaptive α. `dp-pasgd`: τ = 10 against τ = 1 for the same
+resource and ε.
 """
 
 from __future__ import annotations
@@ -49,7 +51,10 @@ def result(run: RunFile, root: Path) -> tuple[float, float, float]:
 
 
 def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
-    """τ = 10 against DP-SGD on the four data settings, C_th = 1000, ε = 10; each spends what the resource allows."""
+    """τ = 10 against DP-SGD on the four data settings, C_th = 1000, ε = 10;
+
+    each spends what the resource allows.
+    """
     c1, c2, limit = COST
     found: dict[str, Any] = {}
     for setting in ("adult1", "adult2", "vehicle1", "vehicle2"):
@@ -59,12 +64,16 @@ def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
             rounds = int(limit // (c1 + c2 * tau))
             runs = [
                 changed(
-                    base, algorithm={"tau": tau}, privacy={"pushes": rounds * tau},
+                    base,
+                    algorithm={"tau": tau},
+                    privacy={"pushes": rounds * tau},
                     run={"updates": rounds, "seed": seed},
                 )
                 for seed in seeds
-            ]  # fmt: skip
-            found[setting][f"tau={tau}"] = _summed([result(run, root) for run in runs], setting, f"tau={tau}")
+            ]
+            found[setting][f"tau={tau}"] = _summed(
+                [result(run, root) for run in runs], setting, f"tau={tau}"
+            )
     return found
 
 
@@ -78,11 +87,13 @@ def fedasync(root: Path, seeds: range) -> dict[str, Any]:
         section = {"steps_min": steps, "steps_max": steps}
         runs = [
             changed(
-                base, algorithm=section, network={"staleness": most},
+                base,
+                algorithm=section,
+                network={"staleness": most},
                 run={"updates": GRADIENTS // per_version, "seed": seed},
             )
             for seed in seeds
-        ]  # fmt: skip
+        ]
         found[name] = _summed([result(run, root) for run in runs], "cifar10", name)
     return found
 
@@ -92,18 +103,21 @@ def staleness(root: Path, seeds: range) -> dict[str, Any]:
     found = {}
     base = config.load(EXPERIMENTS / "fedasync-cifar10-cnn.toml")
     sections: dict[str, dict[str, Any]] = {
-        "constant": {"staleness": "constant"}, "polynomial": {"staleness": "polynomial", "a": 0.5},
+        "constant": {"staleness": "constant"},
+        "polynomial": {"staleness": "polynomial", "a": 0.5},
         "hinge": {"staleness": "hinge", "a": 10.0, "b": 4},
-    }  # fmt: skip
+    }
     for name, section in sections.items():
         steps: dict[str, Any] = {"steps_min": 10, "steps_max": 10, "mixing": 0.9}
         runs = [
             changed(
-                base, algorithm=section | steps, network={"staleness": 16},
+                base,
+                algorithm=section | steps,
+                network={"staleness": 16},
                 run={"updates": GRADIENTS // 10, "seed": seed},
             )
             for seed in seeds
-        ]  # fmt: skip
+        ]
         found[name] = _summed([result(run, root) for run in runs], "staleness 16", name)
     return found
 
@@ -112,7 +126,8 @@ def _summed(rows: list[tuple[float, float, float]], *names: str) -> dict[str, An
     accuracy, loss = [row[0] for row in rows], [row[1] for row in rows]
     spread = stdev(accuracy) if len(accuracy) > 1 else 0.0
     print(
-        f"{' '.join(names):28} accuracy {100 * fmean(accuracy):6.2f} ± {100 * spread:.2f} loss {fmean(loss):.4f}",
+        f"{' '.join(names):28} accuracy {100 * fmean(accuracy):6.2f} ± {100 * spread:.2f} loss "
+        f"{fmean(loss):.4f}",
         flush=True,
     )
     return {"accuracy": accuracy, "loss": loss, "epsilon": rows[0][2]}

@@ -1,9 +1,11 @@
-"""Is the DP-PASGD planner right? Its plan against every feasible (R, τ), and what it predicts against what a run costs.
+"""Is the DP-PASGD planner right? Its plan against every feasible (R, τ), and what it predicts
+against what a run costs.
 
-`python -m bench.planner grid` trains them on Adult-1 (16 devices, one an education), 3 seeds each, in this process: eqs
-(7a) and (7b) on softmax regression with Poisson batches, clipped examples and Gaussian noise of the planner's own z.
-`python -m bench.planner cost` measures c1 and c2, plans with them, runs the plan over MQTT and compares.
-Noise and batches of `grid` come from seeded streams: a repeated run gives the same bits, and is no release.
+`python -m bench.planner grid` trains them on Adult-1 (16 devices, one an education), 3 seeds each,
+in this process: eqs (7a) and (7b) on softmax regression with Poisson batches, clipped examples and
+Gaussian noise of the planner's own z. `python -m bench.planner cost` measures c1 and c2, plans with
+them, runs the plan over MQTT and compares. Noise and batches of `grid` come from seeded streams: a
+repeated run gives the same bits, and is no release.
 """
 
 from __future__ import annotations
@@ -33,21 +35,37 @@ ROUNDS, TURNS = 30, 7  # of `cost`: rounds of a run, and how often each is repea
 OUT = Path("out") / "planner.json"
 SEEDS, BATCH, DEVICES = 3, 256, 16
 RATE = BATCH / (32_561 / DEVICES)  # q: tacit divides by the public nominal size of a part
-# Rows have length √8, and a bias of 1: L <= 9/2 + λ. Each gradient is clipped to 1. The paper's c1, c2 and δ.
+# Rows have length √8, and a bias of 1: L <= 9/2 + λ. Each gradient is clipped to 1. The paper's c1,
+# c2 and δ.
 ADULT = Problem(
-    epsilon=10.0, delta=1e-4, devices=DEVICES, batch=(float(BATCH),), lipschitz=1.0, dim=206,
-    smoothness=4.6, strong_convexity=0.1, lr=0.01, c1=100.0, c2=1.0, resource=1000.0,
-)  # fmt: skip
+    epsilon=10.0,
+    delta=1e-4,
+    devices=DEVICES,
+    batch=(float(BATCH),),
+    lipschitz=1.0,
+    dim=206,
+    smoothness=4.6,
+    strong_convexity=0.1,
+    lr=0.01,
+    c1=100.0,
+    c2=1.0,
+    resource=1000.0,
+)
 SETTINGS = (
     replace(ADULT, resource=500.0),
     ADULT,
-    replace(ADULT, c1=10.0, lr=0.05, strong_convexity=0.01, smoothness=4.51),  # cheaper rounds: more of them
+    replace(
+        ADULT, c1=10.0, lr=0.05, strong_convexity=0.01, smoothness=4.51
+    ),  # cheaper rounds: more of them
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Mean over seeds after R rounds of τ steps: the loss (4), with its regularization, and test accuracy."""
+    """Mean over seeds after R rounds of τ steps:
+
+    the loss (4), with its regularization, and test accuracy.
+    """
 
     rounds: int
     tau: int
@@ -64,12 +82,16 @@ class Adult:
         self.at, self.y = self._ones(train.x), torch.nn.functional.one_hot(train.y, 2).float()
         self.test_at, self.test_y = self._ones(test.x), test.y
         self.device = torch.unique(groups, return_inverse=True)[1]
-        self.weight = 1 / (DEVICES * torch.bincount(self.device).float())[self.device]  # (4): 1/M · 1/N_m
+        self.weight = (
+            1 / (DEVICES * torch.bincount(self.device).float())[self.device]
+        )  # (4): 1/M · 1/N_m
 
     @staticmethod
     def _ones(x: Tensor) -> Tensor:
         """(n, 9): where the eight ones of a row are, and its bias."""
-        return torch.cat([x.nonzero()[:, 1].reshape(len(x), 8), torch.full((len(x), 1), x.shape[1])], 1)
+        return torch.cat(
+            [x.nonzero()[:, 1].reshape(len(x), 8), torch.full((len(x), 1), x.shape[1])], 1
+        )
 
     def train(self, p: Problem, rounds: int, tau: int, z: float) -> Outcome:
         """`rounds` rounds of `tau` steps (7a), each ended by (7b)."""
@@ -91,9 +113,15 @@ class Adult:
         error = torch.softmax(logits, 1) - self.y[row]
         lam, square = p.strong_convexity, flat.square().sum((1, 2))[own]
         norm2 = error.square().sum(1) * 9 + 2 * lam * (error * logits).sum(1) + lam**2 * square
-        factor = (p.lipschitz / norm2.clamp_min(1e-12).sqrt()).clamp_max(1.0)  # of the whole gradient, λθ included
+        factor = (p.lipschitz / norm2.clamp_min(1e-12).sqrt()).clamp_max(
+            1.0
+        )  # of the whole gradient, λθ included
         each = (factor[:, None] * error)[:, None, :].expand(-1, 9, -1).reshape(-1, 2)
-        total = torch.zeros(SEEDS * DEVICES * 103, 2).index_add_(0, at.flatten(), each).reshape(flat.shape)
+        total = (
+            torch.zeros(SEEDS * DEVICES * 103, 2)
+            .index_add_(0, at.flatten(), each)
+            .reshape(flat.shape)
+        )
         kept = torch.zeros(SEEDS * DEVICES).index_add_(0, own, factor)
         return (total + lam * kept[:, None, None] * flat).reshape(theta.shape)
 
@@ -101,7 +129,10 @@ class Adult:
         loss = accuracy = 0.0
         for one in theta:
             logs = torch.log_softmax(one[self.at].sum(1), 1)
-            loss += float(-(self.weight[:, None] * self.y * logs).sum() + p.strong_convexity / 2 * one.square().sum())
+            loss += float(
+                -(self.weight[:, None] * self.y * logs).sum()
+                + p.strong_convexity / 2 * one.square().sum()
+            )
             accuracy += float((one[self.test_at].sum(1).argmax(1) == self.test_y).float().mean())
         return Outcome(rounds, tau, loss / len(theta), accuracy / len(theta))
 
@@ -122,18 +153,26 @@ def grid(p: Problem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
     best = min(outcomes, key=lambda one: one.loss)
     per_tau = {t: min(one.loss for one in outcomes if one.tau == t) for t in sorted(set(tau))}
     return {
-        "planner": planner, "epsilon": p.epsilon, "resource": p.resource, "c1": p.c1, "lr": p.lr,
+        "planner": planner,
+        "epsilon": p.epsilon,
+        "resource": p.resource,
+        "c1": p.c1,
+        "lr": p.lr,
         "pairs": len(outcomes),
-        "plan": asdict(ours), "best": asdict(best),
+        "plan": asdict(ours),
+        "best": asdict(best),
         "pairs_better": sum(one.loss < ours.loss for one in outcomes) / len(outcomes),
         "gap": (ours.loss - best.loss) / best.loss,
         "gap_of_progress": (ours.loss - best.loss) / (math.log(2) - best.loss),
         "loss_of_tau": per_tau,
-    }  # fmt: skip
+    }
 
 
 def _some(p: Problem, found: design.Plan) -> tuple[Any, Any]:
-    """About a hundred of the pairs: at most twelve τ, at most eleven R at each, the last of both and the plan among."""
+    """About a hundred of the pairs:
+
+    at most twelve τ, at most eleven R at each, the last of both and the plan among.
+    """
     rounds, tau = design.pairs(p)
     last = np.array([rounds[tau == t].max() for t in tau])
     kept = (tau.max() - tau) % math.ceil(tau.max() / 12) == 0
@@ -143,21 +182,32 @@ def _some(p: Problem, found: design.Plan) -> tuple[Any, Any]:
 
 
 def cost(root: Path) -> None:
-    """Measure c1 and c2 with two devices, plan with them, run the plan, and compare: in seconds, in bytes.
+    """Measure c1 and c2 with two devices, plan with them, run the plan, and compare: in seconds, in
+    bytes.
 
-    A shared machine drifts by tens of percent within minutes, so all three runs are repeated in turns and what a round
-    took is the median over the turns: the cost model is judged, not the minute in which each run happened to fall.
+    A shared machine drifts by tens of percent within minutes, so all three runs are repeated in
+    turns and what a round took is the median over the turns: the cost model is judged, not the
+    minute in which each run happened to fall.
     """
     p = replace(ADULT, devices=2)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.toml"
-        file.write_text(as_run_file(p, design.plan(p), "adult", "logistic", "natural"), encoding="utf-8")
+        file.write_text(
+            as_run_file(p, design.plan(p), "adult", "logistic", "natural"), encoding="utf-8"
+        )
         first = [measure.one_run(file, tau, ROUNDS, 2, root) for tau in (1, 20)]
         seconds, _ = measure.solve(first, None)
-        found = design.plan(replace(p, c1=seconds.c1, c2=seconds.c2, resource=ROUNDS * (seconds.c1 + 8 * seconds.c2)))
+        found = design.plan(
+            replace(
+                p, c1=seconds.c1, c2=seconds.c2, resource=ROUNDS * (seconds.c1 + 8 * seconds.c2)
+            )
+        )
         print(f"plan: {found.rounds} rounds of {found.tau}")
         taus = (1, 20, found.tau)
-        turns = [[measure.one_run(file, tau, found.rounds, 2, root) for tau in taus] for _ in range(TURNS)]
+        turns = [
+            [measure.one_run(file, tau, found.rounds, 2, root) for tau in taus]
+            for _ in range(TURNS)
+        ]
     for turn in turns:
         _compare(turn, found)
     print(f"median of {TURNS} turns:")
@@ -165,15 +215,23 @@ def cost(root: Path) -> None:
 
 
 def _median(runs: Sequence[measure.RoundCost]) -> measure.RoundCost:
-    seconds, sizes = (statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "bytes"))
+    seconds, sizes = (
+        statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "bytes")
+    )
     return replace(runs[0], seconds=seconds, bytes=sizes)
 
 
 def _compare(turn: list[measure.RoundCost], found: design.Plan) -> None:
     """What `turn`'s first two runs predict of the plan, and what its third spent."""
-    for unit, each in zip(measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True):
+    for unit, each in zip(
+        measure.solve(turn[:2], None), (turn[2].seconds, turn[2].bytes), strict=True
+    ):
         predicted, spent = unit.c1 * found.rounds + unit.c2 * found.K, each * found.rounds
-        print(f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} ({spent / predicted - 1:+.1%})", flush=True)
+        print(
+            f"{unit.unit}: predicted {predicted:.6g}, spent {spent:.6g} "
+            f"({spent / predicted - 1:+.1%})",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -188,7 +246,10 @@ def main() -> None:
         for planner in ("corrected", "poisson"):
             row = grid(p, planner, adult)
             rows.append(row)
-            print(json.dumps({key: value for key, value in row.items() if key != "loss_of_tau"}), flush=True)
+            print(
+                json.dumps({key: value for key, value in row.items() if key != "loss_of_tau"}),
+                flush=True,
+            )
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

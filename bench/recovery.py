@@ -1,10 +1,12 @@
-"""How long a run stands still when its aggregator is killed: `python -m bench.recovery` writes out/recovery.json.
+"""How long a run stands still when its aggregator is killed: `python -m bench.recovery` writes
+out/recovery.json.
 
-A process that owns the run has written UPDATES updates of the paper's CNN (21,840 parameters, 87 KB each) into the
-journal in Redis, none of them in a snapshot, and is killed with SIGKILL. An aggregator is started at once, as a process
-manager would; an edge repeats one message, as edges do, until its receipt comes. Seconds from the kill to that receipt:
-the process starts (its imports alone are `import_s`), reads everything back, folds it, and applies the new update.
-`stolen`: the share of the processors that a hypervisor gave to others meanwhile (0 where it does not say).
+A process that owns the run has written UPDATES updates of the paper's CNN (21,840 parameters, 87 KB
+each) into the journal in Redis, none of them in a snapshot, and is killed with SIGKILL. An
+aggregator is started at once, as a process manager would; an edge repeats one message, as edges do,
+until its receipt comes. Seconds from the kill to that receipt: the process starts (its imports
+alone are `import_s`), reads everything back, folds it, and applies the new update. `stolen`: the
+share of the processors that a hypervisor gave to others meanwhile (0 where it does not say).
 """
 
 from __future__ import annotations
@@ -50,26 +52,44 @@ class Edge:
 
     def hello(self) -> NewEntry:
         """Message 1."""
-        hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
+        hello = pb.Hello(
+            epsilon=8.0,
+            delta=1e-5,
+            mechanism="gaussian",
+            noise_variance=0.1,
+            clip_min=0.1,
+            clip_max=10,
+        )
         return self._entry(pb.Meta(hello=hello), None, 0)
 
     def update(self) -> NewEntry:
         """The next update, of integers as the default mechanism sends them."""
         rate, multiplier, mechanism = self.row
-        spent = pb.Spend(sampling_rate=rate, noise_multiplier=multiplier, count=self.seq, mechanism=mechanism)
+        spent = pb.Spend(
+            sampling_rate=rate, noise_multiplier=multiplier, count=self.seq, mechanism=mechanism
+        )
         charged = pb.Charged(count=self.seq, head=self.seq.to_bytes(32, "little"))
-        update = pb.Update(base_version=self.seq - 1, clip=1.0, spent=[spent], charged=charged, scale=1e-6)
+        update = pb.Update(
+            base_version=self.seq - 1, clip=1.0, spent=[spent], charged=charged, scale=1e-6
+        )
         return self._entry(pb.Meta(update=update), self.tensor, self.seq)
 
     def _entry(self, meta: pb.Meta, tensor: torch.Tensor | None, count: int) -> NewEntry:
         self.seq += 1
         meta.run, meta.edge, meta.seq, meta.schema_hash = RUN_ID, "edge-0", self.seq, self.schema
-        anchor = Anchor("edge-0", count, Charged(count, count.to_bytes(32, "little")).head) if count else None
+        anchor = (
+            Anchor("edge-0", count, Charged(count, count.to_bytes(32, "little")).head)
+            if count
+            else None
+        )
         return NewEntry("edge-0", self.seq, wire.encode(meta, tensor), anchor)
 
 
 class Repeater:
-    """Sends one message until it is accepted: every second, and when an aggregator announces itself, as edges do."""
+    """Sends one message until it is accepted:
+
+    every second, and when an aggregator announces itself, as edges do.
+    """
 
     def __init__(self, broker: str) -> None:
         self._receipts: dict[int, int] = {}
@@ -84,11 +104,17 @@ class Repeater:
             with self._changed:
                 self._changed.notify_all()
             return
-        whole = wire.Assembler(1 << 24).add(inbound.payload) if "/model/" in inbound.topic else inbound.payload
+        whole = (
+            wire.Assembler(1 << 24).add(inbound.payload)
+            if "/model/" in inbound.topic
+            else inbound.payload
+        )
         if whole is None:
             return
         meta = wire.decode(whole).meta
-        seq, receipt = (meta.answered, meta.answer) if meta.HasField("answer") else (meta.seq, meta.receipt)
+        seq, receipt = (
+            (meta.answered, meta.answer) if meta.HasField("answer") else (meta.seq, meta.receipt)
+        )
         with self._changed:
             self._receipts[seq] = receipt.status
             self._changed.notify_all()
@@ -107,9 +133,14 @@ class Repeater:
 def _start(file: Path, folder: Path, broker: str, store: str) -> ForkedService:
     settings = {"TACIT_DATA": data} if (data := _data()) else {}
     settings |= {
-        "TACIT_RUN_FILE": str(file), "TACIT_RUN_ID": RUN_ID, "TACIT_BROKER": broker, "TACIT_STORE": store,
-        "TACIT_OUT": str(folder / "out"), "TACIT_HTTP": "127.0.0.1:0", "TACIT_MAX_JOURNAL": "1000000",
-    }  # fmt: skip
+        "TACIT_RUN_FILE": str(file),
+        "TACIT_RUN_ID": RUN_ID,
+        "TACIT_BROKER": broker,
+        "TACIT_STORE": store,
+        "TACIT_OUT": str(folder / "out"),
+        "TACIT_HTTP": "127.0.0.1:0",
+        "TACIT_MAX_JOURNAL": "1000000",
+    }
     return ForkedService(["aggregator"], os.environ | settings, folder / "aggregator.log")
 
 
@@ -128,7 +159,9 @@ def fill(file: str, store_address: str) -> None:
 
 def _import_seconds() -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import tacit_services.aggregator.main"], check=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-c", "import tacit_services.aggregator.main"], check=True, cwd=ROOT
+    )
     return time.perf_counter() - began
 
 
@@ -165,7 +198,8 @@ def _stolen() -> float:
 
 def measure(folder: Path, data: str | None) -> dict[str, Any]:
     """ROUNDS kills; seconds of each."""
-    prepare()  # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
+    # as `tacit run` has it ready; a process that imports for itself takes `import_s` more
+    prepare()
     file, found = _run_file(folder, data, 10**6, "recovery"), list[tuple[float, float]]()
     file.write_text(file.read_text().replace("snapshot_every = 500", "snapshot_every = 1000000"))
     for number in range(ROUNDS):
@@ -176,9 +210,13 @@ def measure(folder: Path, data: str | None) -> dict[str, Any]:
         shutil.rmtree(place)
     seconds, stolen = zip(*found, strict=True)
     return {
-        "replayed": UPDATES + 1, "seconds": seconds, "stolen": stolen, "p50_s": statistics.median(seconds),
-        "import_s": _import_seconds(), "load": os.getloadavg()[0],
-    }  # fmt: skip
+        "replayed": UPDATES + 1,
+        "seconds": seconds,
+        "stolen": stolen,
+        "p50_s": statistics.median(seconds),
+        "import_s": _import_seconds(),
+        "load": os.getloadavg()[0],
+    }
 
 
 def main() -> None:

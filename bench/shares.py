@@ -1,8 +1,12 @@
-"""The small example, again and again: every edge's releases beside its share, also on a machine that is busy.
+"""The small example, again and again: every edge's releases beside its share, also on a machine
+that is busy.
 
-    python -m bench.shares [--runs 20] [--load 0]     (half a minute a run; writes out/shares/shares.json)
+    python -m bench.shares [--runs 20] [--load 0]
 
-Runs experiments/mapa-digits.toml as `make run` does, and exits with 1 where an edge is not within a tenth of its share.
+Half a minute a run; writes out/shares/shares.json.
+
+Runs experiments/mapa-digits.toml as `make run` does, and exits with 1 where an edge is not within a
+tenth of its share.
 """
 
 from __future__ import annotations
@@ -27,12 +31,17 @@ WITHIN = 0.1
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """So many processes that do nothing but take a processor. Raises ServiceError where one has ended before."""
+    """So many processes that do nothing but take a processor.
+
+    Raises ServiceError where one has ended before.
+    """
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield
         if ended := [process.returncode for process in processes if process.poll() is not None]:
-            raise ServiceError(f"{len(ended)} of {loops} busy loops ended early ({ended}): this was not under load")
+            raise ServiceError(
+                f"{len(ended)} of {loops} busy loops ended early ({ended}): this was not under load"
+            )
     finally:
         for process in processes:
             process.kill()
@@ -40,7 +49,10 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def apart(summary: dict[str, Any], edges: int) -> float:
-    """The largest distance of an edge's releases from an equal share, as a part of that share; edges absent have 0."""
+    """The largest distance of an edge's releases from an equal share, as a part of that share;
+
+    edges absent have 0.
+    """
     counts: list[int] = [edge["pushes"] for edge in summary["privacy"]["edges"].values()]
     share = sum(counts) / edges
     return max(abs(count / share - 1) for count in counts + [0] * (edges - len(counts)))
@@ -51,10 +63,13 @@ def measure(out: Path, edges: int = 5) -> dict[str, Any]:
     summary = train(FILE, out)
     counts = {name: edge["pushes"] for name, edge in sorted(summary["privacy"]["edges"].items())}
     return {
-        "apart": round(apart(summary, edges), 4), "counts": counts, "applied": summary["applied"],
-        "duration_s": summary["duration_s"], "accuracy": summary["test_accuracy"],
+        "apart": round(apart(summary, edges), 4),
+        "counts": counts,
+        "applied": summary["applied"],
+        "duration_s": summary["duration_s"],
+        "accuracy": summary["test_accuracy"],
         "load_average": round(os.getloadavg()[0], 1),  # as it was, whoever made it
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
@@ -66,11 +81,16 @@ def main() -> int:
     arguments = parser.parse_args()
     found = []
     for _ in range(arguments.runs):
-        with busy(arguments.load):  # of each run: loops that somebody has ended spoil one, and are noticed
+        with busy(
+            arguments.load
+        ):  # of each run: loops that somebody has ended spoil one, and are noticed
             found.append(measure(arguments.out / "run"))
         print(found[-1], flush=True)
     worst = max(run["apart"] for run in found)
-    print(f"{len(found)} runs, load {arguments.load}: the edge furthest from its share is {100 * worst:.1f} % from it")
+    print(
+        f"{len(found)} runs, load {arguments.load}: the edge furthest from its share is "
+        f"{100 * worst:.1f} % from it"
+    )
     written = arguments.out / f"shares-load{arguments.load}.json"
     written.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return int(worst > WITHIN)

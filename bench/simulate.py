@@ -1,7 +1,8 @@
-"""What computing edges together buys: updates/s of experiments/mapa-k1000.toml, over role objects one by one.
+"""What computing edges together buys: updates/s of experiments/mapa-k1000.toml, over role objects
+one by one.
 
-`python -m bench.simulate [UPDATES]`: CPU seconds of one process with one thread, after the setup; the same bits both
-ways. `tacit simulate experiments/mapa-k1000.toml` is the whole run.
+`python -m bench.simulate [UPDATES]`: CPU seconds of one process with one thread, after the setup;
+the same bits both ways. `tacit simulate experiments/mapa-k1000.toml` is the whole run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def main(updates: int) -> None:
     torch.set_num_threads(1)
     (fast, here), (slow, there) = rate(updates, together=True), rate(updates, together=False)
     found = {"updates": updates, "updates_per_s": round(fast, 1), "one_by_one": round(slow, 1)}
-    print(json.dumps(found | {"ratio": round(fast / slow, 2), "same_bits": torch.equal(here, there)}))
+    print(
+        json.dumps(found | {"ratio": round(fast / slow, 2), "same_bits": torch.equal(here, there)})
+    )
 
 
 if __name__ == "__main__":

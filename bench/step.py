@@ -2,11 +2,12 @@
 
     python -m bench.step [--out out/step.json]     (two to three minutes on one core)
 
-A *plain* step draws as many rows as the private one expects, and takes their mean gradient: no padding, no privacy. The
-private step is all that an edge does for one push: draw, gather, clipped sum, noise, a charge in a ledger on disk,
-release. Both in one thread of one process, by the processor time of that thread. The steps take turns, a round after
-another, so that whatever else the machine does falls on all of them; the median of the rounds' ratios counts. The rows
-are random: no step asks what stands in them.
+A *plain* step draws as many rows as the private one expects, and takes their mean gradient: no
+padding, no privacy. The private step is all that an edge does for one push: draw, gather, clipped
+sum, noise, a charge in a ledger on disk, release. Both in one thread of one process, by the
+processor time of that thread. The steps take turns, a round after another, so that whatever else
+the machine does falls on all of them; the median of the rounds' ratios counts. The rows are random:
+no step asks what stands in them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ NETWORKS = {  # as in experiments/ and in bench/cost.py
     "lstm": build("lstm", (32,), 500, embedding=32, hidden=(32,)),
     "logistic": build("logistic", (1, 28, 28), 10),
 }
-SECONDS, WARM, LEAST, MOST = 12.0, 2, 5, 200  # of one network and batch; rounds that do not count, that do: at least, …
+SECONDS, WARM, LEAST, MOST = (
+    12.0,
+    2,
+    5,
+    200,
+)  # of one network and batch; rounds that do not count, that do: at least, …
 _ROOT = Path(__file__).parent.parent
 _ALONE = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # as the edges of `tacit run`
 Ratios = dict[str, dict[str, dict[str, float]]]
@@ -52,11 +58,15 @@ Step = Callable[[], object]
 
 
 def step_over_plain(
-    networks: dict[str, Model], batches: Sequence[int] = BATCHES, rows: int = ROWS, seconds: float = SECONDS
+    networks: dict[str, Model],
+    batches: Sequence[int] = BATCHES,
+    rows: int = ROWS,
+    seconds: float = SECONDS,
 ) -> Ratios:
     """{network: {batch: {mechanism: processor time of a private step over that of a plain one}}}.
 
-    seconds: how long one network and batch may take, warm-up apart; it has `LEAST` rounds in any case.
+    seconds: how long one network and batch may take, warm-up apart; it has `LEAST` rounds in any
+    case.
     """
     torch.set_num_threads(1)
     found: Ratios = {}
@@ -70,7 +80,10 @@ def step_over_plain(
 def _ratios(model: Model, data: Dataset, batch: int, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         params = model.init(1)
-        edges = {name: _edge(model, data, batch, name, Path(folder) / f"{name}.db") for name in MECHANISMS}
+        edges = {
+            name: _edge(model, data, batch, name, Path(folder) / f"{name}.db")
+            for name in MECHANISMS
+        }
         steps = {name: _push(edge, params) for name, edge in edges.items()}
         times = _rounds({"plain": _plain(model, data, batch, params)} | steps, seconds)
         for edge in edges.values():
@@ -91,7 +104,9 @@ def _plain(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
 
 
 def _edge(model: Model, data: Dataset, batch: int, mechanism: Mechanism, path: Path) -> Edge:
-    """With a real ledger, a secret key, and as many slots as rows that are dealt in public give it."""
+    """With a real ledger, a secret key, and as many slots as rows that are dealt in public give
+    it.
+    """
     rate = batch / len(data)
     plan = Plan(mechanism, rate, batch, 1.0, CLIP, CLIP, 1e6, 1e-5, rows_max=len(data))
     return Edge("edge-0", data, model, Releaser(plan, Ledger(path, data.name), Random()))
@@ -132,15 +147,23 @@ def measured() -> Ratios:
 
 def show(found: Ratios) -> None:
     """Print the table."""
-    print(f"{'(e) push / plain step':<24}" + "".join(f"{f'{name}, {b}':>24}" for b in BATCHES for name in MECHANISMS))
+    print(
+        f"{'(e) push / plain step':<24}"
+        + "".join(f"{f'{name}, {b}':>24}" for b in BATCHES for name in MECHANISMS)
+    )
     for network, batches in found.items():
-        print(f"    {network:<20}" + "".join(f"{batches[str(b)][name]:24.2f}" for b in BATCHES for name in MECHANISMS))
+        print(
+            f"    {network:<20}"
+            + "".join(f"{batches[str(b)][name]:24.2f}" for b in BATCHES for name in MECHANISMS)
+        )
 
 
 def main() -> None:
     """Measure, print and write."""
     if not _ALONE.items() <= os.environ.items():  # libraries read them once, when they are loaded
-        os.execve(sys.executable, [sys.executable, "-m", "bench.step", *sys.argv[1:]], os.environ | _ALONE)
+        os.execve(
+            sys.executable, [sys.executable, "-m", "bench.step", *sys.argv[1:]], os.environ | _ALONE
+        )
     parser = argparse.ArgumentParser(prog="python -m bench.step")
     parser.add_argument("--out", type=Path, default=Path("out/step.json"))
     out: Path = parser.parse_args().out

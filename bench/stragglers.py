@@ -1,9 +1,13 @@
-"""One edge ten times slower, over a real broker: time to the same accuracy, FedAvg's over FedAsync's, as ratios.
+"""One edge ten times slower, over a real broker: time to the same accuracy, FedAvg's over
+FedAsync's, as ratios.
 
-    python -m bench.stragglers [--accuracy 0.35]     (needs TACIT_DATA and an idle machine; about ten minutes)
+    python -m bench.stragglers [--accuracy 0.35]
 
-Runs the CIFAR-10 experiments of FedAsync (polynomial, hinge), FedBuff and FedAvg with ten edge processes as `tacit run`
-does, the last edge slowed down, one after another, and writes out/stragglers.json.
+Needs TACIT_DATA and an idle machine; about ten minutes.
+
+Runs the CIFAR-10 experiments of FedAsync (polynomial, hinge), FedBuff and FedAvg with ten edge
+processes as `tacit run` does, the last edge slowed down, one after another, and writes
+out/stragglers.json.
 """
 
 from __future__ import annotations
@@ -18,7 +22,12 @@ from tacit_services.figures.testbed import train
 from tacit_services.testbed.measure import as_toml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-RUNS = ("fedasync-cifar10-cnn", "fedasync-cifar10-cnn-hinge", "fedbuff-cifar10-cnn", "fedavg-cifar10-cnn")
+RUNS = (
+    "fedasync-cifar10-cnn",
+    "fedasync-cifar10-cnn-hinge",
+    "fedbuff-cifar10-cnn",
+    "fedavg-cifar10-cnn",
+)
 SLOW = 10.0
 
 
@@ -33,7 +42,10 @@ def slowed(name: str, folder: Path) -> Path:
 
 def seconds(out: Path, accuracy: float) -> float | None:
     """Seconds of training until an evaluation first showed `accuracy`; None: never."""
-    points = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    points = [
+        json.loads(line)
+        for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     return next((point["seconds"] for point in points if point["accuracy"] >= accuracy), None)
 
 
@@ -42,10 +54,12 @@ def measure(name: str, out: Path, accuracy: float) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         summary = train(slowed(name, Path(folder)), out / name)
     return {
-        "seconds_to_accuracy": seconds(out / name, accuracy), "duration_s": summary["duration_s"],
-        "test_accuracy": summary["test_accuracy"], "applied": summary["applied"],
+        "seconds_to_accuracy": seconds(out / name, accuracy),
+        "duration_s": summary["duration_s"],
+        "test_accuracy": summary["test_accuracy"],
+        "applied": summary["applied"],
         "staleness_mean": summary["staleness"]["mean"],
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -62,8 +76,13 @@ def main() -> None:
     for name in RUNS[:-1]:
         quick = found[name]["seconds_to_accuracy"]
         if slow and quick:
-            print(f"FedAvg / {name}: {slow / quick:.2f} times as long to {100 * arguments.accuracy:g} %")
-    (arguments.out / "stragglers.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            print(
+                f"FedAvg / {name}: {slow / quick:.2f} times as long to "
+                f"{100 * arguments.accuracy:g} %"
+            )
+    (arguments.out / "stragglers.json").write_text(
+        json.dumps(found, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

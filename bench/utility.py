@@ -1,11 +1,14 @@
-"""What privacy costs: test accuracy on MNIST over ε. Real roles in this process, one push after the other.
+"""What privacy costs: test accuracy on MNIST over ε. Real roles in this process, one push after the
+other.
 
-`python -m bench.utility [seed ...]` runs what out/utility.json does not have yet and prints the table of
-docs/privacy.md; half an hour on one idle core, and it may be ended and started again at any time.
+`python -m bench.utility [seed ...]` runs what out/utility.json does not have yet and prints the
+table of docs/privacy.md; half an hour on one idle core, and it may be ended and started again at
+any time.
 
-K = 5 edges push in turn, so every update but the first four has staleness 4; each edge pushes as often as its budget
-is calibrated for. The networks get UPDATES updates, half of what their experiment files say. Noise
-and batches come from seeded streams: a repeated run gives the same bits, and is no release.
+K = 5 edges push in turn, so every update but the first four has staleness 4; each edge pushes as
+often as its budget is calibrated for. The networks get UPDATES updates, half of what their
+experiment files say. Noise and batches come from seeded streams: a repeated run gives the same
+bits, and is no release.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[float, ...]]] = {
 def main() -> None:
     """Run what is missing, for the seeds on the command line (default: 1), and print the table."""
     torch.set_num_threads(1)
-    results: list[dict[str, Any]] = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else []
+    results: list[dict[str, Any]] = (
+        json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else []
+    )
     done = {(row["case"], row["budget"], row["seed"]) for row in results}
     for seed in [int(word) for word in sys.argv[1:]] or [1]:
         for case, epsilon in _order():
@@ -79,7 +84,10 @@ def _order() -> list[tuple[str, float]]:
 
 
 def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
-    """One run to its end: accuracy on the whole test set, the ε that the pushes cost, and what drove it."""
+    """One run to its end:
+
+    accuracy on the whole test set, the ε that the pushes cost, and what drove it.
+    """
     file, changes, _ = CASES[case]
     run = run_file(file, changes, epsilon, seed)
     started = time.monotonic()
@@ -88,17 +96,30 @@ def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
     test = _data(run.data.dataset, "test", run.data.features)
     accuracy, loss = evaluate(run.build_model(), server.params, test)
     plan, pushes = run.plan(0), max(record.updates for record in server.edges.values())
-    spent = epsilon_pld([Spend(plan.sampling_rate, plan.noise_multiplier, pushes, plan.mechanism)], plan.delta)
+    spent = epsilon_pld(
+        [Spend(plan.sampling_rate, plan.noise_multiplier, pushes, plan.mechanism)], plan.delta
+    )
     return {
-        "case": case, "budget": epsilon, "seed": seed, "accuracy": round(100 * accuracy, 2), "loss": round(loss, 4),
-        "epsilon": round(spent, 4), "noise_multiplier": round(plan.noise_multiplier, 3), "pushes": pushes,
-        "batch": plan.batch, "updates": server.version, "clip": server.clip, "stage": server.stage,
+        "case": case,
+        "budget": epsilon,
+        "seed": seed,
+        "accuracy": round(100 * accuracy, 2),
+        "loss": round(loss, 4),
+        "epsilon": round(spent, 4),
+        "noise_multiplier": round(plan.noise_multiplier, 3),
+        "pushes": pushes,
+        "batch": plan.batch,
+        "updates": server.version,
+        "clip": server.clip,
+        "stage": server.stage,
         "seconds": round(seconds, 1),
-    }  # fmt: skip
+    }
 
 
 def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> RunFile:
-    """The experiment with `changes`, calibrated so that the last push of every edge spends the last of its ε."""
+    """The experiment with `changes`, calibrated so that the last push of every edge spends the
+    last of its ε.
+    """
     content = tomllib.loads((ROOT / "experiments" / f"{file}.toml").read_text(encoding="utf-8"))
     edges = content.get("edges", {}).get("count", 5)
     updates = min(UPDATES, content["run"]["updates"])
@@ -113,7 +134,10 @@ def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> R
 
 
 def train(run: RunFile, seed: int) -> Server:
-    """The run in this process: the edges take turns, each on the model that answered its last push."""
+    """The run in this process:
+
+    the edges take turns, each on the model that answered its last push.
+    """
     server = Server(run.define(), run.build_model())
     edges = [_edge(run, number, seed) for number in range(run.edges.count)]
     models: dict[str, GlobalModel] = {}
@@ -136,7 +160,9 @@ def received(push: Push) -> Update:
     """What the server makes of a push: on the wire it is the vector and its scale."""
     released = push.released
     gradient = released.vector.to(torch.float32) * released.scale
-    return Update(push.edge, push.base_version, gradient, released.clip, released.spent, released.charged)
+    return Update(
+        push.edge, push.base_version, gradient, released.clip, released.spent, released.charged
+    )
 
 
 def _models(server: Server, message: Hello | Update) -> dict[str, GlobalModel]:
@@ -155,7 +181,9 @@ def _edge(run: RunFile, number: int, seed: int) -> Edge:
     data, definition = run.data, run.define()
     rows = dealt(definition.source, definition.dealing, _root())[number]
     part = _data(data.dataset, "train", data.features).take(rows)
-    releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", data.dataset), Random(1000 * seed + number))
+    releaser = Releaser(
+        run.plan(number, len(rows)), Ledger(":memory:", data.dataset), Random(1000 * seed + number)
+    )
     return _Unpadded(f"edge-{number}", part, run.build_model(), releaser)
 
 
@@ -169,12 +197,22 @@ def _root() -> Path:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """A row of Markdown for each case, a column for each ε: accuracy in per cent, the mean over the seeds."""
-    lines = ["| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |", "|---" * (len(EPSILONS) + 1) + "|"]
+    """A row of Markdown for each case, a column for each ε:
+
+    accuracy in per cent, the mean over the seeds.
+    """
+    lines = [
+        "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |",
+        "|---" * (len(EPSILONS) + 1) + "|",
+    ]
     for case in CASES:
         cells = []
         for epsilon in EPSILONS:
-            found = [row["accuracy"] for row in results if (row["case"], row["budget"]) == (case, epsilon)]
+            found = [
+                row["accuracy"]
+                for row in results
+                if (row["case"], row["budget"]) == (case, epsilon)
+            ]
             cells.append(f"{sum(found) / len(found):.2f}" if found else "")
         lines.append(f"| {case} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""VAFL in one process under a virtual clock: accuracy against μ, and time to a target where parties differ in speed.
+"""VAFL in one process under a virtual clock: accuracy against μ, and time to a target where parties
+differ in speed.
 
 python -m bench.vertical privacy experiments/vafl-mnist-cached.toml
 python -m bench.vertical delays experiments/vafl-mnist.toml --target 0.9 [--poisson]
@@ -38,7 +39,10 @@ MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
 
 @dataclass
 class World:
-    """The roles of one run; a party's every message takes a random time whose mean is `means[m]` seconds."""
+    """The roles of one run;
+
+    a party's every message takes a random time whose mean is `means[m]` seconds.
+    """
 
     server: Server
     parties: list[Party]
@@ -67,8 +71,15 @@ class World:
     def _say(self, party: Party, outgoing: list[Any], drawn: np.random.Generator) -> None:
         mean, unit = self.means[party.number], 0.5 / len(self.parties)
         for out in outgoing:
-            late = float(drawn.poisson(mean / unit)) * unit if self.poisson else float(drawn.exponential(mean))
-            heapq.heappush(self.events, (self.clock + late, drawn.random(), len(self.events), received(out.message)))
+            late = (
+                float(drawn.poisson(mean / unit)) * unit
+                if self.poisson
+                else float(drawn.exponential(mean))
+            )
+            heapq.heappush(
+                self.events,
+                (self.clock + late, drawn.random(), len(self.events), received(out.message)),
+            )
 
 
 def received(message: Any) -> Any:
@@ -76,7 +87,15 @@ def received(message: Any) -> Any:
     if not isinstance(message, Embed):
         return message
     vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
-    return Update(message.edge, message.iteration, vector, 1.0, message.spent, message.charged, part=message.part)
+    return Update(
+        message.edge,
+        message.iteration,
+        vector,
+        1.0,
+        message.spent,
+        message.charged,
+        part=message.part,
+    )
 
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
@@ -86,7 +105,9 @@ def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> 
     assert isinstance(server, Server)
     ledgers = [Ledger(":memory:", run.data.dataset) for _ in range(count)]
     parties = [
-        registry.party(vertical(run.define()), f"edge-{number}", number, splits, salt, ledger, Random())
+        registry.party(
+            vertical(run.define()), f"edge-{number}", number, splits, salt, ledger, Random()
+        )
         for number, ledger in enumerate(ledgers)
     ]
     return World(server, parties, means or [1.0] * count)
@@ -111,7 +132,9 @@ def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
     """Accuracy against μ of one party, and of a person at all parties, each for one fixed noise."""
     rows = []
     for mu in (*MUS, None):
-        noise = {"mechanism": "none"} if mu is None else {"noise_multiplier": 1 / mu, "epsilon": 1e9}
+        noise = (
+            {"mechanism": "none"} if mu is None else {"noise_multiplier": 1 / mu, "epsilon": 1e9}
+        )
         made = world(changed(path, privacy=noise), root)
         for _ in made.run(1):
             pass
@@ -122,30 +145,42 @@ def privacy(path: Path, root: Path | None) -> list[dict[str, float]]:
     return rows
 
 
-def delays(path: Path, root: Path | None, target: float, seeds: int, *, poisson: bool) -> dict[str, Any]:
-    """Virtual seconds until the test accuracy is `target`: asynchronous, t-synchronous, synchronous.
+def delays(
+    path: Path, root: Path | None, target: float, seeds: int, *, poisson: bool
+) -> dict[str, Any]:
+    """Virtual seconds until the test accuracy is `target`: asynchronous, t-synchronous,
+    synchronous.
 
-    Party m's delays have the mean m/M, the slowest's one second: exponential, or Poisson(2m)/2M as in appendix G. Of
-    each mode every seed's seconds, and synchronous over it: mean and 95 % interval. All are evaluated after the same
-    number of uploads, as their `evaluation.every` says of the asynchronous one.
+    Party m's delays have the mean m/M, the slowest's one second: exponential, or Poisson(2m)/2M as
+    in appendix G. Of each mode every seed's seconds, and synchronous over it: mean and 95 %
+    interval. All are evaluated after the same number of uploads, as their `evaluation.every` says
+    of the asynchronous one.
     """
     run = config.load(path)
     count, every = run.edges.count, run.evaluation.every
     means = [(m + 1) / count for m in range(count)]
     modes: dict[str, dict[str, Any]] = {
-        "sync": {"synchronous": True}, f"t={count // 2}": {"t": count // 2}, "async": {"t": 1}
-    }  # fmt: skip
+        "sync": {"synchronous": True},
+        f"t={count // 2}": {"t": count // 2},
+        "async": {"t": 1},
+    }
     found: dict[str, Any] = {}
     for name, section in modes.items():
         seconds, uploads = [], count if "synchronous" in section else section["t"]
         evaluation = {"every": max(1, every // uploads)}
         for seed in range(1, seeds + 1):
-            made = world(changed(path, algorithm=section, run={"seed": seed}, evaluation=evaluation), root, means)
+            made = world(
+                changed(path, algorithm=section, run={"seed": seed}, evaluation=evaluation),
+                root,
+                means,
+            )
             made.poisson = poisson
             seconds.append(_until(made, target, seed))
         found[name] = {"seconds": [round(one, 1) for one in seconds]}
         ratio = np.array(found["sync"]["seconds"]) / np.array(seconds)
-        found[name]["sync_over_it"] = [round(float(x), 2) for x in (ratio.mean(), half_width(ratio))]
+        found[name]["sync_over_it"] = [
+            round(float(x), 2) for x in (ratio.mean(), half_width(ratio))
+        ]
         print(name, json.dumps(found[name]), flush=True)
     return found
 
@@ -162,9 +197,11 @@ def _until(made: World, target: float, seed: int) -> float:
 
 
 def central(path: Path, root: Path | None) -> dict[str, float]:
-    """Accuracy of the model trained with all features in one place, on all rows that are not trained on.
+    """Accuracy of the model trained with all features in one place, on all rows that are not
+    trained on.
 
-    As many steps as each party takes in the run, and a tenth more: a party's count is not known beforehand.
+    As many steps as each party takes in the run, and a tenth more: a party's count is not known
+    beforehand.
     """
     run = config.load(path)
     made = world(run, root)
@@ -172,16 +209,30 @@ def central(path: Path, root: Path | None) -> dict[str, float]:
     while any(party.place is None for party in made.parties):
         next(running)
     rows, records = torch.arange(len(server.people.labels)), server.people.records
-    views, models = [party._features(rows) for party in made.parties], [party.embedding for party in made.parties]
+    views, models = (
+        [party._features(rows) for party in made.parties],
+        [party.embedding for party in made.parties],
+    )
     found, penalty = {}, made.parties[0].regularization
     for share in (1.0, 1.1):
         steps = round(share * run.run.updates * server.protocol.t / run.edges.count)
         params, thetas = centralised(
-            server.protocol, steps, models, server.head, [view[:records] for view in views],
-            server.people.labels[:records], penalty,
-        )  # fmt: skip
-        embedded = [e.embed(theta, view[records:]) for e, theta, view in zip(models, thetas, views, strict=True)]
-        right = server.head.logits(params, torch.stack(embedded, 1)).argmax(1) == server.people.labels[records:]
+            server.protocol,
+            steps,
+            models,
+            server.head,
+            [view[:records] for view in views],
+            server.people.labels[:records],
+            penalty,
+        )
+        embedded = [
+            e.embed(theta, view[records:])
+            for e, theta, view in zip(models, thetas, views, strict=True)
+        ]
+        right = (
+            server.head.logits(params, torch.stack(embedded, 1)).argmax(1)
+            == server.people.labels[records:]
+        )
         found[f"{steps} steps"] = float(right.float().mean())
     print(json.dumps(found), flush=True)
     return found
@@ -195,7 +246,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--target", type=float, default=0.9)
     parser.add_argument("--seeds", type=int, default=5, help="of delays")
-    parser.add_argument("--poisson", action="store_true", help="delays as in the paper's appendix G")
+    parser.add_argument(
+        "--poisson", action="store_true", help="delays as in the paper's appendix G"
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.what == "privacy":

@@ -1,4 +1,7 @@
-"""The child processes of the benchmark: `python -m bench.worker KIND JSON`; each prints one JSON line."""
+"""The child processes of the benchmark: `python -m bench.worker KIND JSON`;
+
+each prints one JSON line.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class TimedOutbox(Outbox):
         self.put_at: dict[int, float] = {}
         self.receipts: list[float] = []
 
-    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None) -> None:
+    def put(
+        self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None
+    ) -> None:
         self.put_at[seq] = time.perf_counter()
         super().put(seq, envelope, ledger, state)
 
@@ -92,7 +97,11 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     loop = EdgeLoop(role, role.outbox, terms)
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
-        options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
+        options["broker"],
+        f"bench-{role.edge}",
+        subscriptions,
+        loop.inbox.put,
+        on_up=lambda: loop.inbox.put(UP),
     )
     connection.start(30.0)
     print("ready", flush=True)
@@ -103,7 +112,10 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(options: dict[str, Any]) -> dict[str, Any]:
-    """The rails alone: ready-made envelopes, WINDOW unreceipted at a time, models received and not used."""
+    """The rails alone:
+
+    ready-made envelopes, WINDOW unreceipted at a time, models received and not used.
+    """
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
@@ -119,7 +131,11 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         inbound.done()
         if "/receipt/" not in inbound.topic and "/model/" not in inbound.topic:
             return
-        whole = wire.Assembler(1 << 28).add(inbound.payload) if "/model/" in inbound.topic else inbound.payload
+        whole = (
+            wire.Assembler(1 << 28).add(inbound.payload)
+            if "/model/" in inbound.topic
+            else inbound.payload
+        )
         assert whole is not None  # one chunk
         meta = wire.decode(whole).meta
         receipt = meta.receipt if meta.HasField("receipt") else meta.answer
@@ -128,7 +144,9 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         window.release()
         receipts.release()
 
-    connection = Connection(options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message)
+    connection = Connection(
+        options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message
+    )
     connection.start(30.0)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -136,7 +154,9 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         window.acquire()
         if seq == 2:  # Hello has its receipt: open the window
             window.release(WINDOW - 1)
-        if options.get("fresh") and seq > 1:  # made for the newest model: what a server keeps of staleness stays small
+        if (
+            options.get("fresh") and seq > 1
+        ):  # made for the newest model: what a server keeps of staleness stays small
             envelope = wire.up("bench", seq, Push(role.edge, newest[0], role.ready), schema)
         for part, payload in enumerate(wire.split(envelope, 256 * 1024)):
             connection.publish(topics.up("bench", role.edge, seq, part), payload)
@@ -164,11 +184,17 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     role.prepare()
     role.pause, role.outbox = options["pause"], TimedOutbox(":memory:", "bench")
     loop = EdgeLoop(
-        role, role.outbox, LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0)
+        role,
+        role.outbox,
+        LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0),
     )
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
-        options["broker"], f"bench-{role.edge}", subscriptions, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
+        options["broker"],
+        f"bench-{role.edge}",
+        subscriptions,
+        loop.inbox.put,
+        on_up=lambda: loop.inbox.put(UP),
     )
     connection.start(30.0)
     print("ready", flush=True)
@@ -178,16 +204,20 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def flood(options: dict[str, Any]) -> dict[str, Any]:
-    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker takes) for `seconds`.
+    """Updates of an edge that waits for no receipt: `rate` a second (0: as many as the broker
+    takes) for `seconds`.
 
-    `nice`: a sender that yields the processors to the others, as one with a machine of its own would.
+    `nice`: a sender that yields the processors to the others, as one with a machine of its own
+    would.
     """
     os.nice(options["nice"])
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
     role.prepare()
     schema, sent = role.model.schema_hash(), 0
-    connection = Connection(options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done())
+    connection = Connection(
+        options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
+    )
     connection.start(30.0)
     outstanding, client = threading.Semaphore(32), connection._client
     client.on_publish = lambda *_: outstanding.release()
@@ -210,7 +240,8 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute(options: dict[str, Any]) -> dict[str, Any]:
-    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file `counter`.
+    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file
+    `counter`.
 
     With `turns` it computes when it has one, as the edges of `tacit run` do.
     """
@@ -249,7 +280,8 @@ def raw_publish(options: dict[str, Any]) -> dict[str, Any]:
 def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
     """Count and acknowledge `count` messages; the rate from the first to the last.
 
-    Publishers that are faster fill the broker's queue, and what does not fit is dropped: the end is then a quiet time.
+    Publishers that are faster fill the broker's queue, and what does not fit is dropped: the end is
+    then a quiet time.
     """
     done, times = threading.Event(), [0.0, 0.0]
     seen = 0
@@ -275,6 +307,13 @@ def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    kinds = {"push": push, "stream": stream, "compute": compute, "raw_publish": raw_publish, "raw_receive": raw_receive,
-             "paced": paced, "flood": flood}  # fmt: skip
+    kinds = {
+        "push": push,
+        "stream": stream,
+        "compute": compute,
+        "raw_publish": raw_publish,
+        "raw_receive": raw_receive,
+        "paced": paced,
+        "flood": flood,
+    }
     print(json.dumps(kinds[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)

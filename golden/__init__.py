@@ -1,1 +1,4 @@
-"""`make golden`: a refactoring changes nothing that anybody outside can see, to the last bit (CONTRIBUTING.md)."""
+"""`make golden`:
+
+a refactoring changes nothing that anybody outside can see, to the last bit (CONTRIBUTING.md).
+"""

@@ -1,7 +1,8 @@
-"""`python -m golden [--quick] [--write] [--tree PATH]`: 0 where nothing differs, else 1 and a line for each difference.
+"""`python -m golden [--quick] [--write] [--tree PATH]`: 0 where nothing differs, else 1 and a line
+for each difference.
 
---quick: the kept files, and one run for each algorithm name. --write: write the kept files anew, compare nothing.
---tree: the newer tree, if it is not this one.
+--quick: the kept files, and one run for each algorithm name. --write: write the kept files anew,
+compare nothing. --tree: the newer tree, if it is not this one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def main() -> int:
 
 
 def compare(tree: Path, *, quick: bool = False) -> tuple[list[str], list[str]]:
-    """The differences of `tree` from the kept files and the reference; what could not be compared. Raises Failed."""
+    """The differences of `tree` from the kept files and the reference;
+
+    what could not be compared. Raises Failed.
+    """
     wanted = reference()
     print(f"golden: {tree} beside {wanted.commit}", flush=True)
     with checked_out(wanted) as older, _gate(older, tree) as made:
@@ -60,7 +64,9 @@ def write(tree: Path) -> None:
     """Write the kept files as `tree` has them. Raises Failed, and then nothing is written."""
     with _gate(Tree(tree), tree) as made:
         contents = dict(made.found(KINDS))
-    if failed := [f"kept {kind}: {found[FAILED]}" for kind, found in contents.items() if FAILED in found]:
+    if failed := [
+        f"kept {kind}: {found[FAILED]}" for kind, found in contents.items() if FAILED in found
+    ]:
         raise Failed(failed[0])
     for kind, found in contents.items():
         gate.write(gate.KEPT / f"{kind}.json", found)

@@ -6,18 +6,26 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-CLOSE = 1e-9  # relative: what numbers may differ by where the processor has a say in their last digits
+CLOSE = (
+    1e-9  # relative: what numbers may differ by where the processor has a say in their last digits
+)
 SHOWN = 80  # characters of a value
 ABSENT = "absent"
 
 
 def differences(was: Any, now: Any, name: str, *, exact: bool = True) -> Iterator[str]:
-    """One line for each place where `now` is not `was`; not `exact`: numbers, also as text, may be close."""
+    """One line for each place where `now` is not `was`; not `exact`:
+
+    numbers, also as text, may be close.
+    """
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:
             inner = f"{name}: {key}"
             if key not in now or key not in was:
-                yield f"{inner}: was {_shown(was.get(key, ABSENT))}, is {_shown(now.get(key, ABSENT))}"
+                yield (
+                    f"{inner}: was {_shown(was.get(key, ABSENT))}, is "
+                    f"{_shown(now.get(key, ABSENT))}"
+                )
             else:
                 yield from differences(was[key], now[key], inner, exact=exact)
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):

@@ -19,9 +19,17 @@ from golden.trees import ROOT, Child, Failed, Tree
 
 KEPT = ROOT / "golden" / "kept"
 KINDS = (
-    "commands", "envelopes", "epsilon", "fingerprints", "metrics", "rest", "run-file", "snapshots", "summaries",
+    "commands",
+    "envelopes",
+    "epsilon",
+    "fingerprints",
+    "metrics",
+    "rest",
+    "run-file",
+    "snapshots",
+    "summaries",
     "topics",
-)  # fmt: skip
+)
 CLOSE = ("epsilon",)  # kinds whose numbers may differ in their last digits
 FAILED = "failed"  # the key of an answer that did not come
 Found = dict[str, Any]
@@ -62,27 +70,42 @@ class Gate:
         self.newer.close()
 
     def differences(self, work: Work) -> list[str]:
-        """One line for each. The trees work side by side; the older one receives while the newer one reads files."""
+        """One line for each. The trees work side by side;
+
+        the older one receives while the newer one reads files.
+        """
         with ThreadPoolExecutor(2) as pool:
-            older = pool.submit(lambda: (self._received(work.mqtt), self._asked(self.older, work.jobs)))
-            newer = pool.submit(lambda: (list(self._kept(work.kinds)), self._asked(self.newer, work.jobs)))
+            older = pool.submit(
+                lambda: (self._received(work.mqtt), self._asked(self.older, work.jobs))
+            )
+            newer = pool.submit(
+                lambda: (list(self._kept(work.kinds)), self._asked(self.newer, work.jobs))
+            )
             (received, was), (found, now) = older.result(), newer.result()
         for job in work.jobs:
             found += _compared(job.name, was[job.name], now[job.name])
         for name in work.mqtt:
-            found += _compared(f"over MQTT {name}", received[name], self._over_mqtt(self.newer, "again", name))
+            found += _compared(
+                f"over MQTT {name}", received[name], self._over_mqtt(self.newer, "again", name)
+            )
         return found
 
-    # -- kept as files ------------------------------------------------------------------------------------------
+    # -- kept as files -----------------------------------------------------------------------------
 
     def found(self, kinds: Sequence[str]) -> Iterator[tuple[str, Found]]:
         """Kind and content of what is kept as files, as the newer tree has it."""
         tables = self.runs.tables
         more: dict[str, dict[str, Any]] = {"fingerprints": {"folder": str(self._experiments)}}
         named = {"snapshots": self.runs.quick, "summaries": self.runs.summaries}
-        more |= {kind: {"tables": {name: tables[name] for name in names}} for kind, names in named.items()}
+        more |= {
+            kind: {"tables": {name: tables[name] for name in names}}
+            for kind, names in named.items()
+        }
         for kind in kinds:
-            yield kind, self._answer(self.newer, f"kept {kind}", "kept", kind=kind, **more.get(kind, {}))
+            yield (
+                kind,
+                self._answer(self.newer, f"kept {kind}", "kept", kind=kind, **more.get(kind, {})),
+            )
 
     def _kept(self, kinds: Sequence[str]) -> Iterator[str]:
         for kind, now in self.found(kinds):
@@ -90,10 +113,13 @@ class Gate:
             was = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             yield from _compared(f"kept {kind}", was, now, exact=kind not in CLOSE)
 
-    # -- compared on this machine -------------------------------------------------------------------------------
+    # -- compared on this machine ------------------------------------------------------------------
 
     def jobs(self, *, quick: bool) -> list[Job]:
-        """The runs and points that both trees make; quick: one run for each algorithm name. Raises Failed."""
+        """The runs and points that both trees make; quick: one run for each algorithm name.
+
+        Raises Failed.
+        """
         tables = self.runs.tables
         wanted = [
             Job(f"{what.replace('_', ' ')} {name}", what, tables[name])
@@ -101,8 +127,12 @@ class Gate:
             for what in ("simulated", "in_process")
             if what == "in_process" or not _refused(tables[name])
         ]
-        points = {} if quick else self.newer.ask("points", folder=str(self._experiments / "figures"))
-        return self._possible([*wanted, *(Job(f"figure {name}", "measured", table) for name, table in points.items())])
+        points = (
+            {} if quick else self.newer.ask("points", folder=str(self._experiments / "figures"))
+        )
+        return self._possible(
+            [*wanted, *(Job(f"figure {name}", "measured", table) for name, table in points.items())]
+        )
 
     def _possible(self, wanted: list[Job]) -> list[Job]:
         """Those whose data is here; under CI, which has it all, Failed if there are others."""
@@ -111,11 +141,16 @@ class Gate:
         self.left_out = [name for name, dataset in needed.items() if dataset not in there]
         if self.left_out and os.environ.get("CI"):
             missing = sorted(set(needed.values()) - set(there))
-            raise Failed(f"TACIT_DATA={self._root}: has no {', '.join(missing)}, which CI must have")
+            raise Failed(
+                f"TACIT_DATA={self._root}: has no {', '.join(missing)}, which CI must have"
+            )
         return [job for job in wanted if job.name not in self.left_out]
 
     def _asked(self, child: Child, jobs: Sequence[Job]) -> dict[str, Found]:
-        return {job.name: self._answer(child, job.name, job.what, table=job.table, root=self._root) for job in jobs}
+        return {
+            job.name: self._answer(child, job.name, job.what, table=job.table, root=self._root)
+            for job in jobs
+        }
 
     def _received(self, names: Sequence[str]) -> dict[str, Found]:
         return {name: self._over_mqtt(self.older, "over_mqtt", name) for name in names}
@@ -138,7 +173,9 @@ class Gate:
 
 def write(path: Path, found: Found) -> None:
     """One kept file."""
-    path.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def _refused(table: Table) -> bool:

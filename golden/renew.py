@@ -1,6 +1,8 @@
-"""`make golden-renew REASON="…" [BITS="…"]`: a commit of its own that takes the commit before it for the reference.
+"""`make golden-renew REASON="…" [BITS="…"]`: a commit of its own that takes the commit before it
+for the reference.
 
-REASON goes into CHANGELOG.md. BITS, too: why model bits may change, without which nothing that changes them is renewed.
+REASON goes into CHANGELOG.md. BITS, too: why model bits may change, without which nothing that
+changes them is renewed.
 """
 
 from __future__ import annotations
@@ -46,17 +48,30 @@ def renew(reason: str, bits: str) -> None:
 def refuse_early(reason: str, status: str) -> None:
     """Raise Failed without a reason, or where the tree has what no commit has."""
     if not reason.strip():
-        raise Failed('REASON: missing; make golden-renew REASON="what was meant to change, and why"')
+        raise Failed(
+            'REASON: missing; make golden-renew REASON="what was meant to change, and why"'
+        )
     if status:
-        raise Failed(f"the tree has changes that are not committed; a renewal is a commit of its own:\n{status}")
+        raise Failed(
+            f"the tree has changes that are not committed; a renewal is a commit of its "
+            f"own:\n{status}"
+        )
 
 
 def refuse_late(found: Sequence[str], left_out: Sequence[str], bits: str) -> None:
-    """Raise Failed where not all was compared, or model bits differ and nobody says why they may."""
+    """Raise Failed where not all was compared, or model bits differ and nobody says why they
+    may.
+    """
     if left_out:
-        raise Failed(f"TACIT_DATA: without all data nobody knows what changed ({len(left_out)} runs left out)")
+        raise Failed(
+            f"TACIT_DATA: without all data nobody knows what changed ({len(left_out)} runs left "
+            f"out)"
+        )
     if (changed := _of_bits(found)) and not bits.strip():
-        raise Failed(f'BITS: missing; {len(changed)} differences of bits, say why (BITS="…"). The first: {changed[0]}')
+        raise Failed(
+            f'BITS: missing; {len(changed)} differences of bits, say why (BITS="…"). The first: '
+            f"{changed[0]}"
+        )
 
 
 def _of_bits(found: Sequence[str]) -> list[str]:
@@ -69,12 +84,16 @@ def entry(reason: str, bits: str) -> str:
 
 
 def entered(changelog: str, line: str) -> str:
-    """`changelog` with one more line on top of the part on golden, in the section of what is not released."""
+    """`changelog` with one more line on top of the part on golden, in the section of what is not
+    released.
+    """
     before, head, rest = changelog.partition("## Unreleased\n")
     unreleased, mark, older = rest.partition("\n## ")
     if HEADING not in unreleased:
         unreleased = f"{unreleased.rstrip()}\n\n{HEADING}\n"
-    return before + head + unreleased.replace(f"{HEADING}\n", f"{HEADING}\n{line}\n", 1) + mark + older
+    return (
+        before + head + unreleased.replace(f"{HEADING}\n", f"{HEADING}\n{line}\n", 1) + mark + older
+    )
 
 
 if __name__ == "__main__":

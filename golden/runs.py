@@ -11,7 +11,10 @@ RULES = Path(__file__).parent / "runs.toml"
 
 
 class Runs:
-    """The shortened runs of one tree, by name: a file of experiments/, or one of `also` in the rules."""
+    """The shortened runs of one tree, by name:
+
+    a file of experiments/, or one of `also` in the rules.
+    """
 
     def __init__(self, experiments: Path) -> None:
         self._rules = _read(RULES)
@@ -19,7 +22,10 @@ class Runs:
         self.mqtt: list[str] = self._rules["mqtt"]
         self.summaries: list[str] = self._rules["summaries"]
         files = {path.stem: _read(path) for path in sorted(experiments.glob("*.toml"))}
-        tables = {name: self._shortened(table, self._rules["file"].get(name, {})) for name, table in files.items()}
+        tables = {
+            name: self._shortened(table, self._rules["file"].get(name, {}))
+            for name, table in files.items()
+        }
         for name, rule in self._rules["also"].items():
             changes = {section: keys for section, keys in rule.items() if section != "like"}
             tables[name] = self._shortened(files[rule["like"]], changes)
@@ -27,7 +33,9 @@ class Runs:
 
     def _shortened(self, table: Table, changes: Table) -> Table:
         name = merged(table, changes)["algorithm"]["name"]
-        return merged(merged(merged(table, self._rules["all"]), self._rules["algorithm"][name]), changes)
+        return merged(
+            merged(merged(table, self._rules["all"]), self._rules["algorithm"][name]), changes
+        )
 
 
 def merged(table: Table, changes: Table) -> Table:

@@ -57,7 +57,10 @@ def git(*arguments: str, cwd: Path = ROOT) -> str:
 
 @contextmanager
 def checked_out(wanted: Reference) -> Iterator[Tree]:
-    """The commit's tree in a git worktree of its own, for as long. Raises Failed where this clone has not got it."""
+    """The commit's tree in a git worktree of its own, for as long.
+
+    Raises Failed where this clone has not got it.
+    """
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         place = Path(folder) / "tree"
         git("worktree", "add", "--quiet", "--detach", str(place), wanted.commit)
@@ -68,12 +71,17 @@ def checked_out(wanted: Reference) -> Iterator[Tree]:
 
 
 class Child:
-    """A process that answers questions about one tree; one that has ended is started anew by the next question."""
+    """A process that answers questions about one tree;
+
+    one that has ended is started anew by the next question.
+    """
 
     def __init__(self, tree: Tree, folder: Path) -> None:
         """`folder`: for what the process needs and says."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "golden").symlink_to(ROOT / "golden")  # the tree's own golden, if it has one, is of that tree's time
+        (folder / "golden").symlink_to(
+            ROOT / "golden"
+        )  # the tree's own golden, if it has one, is of that tree's time
         self._tree, self._folder, self._log = tree, folder, folder / "log"
         self._process: subprocess.Popen[str] | None = None
 
@@ -106,19 +114,33 @@ class Child:
         command = [sys.executable, "-m", "golden.inside", str(self._tree.path), self._tree.adapter]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=self._tree.path, env=self._environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=log, text=True,
-            )  # fmt: skip
+                command,
+                cwd=self._tree.path,
+                env=self._environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         return self._process
 
     def _environment(self) -> dict[str, str]:
         """The tree first, whatever else is installed, and what changes results taken away."""
-        paths = [self._folder, *(self._tree.path / path for path in adapters.LAYOUTS[self._tree.adapter].paths)]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TACIT_", "PYTHON"))}
+        paths = [
+            self._folder,
+            *(self._tree.path / path for path in adapters.LAYOUTS[self._tree.adapter].paths),
+        ]
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TACIT_", "PYTHON"))
+        }
         return kept | {
-            "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONSAFEPATH": "1",
+            "OMP_NUM_THREADS": "1",
             "CI": "1",  # a broker that is missing is a failure
-        }  # fmt: skip
+        }
 
     def _last_word(self) -> str:
         self.close()

@@ -1,4 +1,7 @@
-"""Shared by all tests: where the real data is, and torch on one thread (two cores are shared by xdist workers)."""
+"""Shared by all tests:
+
+where the real data is, and torch on one thread (two cores are shared by xdist workers).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def data_root() -> Path | None:
-    """The folder with the real datasets (TACIT_DATA, default ../shared/data when present), or None."""
+    """The folder with the real datasets (TACIT_DATA, default ../shared/data when present), or
+    None.
+    """
     path = Path(os.environ.get("TACIT_DATA") or ROOT.parent / "shared" / "data")
     return path if path.is_dir() else None

@@ -22,7 +22,9 @@ def unpacked(name: str, folder: Path) -> Path:
 
 def tree(folder: Path) -> Path:
     """`folder`, with the tree of 0.1 in it, as it was committed."""
-    packed = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout
+    packed = subprocess.run(
+        ["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
     return folder

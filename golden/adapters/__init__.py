@@ -1,4 +1,5 @@
-"""The layouts that the tree has had. A file here re-exports, under golden's own names, all that golden uses of a tree.
+"""The layouts that the tree has had. A file here re-exports, under golden's own names, all that
+golden uses of a tree.
 
 Nothing else knows where a module is.
 """
@@ -19,5 +20,8 @@ class Layout:
 NEWEST = "second"  # of the tree that this file is in
 LAYOUTS = {
     "first": Layout(("src", ".", "clients/python"), ("tacit", "services", "tests", "tacit_client")),
-    "second": Layout(("src", "services", ".", "clients/python"), ("tacit", "tacit_services", "tests", "tacit_client")),
+    "second": Layout(
+        ("src", "services", ".", "clients/python"),
+        ("tacit", "tacit_services", "tests", "tacit_client"),
+    ),
 }

@@ -1,4 +1,7 @@
-"""The layout of November 2026: `src/tacit` nearly flat, the processes in a top-level package `services`."""
+"""The layout of November 2026:
+
+`src/tacit` nearly flat, the processes in a top-level package `services`.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,10 @@ from tests.integration.servers import mosquitto
 
 
 def _digest(message: Gossip) -> str:
-    """As the harness names a peer's message, but the same in every process: protobuf gives a map in any order."""
+    """As the harness names a peer's message, but the same in every process:
+
+    protobuf gives a map in any order.
+    """
     said = [type(message).__name__]
     for name in message.__slots__:
         value = getattr(message, name)
@@ -92,7 +98,9 @@ def _digest(message: Gossip) -> str:
 _peers.digest = _digest
 
 
-def released(vector: Tensor, scale: float, clip: float, spent: History, charged: Charged) -> Released:
+def released(
+    vector: Tensor, scale: float, clip: float, spent: History, charged: Charged
+) -> Released:
     """A sealed vector that nobody has paid for, to be encoded."""
     return Released(vector, scale, clip, spent, charged, _plan._SEAL)
 
@@ -102,7 +110,9 @@ def shared(vector: Tensor) -> _trained.Shared:
     return _trained.Shared(vector, _trained._SEAL)
 
 
-def embedded(rows: Tensor, vectors: Tensor, spent: History, charged: Charged) -> _embeddings.ReleasedEmbedding:
+def embedded(
+    rows: Tensor, vectors: Tensor, spent: History, charged: Charged
+) -> _embeddings.ReleasedEmbedding:
     """A party's sealed embeddings."""
     return _embeddings.ReleasedEmbedding(rows, vectors, spent, charged, _embeddings._SEAL)
 

@@ -85,7 +85,10 @@ from tests.integration.servers import mosquitto
 
 
 def _digest(message: Gossip) -> str:
-    """As the harness names a peer's message, but the same in every process: protobuf gives a map in any order."""
+    """As the harness names a peer's message, but the same in every process:
+
+    protobuf gives a map in any order.
+    """
     said = [type(message).__name__]
     for name in message.__slots__:
         value = getattr(message, name)
@@ -103,7 +106,9 @@ class wire_peers:  # noqa: N801  (golden's name of a module)
     encoded = staticmethod(_wire_gossip.encode_peer_message)
 
 
-def released(vector: Tensor, scale: float, clip: float, spent: History, charged: Charged) -> Released:
+def released(
+    vector: Tensor, scale: float, clip: float, spent: History, charged: Charged
+) -> Released:
     """A sealed vector that nobody has paid for, to be encoded."""
     return Released(vector, scale, clip, spent, charged, _plan._SEAL)
 
@@ -113,7 +118,9 @@ def shared(vector: Tensor) -> _trained.Shared:
     return _trained.Shared(vector, _trained._SEAL)
 
 
-def embedded(rows: Tensor, vectors: Tensor, spent: History, charged: Charged) -> _embeddings.ReleasedEmbedding:
+def embedded(
+    rows: Tensor, vectors: Tensor, spent: History, charged: Charged
+) -> _embeddings.ReleasedEmbedding:
     """A party's sealed embeddings."""
     return _embeddings.ReleasedEmbedding(rows, vectors, spent, charged, _embeddings._SEAL)
 
@@ -122,7 +129,9 @@ class roles:  # noqa: N801  (a module's name)
     """The roles of a run, by what they were made of before there was a definition."""
 
     @staticmethod
-    def edge(run: RunFile, name: str, data: datasets.Dataset, model: Model, releaser: Releaser) -> EdgeRole:
+    def edge(
+        run: RunFile, name: str, data: datasets.Dataset, model: Model, releaser: Releaser
+    ) -> EdgeRole:
         """With its rows."""
         return _registry.edge(run.define(), name, data, model, releaser)
 

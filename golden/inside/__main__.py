@@ -1,6 +1,8 @@
-"""`python -m golden.inside TREE ADAPTER`: answers questions about the tree, one line of JSON each, until stdin ends.
+"""`python -m golden.inside TREE ADAPTER`: answers questions about the tree, one line of JSON each,
+until stdin ends.
 
-An exception ends the process with its traceback on stderr: whoever asked takes its last line for the answer.
+An exception ends the process with its traceback on stderr: whoever asked takes its last line for
+the answer.
 """
 
 from __future__ import annotations
@@ -15,9 +17,16 @@ from pathlib import Path
 from golden.adapters import LAYOUTS
 
 QUESTIONS = {
-    "available": "bits", "simulated": "bits", "in_process": "bits", "points": "bits", "measured": "bits",
-    "over_mqtt": "mqtt", "again": "mqtt", "kept": "kept", "algorithms": "kept",
-}  # fmt: skip
+    "available": "bits",
+    "simulated": "bits",
+    "in_process": "bits",
+    "points": "bits",
+    "measured": "bits",
+    "over_mqtt": "mqtt",
+    "again": "mqtt",
+    "kept": "kept",
+    "algorithms": "kept",
+}
 
 
 def main() -> None:
@@ -39,7 +48,11 @@ def _check(tree: Path, packages: tuple[str, ...]) -> None:
     """An installed tacit, or another tree's, must not come first."""
     for name in packages:
         found = find_spec(name)
-        if found is None or not found.origin or not Path(found.origin).resolve().is_relative_to(tree):
+        if (
+            found is None
+            or not found.origin
+            or not Path(found.origin).resolve().is_relative_to(tree)
+        ):
             raise ImportError(f"{name}: {found and found.origin} is not in {tree}")
 
 

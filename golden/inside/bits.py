@@ -31,11 +31,17 @@ def simulated(table: dict[str, Any], root: str | None) -> Facts:
         simulate(run, _path(root), Path(folder), lambda observer: None)
         summary = json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))
         lines = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    points = [{key: value for key, value in json.loads(line).items() if key not in CLOCKED} for line in lines]
+    points = [
+        {key: value for key, value in json.loads(line).items() if key not in CLOCKED}
+        for line in lines
+    ]
     return {
-        "model": summary["model_sha256"], "applied": summary["applied"], "points": points,
-        "epsilon": summary["privacy"]["epsilon"], "virtual time": summary["virtual_time_s"],
-    }  # fmt: skip
+        "model": summary["model_sha256"],
+        "applied": summary["applied"],
+        "points": points,
+        "epsilon": summary["privacy"]["epsilon"],
+        "virtual time": summary["virtual_time_s"],
+    }
 
 
 def in_process(table: dict[str, Any], root: str | None) -> Facts:
@@ -44,13 +50,19 @@ def in_process(table: dict[str, Any], root: str | None) -> Facts:
     role = ended.server
     pushes = {name: sum(row.count for row in record.spent) for name, record in role.edges.items()}
     return {
-        "model": sha256(role.params), "version": role.version, "schedule": role.schedule(), "pushes": pushes,
+        "model": sha256(role.params),
+        "version": role.version,
+        "schedule": role.schedule(),
+        "pushes": pushes,
         "workers": {name: sha256(params) for name, params in ended.models().items()},
-    }  # fmt: skip
+    }
 
 
 def points(folder: str) -> dict[str, dict[str, Any]]:
-    """Some points of every figure file's quick report, evenly among its panels, lines and x; of one seed."""
+    """Some points of every figure file's quick report, evenly among its panels, lines and x;
+
+    of one seed.
+    """
     found = {}
     for path in sorted(Path(folder).glob("*.toml")):
         cells = list(figures.cells(figures.seeded(figures.read(path), 1), quick=True))

@@ -1,4 +1,7 @@
-"""A run in process: its roles, with real ledgers and noise from a seed, in turns and without a clock."""
+"""A run in process:
+
+its roles, with real ledgers and noise from a seed, in turns and without a clock.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class Roles:
 
     def models(self) -> dict[str, Tensor]:
         """Of the workers, by name."""
-        return {role.edge: role.theta if isinstance(role, Party) else role.trained.params for role in self.workers}
+        return {
+            role.edge: role.theta if isinstance(role, Party) else role.trained.params
+            for role in self.workers
+        }
 
 
 def driven(run: RunFile, root: Path | None, seed: int) -> Roles:
@@ -67,13 +73,23 @@ def driven(run: RunFile, root: Path | None, seed: int) -> Roles:
 
 
 def _releaser(run: RunFile, number: int, rows: int, seed: int) -> Releaser:
-    return Releaser(run.plan(number, rows), Ledger(":memory:", run.data.dataset), Random(seed + number))
+    return Releaser(
+        run.plan(number, rows), Ledger(":memory:", run.data.dataset), Random(seed + number)
+    )
 
 
 def _vertical(run: RunFile, model: Model, root: Path | None, seed: int) -> Roles:
     splits = datasets.splits(run.data.dataset, root)
     parties = [
-        roles.party(run, f"edge-{number}", number, splits, SALT, Ledger(":memory:", run.data.dataset), random)
+        roles.party(
+            run,
+            f"edge-{number}",
+            number,
+            splits,
+            SALT,
+            Ledger(":memory:", run.data.dataset),
+            random,
+        )
         for number, random in enumerate(Random(seed + number) for number in range(run.edges.count))
     ]
     server = roles.server(run, model, roles.people(run, splits, SALT))
@@ -95,7 +111,9 @@ class _TrustedSimulator(Simulator):
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
         run = self.run_file
-        self._noise = Trusted(":memory:", run.data.dataset, plans_by_name(run), Random(run.run.seed))
+        self._noise = Trusted(
+            ":memory:", run.data.dataset, plans_by_name(run), Random(run.run.seed)
+        )
 
     def fold(self, message: object) -> None:
         """See Simulator.fold."""
@@ -106,7 +124,9 @@ class _TrustedSimulator(Simulator):
 
 
 def _gossip(server: ServerRole, peers: Sequence[Worker]) -> None:
-    """Peers step in turn, and messages arrive at once, until T steps are known to everybody who still steps."""
+    """Peers step in turn, and messages arrive at once, until T steps are known to everybody who
+    still steps.
+    """
     by_name = {role.edge: role for role in peers}
     for role in peers:
         role.here = set(role.neighbours)

@@ -52,7 +52,8 @@ def envelopes() -> dict[str, str]:
     whole = found["up hello"]
     parts = {f"part {number}": part for number, part in enumerate(wire.split(whole, CHUNK))}
     return {
-        name: payload.hex() for name, payload in (found | parts | {"question": wire.question(whole, CHUNK)}).items()
+        name: payload.hex()
+        for name, payload in (found | parts | {"question": wire.question(whole, CHUNK)}).items()
     }
 
 
@@ -60,7 +61,9 @@ def _up() -> Iterator[tuple[str, bytes]]:
     def up(message: Hello | Push | Report | Embed | Retired) -> bytes:
         return wire.up(RUN, SEQ, message, SCHEMA)
 
-    hello = Hello(EDGE, 8.0, 1e-5, "discrete_gaussian", 0.5, 0.1, 10.0, SPENT, CHARGED, 2, "clip=nan")
+    hello = Hello(
+        EDGE, 8.0, 1e-5, "discrete_gaussian", 0.5, 0.1, 10.0, SPENT, CHARGED, 2, "clip=nan"
+    )
     yield "up hello", up(hello)
     yield "up hello of a new ledger", up(Hello(EDGE, 8.0, 1e-5, "gaussian", 0.5, 0.1, 10.0, ()))
     yield "up update f32", up(Push(EDGE, 3, released(VECTOR, 1.0, 0.5, SPENT, CHARGED)))
@@ -68,7 +71,10 @@ def _up() -> Iterator[tuple[str, bytes]]:
     yield "up report", up(Report(EDGE, 40, 5, shared(VECTOR), SPENT, CHARGED))
     vectors = embedded(ROWS, torch.arange(6.0).view(3, 2), SPENT, CHARGED)
     yield "up embeddings", up(Embed(EDGE, 9, Part(2, 0, ROWS), vectors, SPENT, CHARGED))
-    yield "up embeddings of a request", up(Embed(EDGE, 9, Part(2, 4, ROWS), vectors, SPENT, CHARGED))
+    yield (
+        "up embeddings of a request",
+        up(Embed(EDGE, 9, Part(2, 4, ROWS), vectors, SPENT, CHARGED)),
+    )
     yield "up embeddings known already", up(Embed(EDGE, 9, Part(3, 0, ROWS), None, SPENT, CHARGED))
     yield "up retired", up(Retired(EDGE, "the budget is spent", SPENT, CHARGED))
     want = pb.Want(head=bytes(range(32)), missing=[1, 4], lost=True)
@@ -82,7 +88,10 @@ def _down() -> Iterator[tuple[str, bytes]]:
     model = GlobalModel(12, VECTOR, 0.5, Terms("discrete_gaussian", 0.0625, 1.5))
     yield "down model", down(model)
     yield "down model without terms", down(GlobalModel(12, VECTOR, 0.5))
-    yield "down model of calibrated noise", down(GlobalModel(12, VECTOR, 0.5, Terms("gaussian@server", 1.0)))
+    yield (
+        "down model of calibrated noise",
+        down(GlobalModel(12, VECTOR, 0.5, Terms("gaussian@server", 1.0))),
+    )
     receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=SEQ)
     yield "down model with a receipt", wire.down(RUN, EDGE, model, SCHEMA, receipt, SEQ)
     yield "down halt", down(Halt(12, "all updates applied"))
@@ -91,15 +100,20 @@ def _down() -> Iterator[tuple[str, bytes]]:
     yield "down feedback without a gradient", down(Feedback(8, 2, None))
     yield "down request", down(Request(4, ROWS))
     for name, room in (("with", 1 << 10), ("without", 0)):
-        yield f"announcement {name} the model", wire.announcement(RUN, 3, "training", model, SCHEMA, inline_below=room)
+        yield (
+            f"announcement {name} the model",
+            wire.announcement(RUN, 3, "training", model, SCHEMA, inline_below=room),
+        )
 
 
 def _peers() -> Iterator[tuple[str, bytes]]:
     vector = shared(VECTOR)
     for name, message in (
-        ("proposal", Proposal(EDGE, 1, 6, vector, STEPS)), ("answer", Answer(EDGE, 1, 6, vector, STEPS)),
-        ("share", Share(EDGE, 0, vector)), ("missing", Missing(EDGE, 0)),
-    ):  # fmt: skip
+        ("proposal", Proposal(EDGE, 1, 6, vector, STEPS)),
+        ("answer", Answer(EDGE, 1, 6, vector, STEPS)),
+        ("share", Share(EDGE, 0, vector)),
+        ("missing", Missing(EDGE, 0)),
+    ):
         yield f"peer {name}", wire_peers.encoded(RUN, message, SCHEMA)
 
 
@@ -111,5 +125,10 @@ def _journal() -> Iterator[tuple[str, bytes]]:
 
 def _receipts() -> Iterator[tuple[str, bytes]]:
     for name in sorted(pb.Receipt.Status.keys()):
-        receipt = pb.Receipt(status=name, reason="norm", retry_after_s=0.5, last_seq=SEQ, missing=[2, 3])
-        yield f"receipt {name.lower()}", wire.encode(pb.Meta(run=RUN, edge=EDGE, seq=SEQ, receipt=receipt))
+        receipt = pb.Receipt(
+            status=name, reason="norm", retry_after_s=0.5, last_seq=SEQ, missing=[2, 3]
+        )
+        yield (
+            f"receipt {name.lower()}",
+            wire.encode(pb.Meta(run=RUN, edge=EDGE, seq=SEQ, receipt=receipt)),
+        )

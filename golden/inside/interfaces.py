@@ -1,4 +1,7 @@
-"""What people and programs call tacit by: commands, settings, keys of run files, REST, metrics, topics."""
+"""What people and programs call tacit by:
+
+commands, settings, keys of run files, REST, metrics, topics.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +29,56 @@ from golden.layout import (
     topics,
 )
 
-PROSE = ("description", "summary", "title", "operationId", "version", "tags")  # the last three: names inside the code
+PROSE = (
+    "description",
+    "summary",
+    "title",
+    "operationId",
+    "version",
+    "tags",
+)  # the last three: names inside the code
 TOPICS: dict[str, tuple[str | int, ...]] = {
-    "model": ("R",), "up": ("R", "E", 3, 4), "up_all": ("R",), "up_of": ("R", "E"), "down": ("R", "E", "K", 4),
-    "down_all": ("R", "E"), "presence": ("R", "E"), "presence_all": ("R",), "peer": ("R", "T", "F", 3, 4),
-    "peer_all": ("R", "T"), "everything": (),
-}  # fmt: skip
-EXITS = {  # what is typed, {nothing} being a file that is not there, and {junk} one that is of no kind
-    "version": "version", "unknown command": "frobnicate", "unknown option": "status --frobnicate",
-    "no run file": "simulate {nothing}", "not a run file": "simulate {junk}",
-    "bad token file": "halt --token-file {nothing}", "nobody there": "status --url http://127.0.0.1:9",
-    "no journal": "replay {nothing}", "not a journal": "replay {junk}", "not a ledger": "ledger verify {junk}",
-    "no ledger": "ledger verify {nothing}", "budget too small": "plan --epsilon 0 --pushes 1 --batch 1 --records 9",
-}  # fmt: skip
+    "model": ("R",),
+    "up": ("R", "E", 3, 4),
+    "up_all": ("R",),
+    "up_of": ("R", "E"),
+    "down": ("R", "E", "K", 4),
+    "down_all": ("R", "E"),
+    "presence": ("R", "E"),
+    "presence_all": ("R",),
+    "peer": ("R", "T", "F", 3, 4),
+    "peer_all": ("R", "T"),
+    "everything": (),
+}
+# what is typed, {nothing} being a file that is not there, and {junk} one that is of no kind
+EXITS = {
+    "version": "version",
+    "unknown command": "frobnicate",
+    "unknown option": "status --frobnicate",
+    "no run file": "simulate {nothing}",
+    "not a run file": "simulate {junk}",
+    "bad token file": "halt --token-file {nothing}",
+    "nobody there": "status --url http://127.0.0.1:9",
+    "no journal": "replay {nothing}",
+    "not a journal": "replay {junk}",
+    "not a ledger": "ledger verify {junk}",
+    "no ledger": "ledger verify {nothing}",
+    "budget too small": "plan --epsilon 0 --pushes 1 --batch 1 --records 9",
+}
 
 
 def command_tree() -> dict[str, Any]:
-    """Every command's parameters, what codes it ends with, and the settings of services and their defaults."""
+    """Every command's parameters, what codes it ends with, and the settings of services and
+    their defaults.
+    """
     return {
-        "commands": dict(_walk("tacit", commands())), "exit codes": _exit_codes(),
-        "settings": {"tacit aggregator": _fields(AggregatorSettings), "tacit edge, party, peer": _fields(EdgeSettings)},
-    }  # fmt: skip
+        "commands": dict(_walk("tacit", commands())),
+        "exit codes": _exit_codes(),
+        "settings": {
+            "tacit aggregator": _fields(AggregatorSettings),
+            "tacit edge, party, peer": _fields(EdgeSettings),
+        },
+    }
 
 
 def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -62,10 +94,16 @@ def _name(parameter: Any) -> str:
 
 def _parameter(found: Any) -> dict[str, Any]:
     said = {
-        "kind": found.param_type_name, "type": _type(found.type_descriptor.annotation), "required": found.required,
-        "default": _plain(found.default), "environment": found.envvar, "repeated": found.multiple,
-        "least": found.min, "most": found.max, "metavar": found.metavar,
-    }  # fmt: skip
+        "kind": found.param_type_name,
+        "type": _type(found.type_descriptor.annotation),
+        "required": found.required,
+        "default": _plain(found.default),
+        "environment": found.envvar,
+        "repeated": found.multiple,
+        "least": found.min,
+        "most": found.max,
+        "metavar": found.metavar,
+    }
     return {key: value for key, value in said.items() if value is not None and value is not False}
 
 
@@ -88,11 +126,16 @@ def _plain(value: object) -> Any:
 
 
 def _exit_codes() -> dict[str, Any]:
-    kinds = {name: kind.exit_code for name, kind in vars(errors).items() if hasattr(kind, "exit_code")}
+    kinds = {
+        name: kind.exit_code for name, kind in vars(errors).items() if hasattr(kind, "exit_code")
+    }
     with tempfile.TemporaryDirectory() as folder:
         junk = Path(folder) / "junk"
         junk.write_bytes(b"\0junk")
-        typed = {name: line.format(junk=junk, nothing=f"{folder}/nothing").split() for name, line in EXITS.items()}
+        typed = {
+            name: line.format(junk=junk, nothing=f"{folder}/nothing").split()
+            for name, line in EXITS.items()
+        }
         ends = {name: _left_with(line) for name, line in typed.items()}
     return {"of errors": kinds | {"interrupted": INTERRUPTED}, "of commands": ends}
 
@@ -131,12 +174,17 @@ def metric_names() -> dict[str, Any]:
 
 
 def topic_names() -> dict[str, str]:
-    """Every topic of protocol v1, with R for a run, E, T and F for edges, K for a kind of message."""
+    """Every topic of protocol v1, with R for a run, E, T and F for edges, K for a kind of
+    message.
+    """
     return {name: getattr(topics, name)(*given) for name, given in TOPICS.items()}
 
 
 def inlined(schema: dict[str, Any]) -> Any:
-    """A schema with its definitions in the places that refer to them: their names are the code's own."""
+    """A schema with its definitions in the places that refer to them:
+
+    their names are the code's own.
+    """
     definitions = schema.pop("$defs", {})
 
     def put(value: Any) -> Any:
@@ -145,14 +193,19 @@ def inlined(schema: dict[str, Any]) -> Any:
         if not isinstance(value, dict):
             return value
         if "$ref" in value:
-            return put(definitions[value["$ref"].rpartition("/")[2]]) | {k: v for k, v in value.items() if k != "$ref"}
+            return put(definitions[value["$ref"].rpartition("/")[2]]) | {
+                k: v for k, v in value.items() if k != "$ref"
+            }
         return {key: put(inner) for key, inner in value.items() if key != "discriminator"}
 
     return put(schema)
 
 
 def without_prose(value: Any, named: bool = False) -> Any:
-    """A schema without what is for people; `named`: its keys are somebody's names, of which none is prose."""
+    """A schema without what is for people; `named`:
+
+    its keys are somebody's names, of which none is prose.
+    """
     if isinstance(value, list):
         return [without_prose(inner) for inner in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """A run over a real broker, and what it received, driven again in the order in which it came.
 
-The noise is seeded through the test harness. Which edge comes first is the machine's to say: so the one tree's run is
-written down, and the other tree must make the same of it.
+The noise is seeded through the test harness. Which edge comes first is the machine's to say: so the
+one tree's run is written down, and the other tree must make the same of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ Facts = dict[str, Any]
 
 
 def over_mqtt(table: Facts, journal: str, diary: str) -> Facts:
-    """The model that a run over MQTT ends with; `journal` and `diary` are the files that `again` needs."""
+    """The model that a run over MQTT ends with;
+
+    `journal` and `diary` are the files that `again` needs.
+    """
     run = RunFile.model_validate(table)
     with tempfile.TemporaryDirectory() as folder, mosquitto(Path(folder)) as broker:
         made = _made(run, f"{broker.host}:{broker.port}", Path(folder))
@@ -54,13 +57,21 @@ def over_mqtt(table: Facts, journal: str, diary: str) -> Facts:
     order = accepted(made.store)
     peers = made.roles if isinstance(made, Watched) else {}
     lives = {name: peer.life for name, peer in peers.items() if isinstance(peer, Peer)}
-    log = [[*event[:2], sorted(event[2]), event[3]] for event in made.log] if isinstance(made, Watched) else []
-    Path(diary).write_text(json.dumps({"order": order, "log": log, "lives": lives}), encoding="utf-8")
+    log = (
+        [[*event[:2], sorted(event[2]), event[3]] for event in made.log]
+        if isinstance(made, Watched)
+        else []
+    )
+    Path(diary).write_text(
+        json.dumps({"order": order, "log": log, "lives": lives}), encoding="utf-8"
+    )
     return _facts(hashlib.sha256(weights(made.model, role.params)).hexdigest(), peers)
 
 
 def again(table: Facts, journal: str, diary: str) -> Facts:
-    """The same from the journal alone, after a check that roles driven in its order end in the same model, too."""
+    """The same from the journal alone, after a check that roles driven in its order end in the
+    same model, too.
+    """
     run = RunFile.model_validate(table)
     wrote = json.loads(Path(diary).read_text(encoding="utf-8"))
     folded = fold_journal(Path(journal)).model_sha256
@@ -95,11 +106,14 @@ def _peers(run: RunFile, wrote: Facts) -> dict[str, Worker]:
         if isinstance(role, Peer):
             role.life = wrote["lives"][role.edge]
         before[role.edge] = role
-    return peers_in_order(run, [(*event[:2], frozenset(event[2]), event[3]) for event in wrote["log"]], before)
+    return peers_in_order(
+        run, [(*event[:2], frozenset(event[2]), event[3]) for event in wrote["log"]], before
+    )
 
 
 def _facts(model: str, peers: dict[str, Worker]) -> Facts:
     return {
-        "model": model, "peers": {name: sha256(peers[name].trained.params) for name in sorted(peers)},
+        "model": model,
+        "peers": {name: sha256(peers[name].trained.params) for name in sorted(peers)},
         "steps": {name: peers[name].counts for name in sorted(peers)},
-    }  # fmt: skip
+    }

@@ -9,8 +9,8 @@ from typing import Any
 def shape(value: Any) -> Any:
     """Keys with the shapes of their values; of anything else the type's name.
 
-    Of a list the one shape of what is in it, or, if plain values differ in type (a row), theirs in order. Names of
-    edges count as one key: which ones there are is the run's.
+    Of a list the one shape of what is in it, or, if plain values differ in type (a row), theirs in
+    order. Names of edges count as one key: which ones there are is the run's.
     """
     if isinstance(value, dict):
         found: dict[str, list[Any]] = {}
@@ -35,4 +35,6 @@ def _one(shapes: list[Any]) -> Any:
 
 
 def _distinct(shapes: list[Any]) -> list[Any]:
-    return sorted((one for number, one in enumerate(shapes) if one not in shapes[:number]), key=repr)
+    return sorted(
+        (one for number, one in enumerate(shapes) if one not in shapes[:number]), key=repr
+    )

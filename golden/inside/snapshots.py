@@ -37,17 +37,26 @@ def summaries(tables: Tables) -> dict[str, Any]:
             simulate(RunFile.model_validate(table), None, Path(folder), lambda observer: None)
             found[f"simulated {name}"] = {
                 "files": sorted(path.name for path in Path(folder).iterdir()),
-                "summary.json": shape(json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))),
-                "metrics.jsonl": shape(json.loads((Path(folder) / "metrics.jsonl").read_text().splitlines()[-1])),
+                "summary.json": shape(
+                    json.loads((Path(folder) / "summary.json").read_text(encoding="utf-8"))
+                ),
+                "metrics.jsonl": shape(
+                    json.loads((Path(folder) / "metrics.jsonl").read_text().splitlines()[-1])
+                ),
             }
     with tempfile.TemporaryDirectory() as folder:
         rig = fed(Path(folder))
-        found["aggregator"] = {"summary.json": shape(rig.observer.status()), "edges": shape(rig.observer.edges())}
+        found["aggregator"] = {
+            "summary.json": shape(rig.observer.status()),
+            "edges": shape(rig.observer.edges()),
+        }
     return found
 
 
 def fed(folder: Path) -> AggregatorRig:
-    """A real aggregator that has heard of an edge, taken an update, refused another and measured its model."""
+    """A real aggregator that has heard of an edge, taken an update, refused another and measured
+    its model.
+    """
     rig = AggregatorRig(folder)
     rig.hello("edge-0")
     rig.update("edge-0")
@@ -68,5 +77,10 @@ def _around() -> Any:
 
 
 def _kept(tensors: dict[str, Tensor], values: dict[str, Any]) -> dict[str, Any]:
-    dtypes = {generic(name): str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
-    return {"tensors": dict(sorted(dtypes.items())), "values": shape(json.loads(json.dumps(values)))}
+    dtypes = {
+        generic(name): str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()
+    }
+    return {
+        "tensors": dict(sorted(dtypes.items())),
+        "values": shape(json.loads(json.dumps(values))),
+    }

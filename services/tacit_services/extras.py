@@ -1,4 +1,5 @@
-"""Which libraries a command needs: the extras of the package `tacit`, by the metadata of what is installed.
+"""Which libraries a command needs: the extras of the package `tacit`, by the metadata of what is
+installed.
 
 No library is imported here: this is there to speak when all of them are missing.
 """
@@ -21,7 +22,10 @@ def need(extra: str) -> None:
 
 
 def missing(extra: str) -> list[str]:
-    """The packages of `extra` that are not installed; none, if tacit runs from a tree that is not installed itself."""
+    """The packages of `extra` that are not installed;
+
+    none, if tacit runs from a tree that is not installed itself.
+    """
     try:
         requirements = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:

@@ -8,7 +8,10 @@ from tacit_services import extras
 
 
 def main() -> None:
-    """Be the command line. Where not even its library is installed: one line that says what to install, and 2."""
+    """Be the command line. Where not even its library is installed:
+
+    one line that says what to install, and 2.
+    """
     try:
         from tacit_services.cli import main as command_line
     except ModuleNotFoundError as error:

@@ -1,1 +1,4 @@
-"""The library: what is computed, private or not. It knows no socket, process, clock or environment."""
+"""The library: what is computed, private or not.
+
+It knows no socket, process, clock or environment.
+"""

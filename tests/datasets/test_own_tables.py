@@ -36,7 +36,9 @@ def written(path: Path, columns: dict[str, list[str]] = ROWS) -> Path:
     return path
 
 
-def read(tmp_path: Path, schema: TableSchema = SCHEMA, *, name: str = "t.csv", **changed: Any) -> EncodedRows:
+def read(
+    tmp_path: Path, schema: TableSchema = SCHEMA, *, name: str = "t.csv", **changed: Any
+) -> EncodedRows:
     return rows_of(written(tmp_path / name, {**ROWS, **changed}), schema, tmp_path / "rows")
 
 
@@ -44,7 +46,12 @@ def read(tmp_path: Path, schema: TableSchema = SCHEMA, *, name: str = "t.csv", *
 def test_a_row_becomes_its_columns_in_the_schemas_order(tmp_path: Path, name: str) -> None:
     rows = read(tmp_path, name=name)
     # age is cut at its bounds and scaled; sex is one-hot with a last place for all else.
-    assert rows.x.tolist() == [[0.5, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 1], pytest.approx([0.1, 1, 0, 0])]
+    assert rows.x.tolist() == [
+        [0.5, 0, 1, 0],
+        [0, 1, 0, 0],
+        [1, 0, 0, 1],
+        pytest.approx([0.1, 1, 0, 0]),
+    ]
     assert rows.y.tolist() == [0, 1, 0, 1]
 
 
@@ -57,7 +64,9 @@ def test_numbers_of_a_parquet_are_read_as_they_are(tmp_path: Path) -> None:
         }
     )
     parquet.write_table(table, tmp_path / "t.parquet")
-    schema = TableSchema((Number("age", 0, 100, missing=40.0), SEX), Category("outcome", ("false", "true")))
+    schema = TableSchema(
+        (Number("age", 0, 100, missing=40.0), SEX), Category("outcome", ("false", "true"))
+    )
     rows = rows_of(tmp_path / "t.parquet", schema, tmp_path / "rows")
     assert rows.x[:, 0].tolist() == pytest.approx([0.2, 0.4, 0.3])
     assert rows.y.tolist() == [1, 0, 1]
@@ -76,7 +85,12 @@ def test_a_regression_scales_its_target(tmp_path: Path) -> None:
         ("age", ["1", "2", "", "4"], 2, "column 'age' (number): a missing value"),
         ("age", ["1", "2", "3", "nan"], 3, "column 'age' (number): a missing value"),
         ("sex", ["", "f", "m", "f"], 0, "column 'sex' (category): a missing value"),
-        ("outcome", ["home", "ward", "icu", "home"], 2, "column 'outcome' (category): a value outside its values"),
+        (
+            "outcome",
+            ["home", "ward", "icu", "home"],
+            2,
+            "column 'outcome' (category): a value outside its values",
+        ),
         ("person", ["a", "b", "c", " "], 3, "column 'person' (unit): a missing value"),
     ],
 )
@@ -93,7 +107,9 @@ def test_a_row_that_does_not_fit_is_refused_without_its_value(
 
 
 def test_what_is_missing_has_its_place_where_the_schema_says_so(tmp_path: Path) -> None:
-    schema = TableSchema((Number("age", 0, 100, missing=25.0), Category("sex", ("f", "m"), missing="other")), OUTCOME)
+    schema = TableSchema(
+        (Number("age", 0, 100, missing=25.0), Category("sex", ("f", "m"), missing="other")), OUTCOME
+    )
     rows = read(tmp_path, schema, age=["", "nan", "inf", "25"], sex=["", "f", "f", "f"])
     assert rows.x[:, 0].tolist() == [0.25, 0.25, 1.0, 0.25]
     assert rows.x[0, 1:].tolist() == [0, 0, 1]
@@ -106,12 +122,16 @@ def test_one_row_more_moves_no_other(tmp_path: Path) -> None:
 
     def parts(folder: str, columns: dict[str, list[str]]) -> list[set[bytes]]:
         path = written(tmp_path / f"{folder}.csv", columns)
-        found = (rows_of(path, schema, tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7)) for k in range(5))
+        found = (
+            rows_of(path, schema, tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7)) for k in range(5)
+        )
         return [{one.tobytes() for one in rows.units} for rows in found]
 
     before = parts("before", columns)
     after = parts(
-        "after", {name: [values[0], *values] for name, values in columns.items()} | {"person": ["new", *people]}
+        "after",
+        {name: [values[0], *values] for name, values in columns.items()}
+        | {"person": ["new", *people]},
     )
     assert sum(map(len, before)) == 300
     assert sum(len(new - old) for old, new in zip(before, after, strict=True)) == 1
@@ -126,7 +146,9 @@ def test_all_rows_of_a_unit_go_to_one_edge_and_edges_get_alike_many() -> None:
     assert edges_of(units, seed=2, edges=5).tolist() != edges[:5000].tolist()
 
 
-def test_rows_are_read_once_and_anew_when_the_source_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_read_once_and_anew_when_the_source_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = read(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(source, "batches", None)  # would not be called: the file is the same
@@ -148,7 +170,9 @@ def test_a_crash_while_rows_are_written_leaves_nothing_that_is_taken_for_them(
     assert len(read(tmp_path).y) == 4
 
 
-@pytest.mark.parametrize("content", [b"PK\x03\x04rest", b"\x1f\x8brest", b"\x80\x04\x95rest", b"PAR1rest"])
+@pytest.mark.parametrize(
+    "content", [b"PK\x03\x04rest", b"\x1f\x8brest", b"\x80\x04\x95rest", b"PAR1rest"]
+)
 def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"^t\.csv: is "):
@@ -156,7 +180,9 @@ def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes)
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="column 'weight': expected one; the file has note, outcome"):
+    with pytest.raises(
+        DataError, match="column 'weight': expected one; the file has note, outcome"
+    ):
         read(tmp_path, TableSchema((Number("weight", 0, 1),), OUTCOME))
 
 

@@ -1,4 +1,5 @@
-"""Run inside a container, as text: python -c PROBE (plain | TOKEN_HOLDER_ID) TOPIC...; prints the broker's verdicts.
+"""Run inside a container, as text: python -c PROBE (plain | TOKEN_HOLDER_ID) TOPIC...; prints the
+broker's verdicts.
 
 It imports no torch: an edge's container has little time for it.
 """
@@ -21,7 +22,9 @@ if name != "plain":
         key = certificates.new_key()
         request = certificates.pem(certificates.request(key, name)).decode()
         token = Path("/run/tacit/token").read_text().strip()
-        with httpx.Client(verify=context_trusting(ca), headers={"Authorization": f"Bearer {token}"}) as web:
+        with httpx.Client(
+            verify=context_trusting(ca), headers={"Authorization": f"Bearer {token}"}
+        ) as web:
             answer = web.post("https://enrollment:8443/v1/enroll", json={"csr": request})
         tls.key.write_bytes(certificates.key_pem(key))
         tls.cert.write_text(answer.json()["certificate"])

@@ -20,10 +20,18 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Stack:
-    """One project. In every status that is read, neither the model's version nor what an edge has spent goes back."""
+    """One project.
+
+    In every status that is read, neither the model's version nor what an edge has spent goes back.
+    """
 
     def __init__(
-        self, project: str, port: int, files: list[str], data: Path | None, more: dict[str, str] | None = None
+        self,
+        project: str,
+        port: int,
+        files: list[str],
+        data: Path | None,
+        more: dict[str, str] | None = None,
     ) -> None:
         """`more`: of the environment that compose reads."""
         self.project = project
@@ -31,27 +39,47 @@ class Stack:
         self.version = 0
         self._spent: dict[str, int] = {}
         self._root = ROOT
-        # Nothing of the developer's own: a TACIT_DATA that is not there would be made by Docker, by root.
-        mine = {name: value for name, value in os.environ.items() if not name.startswith(("TACIT_", "COMPOSE_"))}
+        # Nothing of the developer's own: a TACIT_DATA that is not there would be made by Docker, by
+        # root.
+        mine = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TACIT_", "COMPOSE_"))
+        }
         self._environment = mine | {
-            "COMPOSE_PROJECT_NAME": project, "TACIT_HTTP_PORT": str(port), **(more or {}),
-        }  # fmt: skip
+            "COMPOSE_PROJECT_NAME": project,
+            "TACIT_HTTP_PORT": str(port),
+            **(more or {}),
+        }
         self.of(ROOT, files)
         if data is not None:
             self._environment["TACIT_DATA"] = str(data.resolve())
 
     def of(self, root: Path, files: list[str]) -> None:
-        """From here on it is these compose files of the tree at `root`; what runs, and all volumes, stay."""
+        """From here on it is these compose files of the tree at `root`;
+
+        what runs, and all volumes, stay.
+        """
         self._root = root
         self._environment["COMPOSE_FILE"] = os.pathsep.join(files)
 
     def compose(self, *arguments: str, seconds: float = 120.0) -> str:
-        """Run `docker compose ARGUMENTS`; returns its output. AssertionError with both streams when it fails."""
+        """Run `docker compose ARGUMENTS`; returns its output.
+
+        AssertionError with both streams when it fails.
+        """
         done = subprocess.run(
-            ["docker", "compose", *arguments], cwd=self._root, env=self._environment, timeout=seconds,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"docker compose {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+            ["docker", "compose", *arguments],
+            cwd=self._root,
+            env=self._environment,
+            timeout=seconds,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (
+            f"docker compose {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        )
         return done.stdout
 
     def scale(self, edges: int) -> None:
@@ -76,14 +104,21 @@ class Stack:
                 status = client.status()
         except (Unreachable, ApiError):
             return None
-        assert status.model_version >= self.version, f"went back from {self.version} to {status.model_version}"
+        assert status.model_version >= self.version, (
+            f"went back from {self.version} to {status.model_version}"
+        )
         spent = pushes(status)
-        assert all(spent.get(edge, 0) >= count for edge, count in self._spent.items()), f"{spent} after {self._spent}"
+        assert all(spent.get(edge, 0) >= count for edge, count in self._spent.items()), (
+            f"{spent} after {self._spent}"
+        )
         self.version, self._spent = status.model_version, spent
         return status
 
     def wait(self, condition: Callable[[Status], bool], seconds: float, what: str) -> Status:
-        """The first status that meets `condition`; AssertionError with `what` and the last one after `seconds`."""
+        """The first status that meets `condition`;
+
+        AssertionError with `what` and the last one after `seconds`.
+        """
         deadline, last = time.monotonic() + seconds, None
         while time.monotonic() < deadline:
             status = self.status()
@@ -93,7 +128,9 @@ class Stack:
                     return status
             Event().wait(0.5)
         shown = last.to_json() if last else "never ready"
-        raise AssertionError(f"not within {seconds:g} s: {what}; {shown}\n{self.compose('logs', '--tail', '20')}")
+        raise AssertionError(
+            f"not within {seconds:g} s: {what}; {shown}\n{self.compose('logs', '--tail', '20')}"
+        )
 
     def wait_for_updates(self, count: int, seconds: float) -> None:
         """`count` more updates are applied."""
@@ -104,7 +141,9 @@ class Stack:
         """Containers, volumes and networks that carry the project's label."""
         label = f"label=com.docker.compose.project={self.project}"
         kinds = (["ps", "--all"], ["volume", "ls"], ["network", "ls"])
-        return [name for kind in kinds for name in docker(*kind, "--quiet", "--filter", label).split()]
+        return [
+            name for kind in kinds for name in docker(*kind, "--quiet", "--filter", label).split()
+        ]
 
 
 def pushes(status: Status) -> dict[str, int]:
@@ -114,8 +153,12 @@ def pushes(status: Status) -> dict[str, int]:
 
 def docker(*arguments: str) -> str:
     """Output of `docker ARGUMENTS`."""
-    done = subprocess.run(["docker", *arguments], timeout=60, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    done = subprocess.run(
+        ["docker", *arguments], timeout=60, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (
+        f"docker {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout
 
 

@@ -1,4 +1,5 @@
-"""compose.yaml as it is shipped: one stack, one run, from five edges through crashes to its own end.
+"""compose.yaml as it is shipped: one stack, one run, from five edges through crashes to its own
+end.
 
 The tests are steps of one story, in order; each begins where the one before ended.
 """
@@ -18,14 +19,16 @@ from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine, push
 from tests.integration.servers import free_port
 
 pytestmark = pytest.mark.e2e
-START = 180.0  # seconds for processes to start and be counted: on two cores, eight edges import torch at once
+# seconds for processes to start and be counted: on two cores, eight edges import torch at once
+START = 180.0
 SERVICES = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
 
 
 @pytest.fixture(scope="module")
 def accuracy(data_root: Path | None) -> float:
     """What the run reaches at least, on MNIST or, without data, on the bundled digits."""
-    # Noise has no seed, and kills and departures cost: 95.8 to 96.7 % were seen. 96 % is for `tacit run` to reach.
+    # Noise has no seed, and kills and departures cost: 95.8 to 96.7 % were seen. 96 % is for `tacit
+    # run` to reach.
     return 0.95 if data_root else 0.7
 
 
@@ -33,7 +36,9 @@ def accuracy(data_root: Path | None) -> float:
 def stack(data_root: Path | None) -> Iterator[Stack]:
     """The built stack, not started; taken down with all that is its own."""
     needs_engine()
-    files = ["compose.yaml", "tests/e2e/pace.yaml"] + ([] if data_root else ["tests/e2e/digits.yaml"])
+    files = ["compose.yaml", "tests/e2e/pace.yaml"] + (
+        [] if data_root else ["tests/e2e/digits.yaml"]
+    )
     stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), files, data_root)
     stack.compose("build", seconds=900.0)
     yield stack
@@ -90,13 +95,21 @@ def test_only_the_aggregator_is_published_and_only_on_loopback(stack: Stack) -> 
 
 
 def _published(containers: list[dict[str, Any]]) -> set[str]:
-    ports = [ports for container in containers for ports in container["NetworkSettings"]["Ports"].values()]
+    ports = [
+        ports
+        for container in containers
+        for ports in container["NetworkSettings"]["Ports"].values()
+    ]
     return {binding["HostIp"] for bindings in ports for binding in bindings or []}
 
 
 def test_an_edge_reaches_the_broker_and_not_the_store(stack: Stack) -> None:
-    [network] = {name for edge in stack.inspect("edge") for name in edge["NetworkSettings"]["Networks"]}
-    connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
+    [network] = {
+        name for edge in stack.inspect("edge") for name in edge["NetworkSettings"]["Networks"]
+    }
+    connect = (
+        "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
+    )
     edge = stack.containers("edge")[0]
 
     assert json.loads(docker("network", "inspect", network))[0]["Internal"]
@@ -110,7 +123,9 @@ def test_who_holds_which_key(stack: Stack) -> None:
     found = {
         service: {
             Path(line).name
-            for line in docker("exec", stack.containers(service)[0], "sh", "-c", f"{look} 2>/dev/null || true").split()
+            for line in docker(
+                "exec", stack.containers(service)[0], "sh", "-c", f"{look} 2>/dev/null || true"
+            ).split()
             if line.endswith((".key", "token"))
         }
         for service in ("enrollment", "mosquitto", "aggregator", "edge")
@@ -120,7 +135,13 @@ def test_who_holds_which_key(stack: Stack) -> None:
     assert found["mosquitto"] == {"tls.key"}
     assert found["aggregator"] == {"tls.key", "token"}  # the operator's
     assert found["edge"] == {"tls.key", "token"}  # the one for enrolment
-    modes = docker("exec", stack.containers("edge")[0], "sh", "-c", "stat -c %a /var/lib/tacit/identities/*/tls.key")
+    modes = docker(
+        "exec",
+        stack.containers("edge")[0],
+        "sh",
+        "-c",
+        "stat -c %a /var/lib/tacit/identities/*/tls.key",
+    )
     assert set(modes.split()) == {"600"}
 
 
@@ -128,14 +149,23 @@ PROBE = (Path(__file__).parent / "probe.py").read_text(encoding="utf-8")
 
 
 def probe(stack: Stack, *arguments: str) -> list[str]:
-    """In the first edge's container, as NAME or "plain": the broker's verdict on a publication to each topic."""
+    """In the first edge's container, as NAME or "plain":
+
+    the broker's verdict on a publication to each topic.
+    """
     return docker("exec", stack.containers("edge")[0], "python", "-c", PROBE, *arguments).split()
 
 
 def test_an_edge_speaks_for_itself_only_and_nobody_without_a_certificate(stack: Stack) -> None:
     mine, *others = (
         f"tacit/v1/run/{rest}"
-        for rest in ("peer/edge-0/from/edge-99/x", "up/edge-0/999999/0", "presence/edge-0", "model", "down/edge-0/x/0")
+        for rest in (
+            "peer/edge-0/from/edge-99/x",
+            "up/edge-0/999999/0",
+            "presence/edge-0",
+            "model",
+            "down/edge-0/x/0",
+        )
     )
 
     verdicts = probe(stack, "edge-99", mine, *others)
@@ -165,7 +195,9 @@ def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: 
         [killed] = [edge for edge in client.edges() if edge.state != "online"]
     stack.wait_for_updates(20, 60.0)
     online(stack, 5)
-    after = stack.wait(lambda status: pushes(status)[killed.id] > killed.pushes, START, f"{killed.id} pushes")
+    after = stack.wait(
+        lambda status: pushes(status)[killed.id] > killed.pushes, START, f"{killed.id} pushes"
+    )
 
     assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
     assert sorted(after.privacy.edges) == [f"edge-{number}" for number in range(5)]
@@ -196,7 +228,9 @@ def test_a_killed_aggregator_resumes_where_it_was(stack: Stack) -> None:
 
 def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: float) -> None:
     end = stack.wait(lambda status: status.state == "finished", 600.0, "the end of the run")
-    stack.wait(lambda status: (status.test_accuracy or 0.0) >= accuracy, 60.0, f"an accuracy of {accuracy}")
+    stack.wait(
+        lambda status: (status.test_accuracy or 0.0) >= accuracy, 60.0, f"an accuracy of {accuracy}"
+    )
 
     assert end.applied == end.model_version == end.target
     assert sum(pushes(end).values()) >= end.applied
@@ -208,16 +242,22 @@ def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: f
 
 def test_edges_have_gone_home(stack: Stack) -> None:
     def states() -> list[tuple[str, int]]:
-        return [(edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")]
+        return [
+            (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")
+        ]
 
-    stack.wait(lambda _: {status for status, _ in states()} == {"exited"}, 60.0, "every edge to exit")
+    stack.wait(
+        lambda _: {status for status, _ in states()} == {"exited"}, 60.0, "every edge to exit"
+    )
 
     assert states() == [("exited", 0)] * 5
 
 
 def test_the_results_are_served_and_can_be_copied(stack: Stack, tmp_path: Path) -> None:
     shown = json.loads(stack.compose("exec", "-T", "aggregator", "tacit", "status", "--json"))
-    stack.compose("exec", "-T", "aggregator", "tacit", "halt")  # finds the token; the run is over, so no more than that
+    stack.compose(
+        "exec", "-T", "aggregator", "tacit", "halt"
+    )  # finds the token; the run is over, so no more than that
     stack.compose("cp", "aggregator:/var/lib/tacit/out", str(tmp_path / "out"))
 
     names = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}

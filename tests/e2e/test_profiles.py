@@ -1,4 +1,7 @@
-"""compose.yaml's profiles `vertical` and `gossip`: each trains, rides out its broker's death, and ends by itself."""
+"""compose.yaml's profiles `vertical` and `gossip`:
+
+each trains, rides out its broker's death, and ends by itself.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def stack(request: pytest.FixtureRequest, data_root: Path | None) -> Iterator[St
 
 
 @pytest.mark.parametrize(
-    ("stack", "service", "accuracy"), [("vertical", "party", 0.85), ("gossip", "peer", 0.8)], indirect=["stack"]
+    ("stack", "service", "accuracy"),
+    [("vertical", "party", 0.85), ("gossip", "peer", 0.8)],
+    indirect=["stack"],
 )
 def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
     stack: Stack, service: str, accuracy: float
@@ -46,7 +51,9 @@ def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
     kill_main_process(broker)
     stack.wait_for_updates(100, END)
     end = stack.wait(lambda status: status.state == "finished", END, "the end of the run")
-    last = stack.wait(lambda status: (status.test_accuracy or 0.0) >= accuracy, 30.0, f"an accuracy of {accuracy}")
+    last = stack.wait(
+        lambda status: (status.test_accuracy or 0.0) >= accuracy, 30.0, f"an accuracy of {accuracy}"
+    )
 
     assert json.loads(docker("inspect", broker))[0]["RestartCount"] == 1
     assert end.applied == end.target
@@ -55,8 +62,12 @@ def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
         assert edge.epsilon_pld is None or edge.budget is None or edge.epsilon_pld <= edge.budget
 
     def states() -> set[tuple[str, int]]:
-        return {(one["State"]["Status"], one["State"]["ExitCode"]) for one in stack.inspect(service)}
+        return {
+            (one["State"]["Status"], one["State"]["ExitCode"]) for one in stack.inspect(service)
+        }
 
-    stack.wait(lambda _: {status for status, _ in states()} == {"exited"}, 60.0, f"every {service} to exit")
+    stack.wait(
+        lambda _: {status for status, _ in states()} == {"exited"}, 60.0, f"every {service} to exit"
+    )
     assert states() == {("exited", 0)}
     assert len(stack.containers(service)) == WORKERS

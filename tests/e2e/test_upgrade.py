@@ -1,4 +1,7 @@
-"""tacit 0.1 by its own compose.yaml and image, stopped in mid-run: today's images go on with its volumes."""
+"""tacit 0.1 by its own compose.yaml and image, stopped in mid-run:
+
+today's images go on with its volumes.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,16 @@ UP = ("up", "--detach", "--no-build", "--scale", f"edge={len(EDGES)}")
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """0.1's stack, built beside today's; taken down with all that is its own, the older image included."""
+    """0.1's stack, built beside today's;
+
+    taken down with all that is its own, the older image included.
+    """
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
     more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml")}
-    made = Stack(f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more)
+    made = Stack(
+        f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more
+    )
     made.compose("build", seconds=900.0)
     made.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
     made.compose("build", seconds=900.0)
@@ -62,7 +70,9 @@ def test_todays_images_go_on_with_the_volumes_of_0_1(stack: Stack, tmp_path: Pat
 
 def settled(stack: Stack) -> bool:
     """The edges have exited, as edges do that were told to halt, and all results are on disk."""
-    states = [(edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")]
+    states = [
+        (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")
+    ]
     out = stack.compose("exec", "-T", "aggregator", "ls", "/var/lib/tacit/out")
     return states == [("exited", 0)] * len(EDGES) and "summary.json" in out.split()
 
@@ -75,7 +85,10 @@ def left(stack: Stack, folder: Path) -> Deployment:
 
 
 def goes_on(before: Deployment, after: Deployment) -> None:
-    """What 0.1 has accepted is the beginning; the model is the fold of all of it; every release is charged, once."""
+    """What 0.1 has accepted is the beginning; the model is the fold of all of it;
+
+    every release is charged, once.
+    """
     summary, kept, first = after.summary(), journalled(after), journalled(before)
     assert kept[: len(first)] == first
     assert 200 <= len(first) < len(kept)
@@ -84,7 +97,10 @@ def goes_on(before: Deployment, after: Deployment) -> None:
     for number in EDGES:
         said = summary["privacy"]["edges"][f"edge-{number}"]
         assert before.pushes(number) < said["pushes"] <= after.pushes(number)
-        assert after.pushes(number) - accepted[f"edge-{number}"] in (0, 1)  # the one that met the end of the run
+        assert after.pushes(number) - accepted[f"edge-{number}"] in (
+            0,
+            1,
+        )  # the one that met the end of the run
         counted_on(after, number, said)
 
 

@@ -47,32 +47,54 @@ def sha256(role: ServerRole) -> str:
     return hashlib.sha256(role.params.numpy().tobytes()).hexdigest()
 
 
-def make_edge(run: RunFile, model: Model, number: int, seed: int | None, epsilon: float | None = None) -> EdgeRole:
-    """Edge `number` with its rows and, unless `seed` is None, predictable noise; `epsilon` instead of its own."""
+def make_edge(
+    run: RunFile, model: Model, number: int, seed: int | None, epsilon: float | None = None
+) -> EdgeRole:
+    """Edge `number` with its rows and, unless `seed` is None, predictable noise;
+
+    `epsilon` instead of its own.
+    """
     data = run.data
     labels = datasets.load_labels(data.dataset, "train", None)
-    rows = datasets.shard(labels, number, shards=run.edges.count, method=data.partition, seed=run.run.seed)
+    rows = datasets.shard(
+        labels, number, shards=run.edges.count, method=data.partition, seed=run.run.seed
+    )
     part = datasets.load(data.dataset, "train", None, rows)
     random = Random(None if seed is None else seed + number)
     plan = run.plan(number, len(rows))
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
     return registry.edge(
-        run.define(), f"edge-{number}", part, model, Releaser(plan, Ledger(":memory:", data.dataset), random)
+        run.define(),
+        f"edge-{number}",
+        part,
+        model,
+        Releaser(plan, Ledger(":memory:", data.dataset), random),
     )
 
 
 def accepted(store: Store) -> list[tuple[str, str]]:
-    """(edge, kind) of every journal entry, in accept order; an upload's kind is "step/request", what it answers."""
+    """(edge, kind) of every journal entry, in accept order;
+
+    an upload's kind is "step/request", what it answers.
+    """
     found = []
     for record in store.read(0, 10**6):
         meta = wire.decode(bytearray(record.payload)).meta
         part = meta.update.part if meta.update.HasField("part") else None
-        found.append((record.edge, str(meta.WhichOneof("kind")) if part is None else f"{part.step}/{part.request}"))
+        found.append(
+            (
+                record.edge,
+                str(meta.WhichOneof("kind")) if part is None else f"{part.step}/{part.request}",
+            )
+        )
     return found
 
 
 class Told(Simulator):
-    """Remembers all that a party is told: over MQTT the newest word counts, or, once it works, the first."""
+    """Remembers all that a party is told:
+
+    over MQTT the newest word counts, or, once it works, the first.
+    """
 
     def __init__(self, run: RunFile, server: ServerRole, edges: Sequence[EdgeRole | Party]) -> None:
         super().__init__(run, server, edges)
@@ -96,10 +118,16 @@ class Told(Simulator):
 
 
 def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerRole:
-    """The simulator, its messages in the given arrival order; an edge computes on the model it was given."""
+    """The simulator, its messages in the given arrival order;
+
+    an edge computes on the model it was given.
+    """
     model = run.build_model()
     vertical = isinstance(run.algorithm, Vafl)
-    edges = [make_party(run, k, seed) if vertical else make_edge(run, model, k, seed) for k in range(run.edges.count)]
+    edges = [
+        make_party(run, k, seed) if vertical else make_edge(run, model, k, seed)
+        for k in range(run.edges.count)
+    ]
     simulator = Told(run, make_server(run, model), edges)
     for name, kind in order:
         if "/" in kind:
@@ -120,27 +148,41 @@ def make_party(run: RunFile, number: int, seed: int | None, ledger: Ledger | Non
     random = Random(None if seed is None else seed + number)
     ledger = ledger or Ledger(":memory:", run.data.dataset)
     splits = datasets.splits(run.data.dataset, None)
-    return registry.party(vertical(run.define()), f"edge-{number}", number, splits, SALT, ledger, random)
+    return registry.party(
+        vertical(run.define()), f"edge-{number}", number, splits, SALT, ledger, random
+    )
 
 
 def make_server(run: RunFile, model: Model) -> ServerRole:
     """The server role, with the labels where it is a vertical one's."""
     if not isinstance(run.algorithm, Vafl):
         return registry.server(run.define(), model)
-    return registry.server(run.define(), model, registry.people(datasets.splits(run.data.dataset, None), SALT))
+    return registry.server(
+        run.define(), model, registry.people(datasets.splits(run.data.dataset, None), SALT)
+    )
 
 
 class MqttRun:
-    """A server driver in the calling thread and one thread per edge (or party), over a real broker."""
+    """A server driver in the calling thread and one thread per edge (or party), over a real
+    broker.
+    """
 
     serves = False  # whether parties go on after the end
 
     def __init__(self, run: RunFile, broker: str, store: Store, folder: Path, run_id: str) -> None:
-        self.run, self.broker, self.store, self.folder, self.run_id = run, broker, store, folder, run_id
+        self.run, self.broker, self.store, self.folder, self.run_id = (
+            run,
+            broker,
+            store,
+            folder,
+            run_id,
+        )
         self.model = run.build_model()
         self.stop = threading.Event()
         self.failures: list[BaseException] = []
-        self._together = threading.Barrier(run.edges.count, timeout=PATIENCE)  # else the first may have it all done
+        self._together = threading.Barrier(
+            run.edges.count, timeout=PATIENCE
+        )  # else the first may have it all done
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
@@ -174,7 +216,9 @@ class MqttRun:
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        connection = Connection(self.broker, f"{self.run_id}-aggregator", heard, self.driver.inbox.put)
+        connection = Connection(
+            self.broker, f"{self.run_id}-aggregator", heard, self.driver.inbox.put
+        )
         connection.start(PATIENCE)
         return connection
 
@@ -189,7 +233,9 @@ class MqttRun:
         return threads
 
     def _edge(self, number: int, seed: int | None) -> None:
-        torch.set_num_threads(1)  # a setting of each thread; with two, sums are split elsewhere and bits differ
+        torch.set_num_threads(
+            1
+        )  # a setting of each thread; with two, sums are split elsewhere and bits differ
         try:
             with ExitStack() as end:
                 self._work(number, seed, end)
@@ -199,32 +245,49 @@ class MqttRun:
             raise
 
     def _work(self, number: int, seed: int | None, end: ExitStack) -> None:
-        terms = LoopSettings(self.run_id, self.model.schema_hash(), self.model.size, 16 * 1024, patience=30.0)
-        outbox = end.enter_context(closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id)))
+        terms = LoopSettings(
+            self.run_id, self.model.schema_hash(), self.model.size, 16 * 1024, patience=30.0
+        )
+        outbox = end.enter_context(
+            closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id))
+        )
         loop = self._loop(number, seed, outbox, terms, end)
         name = loop.role.edge
         end.enter_context(closing(loop.role.releaser.ledger))
         connection = Connection(
-            self.broker, f"{self.run_id}-{name}", loop.subscriptions(), loop.receive,
+            self.broker,
+            f"{self.run_id}-{name}",
+            loop.subscriptions(),
+            loop.receive,
             on_up=lambda: loop.inbox.put(UP),
-        )  # fmt: skip
+        )
         end.callback(connection.stop)
         topic = topics.presence(self.run_id, name)
         connection.start(PATIENCE)
         connection.publish(topic, b"online", retain=True)
         self._together.wait()
-        loop.run(connection, self.stop, lambda state: connection.publish(topic, state.encode(), retain=True))
+        loop.run(
+            connection,
+            self.stop,
+            lambda state: connection.publish(topic, state.encode(), retain=True),
+        )
 
-    def _loop(self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack) -> EdgeLoop:
+    def _loop(
+        self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack
+    ) -> EdgeLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
             ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)
-            return PartyLoop(make_party(self.run, number, seed, ledger), outbox, terms, serves=self.serves)
+            return PartyLoop(
+                make_party(self.run, number, seed, ledger), outbox, terms, serves=self.serves
+            )
         role = make_edge(self.run, self.model, number, seed)
         if not isinstance(section, Gossip):
             return EdgeLoop(role, outbox, terms)
         assert isinstance(role, Worker)
-        state = end.enter_context(closing(PeerState(self.folder / f"peer-{number}.db", self.run_id)))
+        state = end.enter_context(
+            closing(PeerState(self.folder / f"peer-{number}.db", self.run_id))
+        )
         restore(role, state)
         self.began(role)
         return PeerLoop(role, outbox, terms, state, section.report_every)

@@ -1,4 +1,7 @@
-"""A default is part of every name that leaves it out: it may not change without another format number."""
+"""A default is part of every name that leaves it out:
+
+it may not change without another format number.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,14 @@ def sections(kind: type[BaseModel]) -> list[type[BaseModel]]:
 
 
 def defaults() -> Defaults:
-    """Every key of a run file, and of a figure's point, with its default as JSON; "required" where it has none."""
-    return {kind.__name__: {key: _default(kind, key) for key in kind.model_fields} for kind in sections(UntrainedPoint)}
+    """Every key of a run file, and of a figure's point, with its default as JSON;
+
+    "required" where it has none.
+    """
+    return {
+        kind.__name__: {key: _default(kind, key) for key in kind.model_fields}
+        for kind in sections(UntrainedPoint)
+    }
 
 
 def _default(kind: type[BaseModel], key: str) -> Any:
@@ -32,7 +41,11 @@ def _default(kind: type[BaseModel], key: str) -> Any:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return json.loads(value.model_dump_json()) if isinstance(value, BaseModel) else json.loads(json.dumps(value))
+    return (
+        json.loads(value.model_dump_json())
+        if isinstance(value, BaseModel)
+        else json.loads(json.dumps(value))
+    )
 
 
 def changed(before: Defaults, now: Defaults) -> list[str]:
@@ -47,19 +60,31 @@ def changed(before: Defaults, now: Defaults) -> list[str]:
 
 
 def test_no_default_changes_without_another_format_number() -> None:
-    """Where this fails: raise tacit.definition.DEFINITION_FORMAT, and only then write the new defaults to the file."""
+    """Where this fails:
+
+    raise tacit.definition.DEFINITION_FORMAT, and only then write the new defaults to the file.
+    """
     kept = json.loads(KEPT.read_text())
-    assert kept["format"] == DEFINITION_FORMAT, f"write the defaults of format {DEFINITION_FORMAT} to {KEPT}"
+    assert kept["format"] == DEFINITION_FORMAT, (
+        f"write the defaults of format {DEFINITION_FORMAT} to {KEPT}"
+    )
     assert changed(kept["defaults"], defaults()) == []
 
 
 def test_the_file_knows_every_key() -> None:
-    """A new key changes no name, so no number: add it to the file, so that its default is guarded from now on."""
+    """A new key changes no name, so no number:
+
+    add it to the file, so that its default is guarded from now on.
+    """
     assert json.loads(KEPT.read_text())["defaults"] == defaults()
 
 
 def test_a_change_is_seen_and_a_new_key_is_none() -> None:
     now = defaults()
-    assert changed(now | {"Privacy": now["Privacy"] | {"epsilon": 3.0}}, now) == ["Privacy.epsilon: 3.0 -> 2.0"]
-    assert changed(now | {"Privacy": now["Privacy"] | {"old": 1}}, now) == ["Privacy.old: 1 -> 'gone'"]
+    assert changed(now | {"Privacy": now["Privacy"] | {"epsilon": 3.0}}, now) == [
+        "Privacy.epsilon: 3.0 -> 2.0"
+    ]
+    assert changed(now | {"Privacy": now["Privacy"] | {"old": 1}}, now) == [
+        "Privacy.old: 1 -> 'gone'"
+    ]
     assert changed(now, now | {"Privacy": now["Privacy"] | {"new": 1}}) == []

@@ -1,6 +1,8 @@
-"""Peers over MQTT, and the same peers in process with messages in the same order: the same bits, message by message.
+"""Peers over MQTT, and the same peers in process with messages in the same order: the same bits,
+message by message.
 
-Recorded is what each peer was told to do and in which order; what messages held is not: it has to come out again.
+Recorded is what each peer was told to do and in which order; what messages held is not: it has to
+come out again.
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ def digest(message: Gossip) -> str:
 
 
 class Watched(MqttRun):
-    """Notes what every peer does, each under the lock that its driver uses it under: cause comes before effect."""
+    """Notes what every peer does, each under the lock that its driver uses it under:
+
+    cause comes before effect.
+    """
 
     def __init__(self, run: RunFile, broker: str, folder: Path) -> None:
         store = MemoryStore("peers", Limits(10**6, 1 << 40))
@@ -75,11 +80,15 @@ class Watched(MqttRun):
         for name in DOES:
             setattr(role, name, self._noted(role, name, getattr(role, name), inside))
 
-    def _noted(self, role: Worker, name: str, work: Callable[..., Any], inside: list[bool]) -> Callable[..., Any]:
+    def _noted(
+        self, role: Worker, name: str, work: Callable[..., Any], inside: list[bool]
+    ) -> Callable[..., Any]:
         def noted(*given: Any) -> Any:
             if inside[0]:
                 return work(*given)
-            what = digest(given[0]) if name == "hear" else list(given[0]) if name == "repeat" else None
+            what = (
+                digest(given[0]) if name == "hear" else list(given[0]) if name == "repeat" else None
+            )
             self.log.append((role.edge, name, frozenset(role.here), what))
             inside[0] = True
             try:
@@ -91,7 +100,10 @@ class Watched(MqttRun):
 
 
 def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> dict[str, Worker]:
-    """The same peers, doing the same in the same order; every message that one hears must have been said here, too."""
+    """The same peers, doing the same in the same order;
+
+    every message that one hears must have been said here, too.
+    """
     model = run.build_model()
     schema = model.schema_hash()
     roles: dict[str, Worker] = {}

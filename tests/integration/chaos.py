@@ -1,4 +1,6 @@
-"""A run whose edges, aggregator, broker and store are all killed, again and again, and what must be true in the end."""
+"""A run whose edges, aggregator, broker and store are all killed, again and again, and what must
+be true in the end.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,24 @@ epsilon = 100.0
 [edges]
 count = {edges}
 """
-REST_SECONDS = 4 * PATIENCE  # of a run after its last kill, on a machine that has other things to do
+REST_SECONDS = (
+    4 * PATIENCE
+)  # of a run after its last kill, on a machine that has other things to do
 KINDS = ("aggregator", "broker", "redis", "edge", "edge")
 FINAL = ("ACCEPTED", "DUPLICATE")
 
 
 def storm(
-    chance: random.Random, kinds: Sequence[str], strike: Callable[[str], None], progress: Callable[[], int], every: int,
+    chance: random.Random,
+    kinds: Sequence[str],
+    strike: Callable[[str], None],
+    progress: Callable[[], int],
+    every: int,
     over: Callable[[], bool],
-) -> None:  # fmt: skip
-    """Strike one of `kinds`, sometimes two, whenever `progress` has grown by about `every`, until it is over."""
+) -> None:
+    """Strike one of `kinds`, sometimes two, whenever `progress` has grown by about `every`,
+    until it is over.
+    """
     turn: list[str] = []  # every kind has its turn before any has its next
     while not over():
         goal = progress() + chance.randint(1, 2 * every)
@@ -83,18 +93,31 @@ class Scene:
     def start(self, name: str) -> None:
         """Start `aggregator`, or `edge-K`, again."""
         folder = self.run.folder
-        common = {"run_file": str(self.run.file), "run_id": self.run.run_id, "broker": self.run.broker, "chunk": 1024}
+        common = {
+            "run_file": str(self.run.file),
+            "run_id": self.run.run_id,
+            "broker": self.run.broker,
+            "chunk": 1024,
+        }
         more: dict[str, Any]
         if name == "aggregator":
             kept = str(folder / "run.journal")
-            more = {"store": self.run.url, "out": str(self.run.out), "http": f"{HOST}:0", "journal_file": kept}
+            more = {
+                "store": self.run.url,
+                "out": str(self.run.out),
+                "http": f"{HOST}:0",
+                "journal_file": kept,
+            }
         else:
             number = int(name.partition("-")[2])
             more = {"identities": str(folder / "identities"), "identity": number, "patience": 0.4}
         order = {
-            "start": common | more, "kind": name.partition("-")[0], "log": str(folder / f"{name}.log"),
-            "account": str(folder / f"{name}.account"), "seed": self.random.getrandbits(32),
-        }  # fmt: skip
+            "start": common | more,
+            "kind": name.partition("-")[0],
+            "log": str(folder / f"{name}.log"),
+            "account": str(folder / f"{name}.account"),
+            "seed": self.random.getrandbits(32),
+        }
         self.pids[name] = self.forks.ask(order) or 0
 
     def kill(self, name: str) -> None:
@@ -123,12 +146,21 @@ class Scene:
             return 0
 
     def rage(self, kills: int, every: int) -> None:
-        """Kill somebody, sometimes two at once, whenever about `every` more messages have been accepted."""
+        """Kill somebody, sometimes two at once, whenever about `every` more messages have been
+        accepted.
+        """
 
         def strike(kind: str) -> None:
             self.kill(f"edge-{self.random.randrange(self.edges)}" if kind == "edge" else kind)
 
-        storm(self.random, KINDS, strike, self.accepted, every, lambda: sum(self.kills.values()) >= kills)
+        storm(
+            self.random,
+            KINDS,
+            strike,
+            self.accepted,
+            every,
+            lambda: sum(self.kills.values()) >= kills,
+        )
 
     def log(self, name: str) -> str:
         return (self.run.folder / f"{name}.log").read_text()
@@ -142,7 +174,9 @@ class Scene:
 
 
 @contextmanager
-def scene(run: Deployment, broker: Mosquitto, redis_server: RedisServer, edges: int, seed: int) -> Iterator[Scene]:
+def scene(
+    run: Deployment, broker: Mosquitto, redis_server: RedisServer, edges: int, seed: int
+) -> Iterator[Scene]:
     """Everybody started; whoever is left in the end is killed."""
     forks = Forks(run.folder / "forks.log", "tests.integration.chaos_process")
     made = Scene(run, forks, broker, redis_server, edges, random.Random(seed))
@@ -153,18 +187,24 @@ def scene(run: Deployment, broker: Mosquitto, redis_server: RedisServer, edges: 
         yield made
     finally:
         for pid in made.pids.values():
-            os.kill(pid, signal.SIGKILL)  # nobody has asked for its status, so the number is still its own
+            os.kill(
+                pid, signal.SIGKILL
+            )  # nobody has asked for its status, so the number is still its own
         forks.close()
 
 
 def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
-    """What edge `number` made durable (digest of every message), and which of them it knows to be accepted."""
+    """What edge `number` made durable (digest of every message), and which of them it knows to
+    be accepted.
+    """
     put: dict[int, str] = {}
     known: set[int] = set()
     for line in (folder / f"edge-{number}.account").read_text().splitlines():
         kind, seq, value = line.split()
         if kind == "put":
-            put[int(seq)] = value  # a number whose message did not reach the disk is used for the next one
+            put[int(seq)] = (
+                value  # a number whose message did not reach the disk is used for the next one
+            )
         elif value in FINAL:
             known.add(int(seq))
     return put, known
@@ -173,14 +213,20 @@ def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:
 def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, int]:
     """Every promise; what happened, in numbers."""
     run, folder = scene.run, scene.run.folder
-    # The journal file, redis's own file and the model are one story; serial replay ends in the same bits.
+    # The journal file, redis's own file and the model are one story; serial replay ends in the same
+    # bits.
     with journal_file.open_journal(folder / "run.journal") as file:
-        kept = [(record.position, record.payload) for record in journal_file.Reader(file, "journal")]
+        kept = [
+            (record.position, record.payload) for record in journal_file.Reader(file, "journal")
+        ]
     entries = appended(folder)
     assert kept == [(entry.position, entry.payload) for entry in entries]
     check(run, summary, entries, range(scene.edges))
     replayed = asdict(fold(folder / "run.journal"))
-    assert (replayed["model_sha256"], replayed["version"]) == (summary["model_sha256"], summary["applied"])
+    assert (replayed["model_sha256"], replayed["version"]) == (
+        summary["model_sha256"],
+        summary["applied"],
+    )
     # Every message is the one that its edge made, and every receipted one is there, once.
     ids = {(entry.edge, entry.seq) for entry in entries}
     assert len(ids) == len(entries)
@@ -189,14 +235,20 @@ def judge(scene: Scene, summary: dict[str, Any], watcher: Watcher) -> dict[str, 
         put, known = accounts(folder, number)
         mine = [entry for entry in entries if entry.edge == f"edge-{number}"]
         lost = known.difference(entry.seq for entry in mine)
-        assert not lost, f"edge-{number}: {lost}, {(folder / f'edge-{number}.account').read_text()[-500:]}"
+        assert not lost, (
+            f"edge-{number}: {lost}, {(folder / f'edge-{number}.account').read_text()[-500:]}"
+        )
         assert all(hashlib.sha256(entry.payload).hexdigest() == put[entry.seq] for entry in mine)
         receipted += len(known)
     # What was seen on the wire was paid for, and what is reported is what was paid.
     delta = config.load(run.file).privacy.delta
     for number in range(scene.edges):
         (chain,) = read_chains(folder / "identities" / str(number) / "ledger.db")
-        seen = {entry.payload for entry in entries if entry.edge == f"edge-{number}" and is_update(entry.payload)}
+        seen = {
+            entry.payload
+            for entry in entries
+            if entry.edge == f"edge-{number}" and is_update(entry.payload)
+        }
         row = summary["privacy"]["edges"][f"edge-{number}"]
         assert len(seen) <= row["pushes"] <= chain.count
         (paid,) = chain.history()

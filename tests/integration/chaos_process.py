@@ -1,9 +1,11 @@
-"""Edges and aggregators of the chaos test, forked from one warm process; an edge's network loses, doubles and reorders.
+"""Edges and aggregators of the chaos test, forked from one warm process; an edge's network loses,
+doubles and reorders.
 
-`python -m tests.integration.chaos_process` answers orders as crash_edge does. {"start": settings, "log", "kind"}
-begins an edge or an aggregator. The product has no hooks: the child replaces functions.
-Beside its log an edge writes what it has made durable ("put SEQ SHA-256") and what it was told ("receipt SEQ STATUS"),
-each line before the thing itself takes effect elsewhere, so that no kill can come between.
+`python -m tests.integration.chaos_process` answers orders as crash_edge does. {"start": settings,
+"log", "kind"} begins an edge or an aggregator. The product has no hooks: the child replaces
+functions. Beside its log an edge writes what it has made durable ("put SEQ SHA-256") and what it
+was told ("receipt SEQ STATUS"), each line before the thing itself takes effect elsewhere, so that
+no kill can come between.
 """
 
 from __future__ import annotations
@@ -42,12 +44,25 @@ class Faults:
         init, publish = Connection.__init__, Connection.publish
 
         def new_init(
-            connection: Connection, broker: str, client_id: str, subscriptions: Any,
-            on_message: Callable[[Inbound], None], **more: Any,
-        ) -> None:  # fmt: skip
-            init(connection, broker, client_id, subscriptions, lambda inbound: self.hear(inbound, on_message), **more)
+            connection: Connection,
+            broker: str,
+            client_id: str,
+            subscriptions: Any,
+            on_message: Callable[[Inbound], None],
+            **more: Any,
+        ) -> None:
+            init(
+                connection,
+                broker,
+                client_id,
+                subscriptions,
+                lambda inbound: self.hear(inbound, on_message),
+                **more,
+            )
 
-        def new_publish(connection: Connection, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        def new_publish(
+            connection: Connection, topic: str, payload: bytes, *, retain: bool = False
+        ) -> None:
             if topic.split("/")[3] != "up":
                 return publish(connection, topic, payload, retain=retain)
             if self.random.random() < LATE and not self._held_out:
@@ -78,7 +93,10 @@ class Faults:
 
 
 def keep_account(path: str) -> None:
-    """Write down what becomes durable and what is receipted; a line is the system's before anything follows from it."""
+    """Write down what becomes durable and what is receipted;
+
+    a line is the system's before anything follows from it.
+    """
     account = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     put, receipt = Outbox.put, EdgeLoop._receipt
 
@@ -88,7 +106,8 @@ def keep_account(path: str) -> None:
 
     def new_receipt(loop: EdgeLoop, seq: int, answer: pb.Receipt) -> None:
         pending = loop.outbox.oldest()
-        # One that the run's end overtook is given up, and answered DUPLICATE if it comes after the edge's last account.
+        # One that the run's end overtook is given up, and answered DUPLICATE if it comes after the
+        # edge's last account.
         if pending is not None and seq == pending[0]:
             os.write(account, f"receipt {seq} {pb.Receipt.Status.Name(answer.status)}\n".encode())
         receipt(loop, seq, answer)

@@ -1,8 +1,10 @@
-"""Edges that kill themselves at a named point of a release: forked from one warm process, so that each starts quickly.
+"""Edges that kill themselves at a named point of a release: forked from one warm process, so that
+each starts quickly.
 
-`python -m tests.integration.crash_edge` reads JSON lines and answers each: {"start": settings, "log", "point",
-"release"} with the child's pid, {"wait": pid} with its exit status, or null while it lives. The product has no hooks:
-the child replaces the functions around the point with ones that send SIGKILL.
+`python -m tests.integration.crash_edge` reads JSON lines and answers each: {"start": settings,
+"log", "point", "release"} with the child's pid, {"wait": pid} with its exit status, or null while
+it lives. The product has no hooks: the child replaces the functions around the point with ones that
+send SIGKILL.
 """
 
 from __future__ import annotations
@@ -37,9 +39,15 @@ from tests.integration.servers import PATIENCE, wait_for
 
 # Where an edge dies, in the order of one release.
 POINTS = (
-    "before_reserve", "after_reserve", "in_compute", "before_put", "after_put", "before_publish", "after_publish",
+    "before_reserve",
+    "after_reserve",
+    "in_compute",
+    "before_put",
+    "after_put",
+    "before_publish",
+    "after_publish",
     "on_receipt",
-)  # fmt: skip
+)
 
 
 class Killer:
@@ -49,7 +57,10 @@ class Killer:
         self.point, self.release, self.charges = point, release, 0
 
     def at(self, point: str) -> None:
-        """Die here, if this is the place: the release was the last one charged, so its message is the next one."""
+        """Die here, if this is the place:
+
+        the release was the last one charged, so its message is the next one.
+        """
         if point == self.point and self.charges == self.release:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -88,15 +99,21 @@ class Killer:
             receipt(loop, *arguments)
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
-            (Ledger, "charge", new_charge), (Edge, "clipped", new_clipped), (Outbox, "put", new_put),
-            (Connection, "publish", new_publish), (EdgeLoop, "_receipt", new_receipt),
-        ]  # fmt: skip
+            (Ledger, "charge", new_charge),
+            (Edge, "clipped", new_clipped),
+            (Outbox, "put", new_put),
+            (Connection, "publish", new_publish),
+            (EdgeLoop, "_receipt", new_receipt),
+        ]
         for kind, name, replacement in replacements:
             setattr(kind, name, replacement)
 
 
 def warm(settings: dict[str, Any]) -> None:
-    """Do once, before any fork, what every edge would do again: imports, data, and the certified counts."""
+    """Do once, before any fork, what every edge would do again:
+
+    imports, data, and the certified counts.
+    """
     torch.set_num_threads(1)
     certified = lru_cache(maxsize=None)(Plan.pushes_left)
     Plan.pushes_left = certified  # type: ignore[method-assign]
@@ -104,7 +121,9 @@ def warm(settings: dict[str, Any]) -> None:
     run = given.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
     ledger = Ledger(":memory:", run.data.dataset)
-    plan = row_owner.build_role(given, run.define(), run.build_model(), identity, ledger).releaser.plan
+    plan = row_owner.build_role(
+        given, run.define(), run.build_model(), identity, ledger
+    ).releaser.plan
     for count in range(1, 1 + min(certified(plan, ()) or 0, 8)):
         certified(plan, (Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism),))
 
@@ -120,7 +139,9 @@ def start(order: dict[str, Any]) -> int:
 
 
 def forked(log: str, work: Callable[[], None]) -> int:
-    """Fork a process that does `work`, says what it says in the file `log`, and ends as `tacit` would; its pid."""
+    """Fork a process that does `work`, says what it says in the file `log`, and ends as `tacit`
+    would; its pid.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -167,7 +188,12 @@ class Forks:
         command = [sys.executable, "-m", module]
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment()
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment(),
             )
 
     def ask(self, order: dict[str, Any]) -> int | None:

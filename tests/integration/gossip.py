@@ -42,7 +42,14 @@ count = {count}
 """
 COUNT = 4
 PATIENCE = 240.0  # seconds; a deadline on a busy machine: four processes import torch at once
-STILL = {"updates": 10**9, "name": "adpsgd", "rate": 1e-30, "topology": "ring", "mechanism": "none", "count": COUNT}
+STILL = {
+    "updates": 10**9,
+    "name": "adpsgd",
+    "rate": 1e-30,
+    "topology": "ring",
+    "mechanism": "none",
+    "count": COUNT,
+}
 
 
 @contextmanager
@@ -50,7 +57,9 @@ def run(folder: Path, **settings: object) -> Iterator[tuple[Deployment, Mosquitt
     """A deployment on a broker of its own; nothing else is started yet."""
     with mosquitto(folder) as broker:
         address = f"{broker.host}:{broker.port}"
-        with deployment(folder, RUN.format(**settings), address, f"sqlite:///{folder}/store.db", "gossip") as made:
+        with deployment(
+            folder, RUN.format(**settings), address, f"sqlite:///{folder}/store.db", "gossip"
+        ) as made:
             yield made, broker
 
 
@@ -67,10 +76,15 @@ class Disks:
         for number in range(self.count):
             with closing(self._open(number)) as state:
                 params = torch.randn(self.size, generator=generator, dtype=torch.float64)
-                state.save({"params": params}, {"life": 1, "counts": {}, "links": {}, "staleness": []})
+                state.save(
+                    {"params": params}, {"life": 1, "counts": {}, "links": {}, "staleness": []}
+                )
 
     def total(self) -> Tensor:
-        """(d,): the sum of all models, less what a receiver has added and the proposer not yet taken off."""
+        """(d,):
+
+        the sum of all models, less what a receiver has added and the proposer not yet taken off.
+        """
         states = [self._read(number) for number in range(self.count)]
         total = torch.stack([tensors["params"] for tensors, _ in states]).sum(0)
         for me, (_, values) in enumerate(states):
@@ -82,7 +96,11 @@ class Disks:
         return total
 
     def spread(self) -> float:
-        return float(torch.stack([self._read(number)[0]["params"] for number in range(self.count)]).std(0).max())
+        return float(
+            torch.stack([self._read(number)[0]["params"] for number in range(self.count)])
+            .std(0)
+            .max()
+        )
 
     def answered(self, number: int) -> int:
         """Exchanges that a peer has had, both ways."""
@@ -98,12 +116,16 @@ class Disks:
         return counts
 
     def begun(self, number: int) -> bool:
-        """Whether a peer has come as far as hearing of another; before that its file is best left alone.
+        """Whether a peer has come as far as hearing of another; before that its file is best left
+        alone.
 
-        By its log: who opens a file of SQLite while another makes it a WAL file locks the other out.
+        By its log: who opens a file of SQLite while another makes it a WAL file locks the other
+        out.
         """
         self._made.check_services()
-        return any("is here" in log.read_text() for log in self._made.folder.glob(f"peer-{number}-*.log"))
+        return any(
+            "is here" in log.read_text() for log in self._made.folder.glob(f"peer-{number}-*.log")
+        )
 
     def _read(self, number: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with closing(self._open(number)) as state:
@@ -119,7 +141,9 @@ class Disks:
 
 def peer(made: Deployment, number: int, **more: str) -> Service:
     settings = {"TACIT_IDENTITIES": str(made.folder / "identities"), "TACIT_PATIENCE": "1"}
-    return made._started("peer", settings | {"TACIT_IDENTITY": str(number)} | more, f"peer-{number}")
+    return made._started(
+        "peer", settings | {"TACIT_IDENTITY": str(number)} | more, f"peer-{number}"
+    )
 
 
 def settled(made: Deployment, disks: Disks, updates: int | None) -> None:
@@ -129,12 +153,19 @@ def settled(made: Deployment, disks: Disks, updates: int | None) -> None:
     rate = config.load(made.file).sampling_rate()
     for number in range(disks.count):
         said = summary["privacy"]["edges"][f"edge-{number}"]
-        events = [Spend(rate, 2.0, 1)] * made.pushes(number)  # one for each charge in the ledger's chain
+        events = [Spend(rate, 2.0, 1)] * made.pushes(
+            number
+        )  # one for each charge in the ledger's chain
         assert said["pushes"] == len(events) >= disks.steps(number)
         assert said["epsilon_pld"] == pytest.approx(epsilon_pld(events, 1e-5), rel=1e-6)
     assert sum(made.pushes(number) for number in range(disks.count)) >= summary["applied"] > 0
-    assert json.loads((made.out / "ledger.json").read_text())["epsilon"] == summary["privacy"]["epsilon"]
+    assert (
+        json.loads((made.out / "ledger.json").read_text())["epsilon"]
+        == summary["privacy"]["epsilon"]
+    )
     if updates is not None:  # peers that hear of a halt have gone on meanwhile
-        weights = torch.cat([part.flatten() for part in load_file(made.out / "model.safetensors").values()])
+        weights = torch.cat(
+            [part.flatten() for part in load_file(made.out / "model.safetensors").values()]
+        )
         mean = disks.total() / disks.count
         assert sorted(weights.tolist()) == pytest.approx(sorted(mean.tolist()), abs=1e-5)

@@ -1,6 +1,7 @@
 """A bad network: a TCP proxy that delays, stalls, goes dark and cuts, and counts what passes.
 
-`tc netem` needs privileges and would slow down everything else on the machine; this one is between two ports.
+`tc netem` needs privileges and would slow down everything else on the machine; this one is between
+two ports.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ T = TypeVar("T")
 class Network:
     """Everything between clients (who connect to `address`) and a server at `target`.
 
-    `delay`: seconds that every byte takes, each way. `loss`: the share of segments that have to be sent again, which
-    TCP does one round trip later while everything behind waits. `up`, `down`: bytes that have passed.
+    `delay`: seconds that every byte takes, each way. `loss`: the share of segments that have to be
+    sent again, which TCP does one round trip later while everything behind waits. `up`, `down`:
+    bytes that have passed.
     """
 
-    def __init__(self, target: str, *, delay: float = 0.0, loss: float = 0.0, seed: int = 1) -> None:
+    def __init__(
+        self, target: str, *, delay: float = 0.0, loss: float = 0.0, seed: int = 1
+    ) -> None:
         host, _, port = target.rpartition(":")
         self._target, self._delay, self._loss = (host, int(port)), delay, loss
         self._random = random.Random(seed)
@@ -52,14 +56,19 @@ class Network:
         self._loop.close()
 
     def blackout(self, seconds: float, *, cut: bool = False) -> None:
-        """Nothing passes for so long, beginning now; `cut`: the connections of today do not outlive it."""
+        """Nothing passes for so long, beginning now; `cut`:
+
+        the connections of today do not outlive it.
+        """
         self._do(self._dark(seconds, cut))
 
     def when(self, condition: Callable[[Network], bool], then: Callable[[], None]) -> None:
-        """Call `then` (in the network's thread) as soon as the condition holds, which every segment may change."""
+        """Call `then` (in the network's thread) as soon as the condition holds, which every
+        segment may change.
+        """
         self._watches.append((condition, then))
 
-    # -- in the loop's thread -----------------------------------------------------------------------------------
+    # -- in the loop's thread ----------------------------------------------------------------------
 
     def _do(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -67,13 +76,17 @@ class Network:
     async def _listen(self) -> None:
         self._light = asyncio.Event()
         self._light.set()
-        self._server = await asyncio.start_server(self._serve, HOST, int(self.address.rpartition(":")[2]))
+        self._server = await asyncio.start_server(
+            self._serve, HOST, int(self.address.rpartition(":")[2])
+        )
 
     async def _close(self) -> None:
         self._server.close()
         self._cut()
         self._light.set()
-        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+        await asyncio.gather(
+            *(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True
+        )
 
     def _cut(self) -> None:
         for writer in self._writers:
@@ -98,7 +111,8 @@ class Network:
         both = {writer, far_writer}
         self._writers |= both
         await asyncio.gather(
-            self._pump(reader, far_writer, self._count_up), self._pump(far_reader, writer, self._count_down)
+            self._pump(reader, far_writer, self._count_up),
+            self._pump(far_reader, writer, self._count_down),
         )
         self._writers -= both
 
@@ -109,7 +123,10 @@ class Network:
         self.down += size
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Callable[[int], None]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        count: Callable[[int], None],
     ) -> None:
         """One direction: what is read now is written `delay` later, in order."""
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -121,13 +138,18 @@ class Network:
         await forward
 
     async def _forward(
-        self, under_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter, count: Callable[[int], None]
+        self,
+        under_way: asyncio.Queue[tuple[float, bytes]],
+        writer: asyncio.StreamWriter,
+        count: Callable[[int], None],
     ) -> None:
         with suppress(OSError):
             while (item := await under_way.get())[1]:
                 due, data = item
                 lost = self._random.random() < self._loss
-                await asyncio.sleep(max(0.0, due - self._loop.time()) + (2 * self._delay if lost else 0.0))
+                await asyncio.sleep(
+                    max(0.0, due - self._loop.time()) + (2 * self._delay if lost else 0.0)
+                )
                 await self._light.wait()
                 writer.write(data)
                 await writer.drain()
@@ -139,7 +161,9 @@ class Network:
 
 
 @contextmanager
-def network(target: str, *, delay: float = 0.0, loss: float = 0.0, seed: int = 1) -> Iterator[Network]:
+def network(
+    target: str, *, delay: float = 0.0, loss: float = 0.0, seed: int = 1
+) -> Iterator[Network]:
     """A running one."""
     made = Network(target, delay=delay, loss=loss, seed=seed)
     made.start()

@@ -1,4 +1,7 @@
-"""A deployment in real processes: aggregator and edges as `tacit` starts them, and what they leave on disk."""
+"""A deployment in real processes:
+
+aggregator and edges as `tacit` starts them, and what they leave on disk.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ from tests.integration.servers import PATIENCE as PATIENCE
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment without its TACIT_* settings, one thread for torch, and `variables`."""
+    """This process's environment without its TACIT_* settings, one thread for torch, and
+    `variables`.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
     return kept | {"OMP_NUM_THREADS": "1"} | variables
 
@@ -60,7 +65,10 @@ class Service:
             return
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tacit_services.cli.main", *command], env=settings, stdout=log, stderr=log
+                [sys.executable, "-m", "tacit_services.cli.main", *command],
+                env=settings,
+                stdout=log,
+                stderr=log,
             )
 
     def signal(self, number: int) -> int:
@@ -116,18 +124,32 @@ class Deployment:
 
     def edge(self, number: int | None = None, command: str = "edge", **more: str) -> Service:
         """The edge (or party) with identity `number` (None: with any that is free), started."""
-        settings = {"TACIT_IDENTITIES": str(self.folder / "identities"), "TACIT_PATIENCE": "2"} | more
-        return self._started(command, settings | ({} if number is None else {"TACIT_IDENTITY": str(number)}), "edge")
+        settings = {
+            "TACIT_IDENTITIES": str(self.folder / "identities"),
+            "TACIT_PATIENCE": "2",
+        } | more
+        return self._started(
+            command, settings | ({} if number is None else {"TACIT_IDENTITY": str(number)}), "edge"
+        )
 
     def _started(self, command: str, settings: dict[str, str], name: str) -> Service:
-        shared = {"TACIT_RUN_FILE": str(self.file), "TACIT_RUN_ID": self.run_id, "TACIT_BROKER": self.broker}
-        service = Service(command, shared | settings, self.folder / f"{name}-{len(self.services)}.log")
+        shared = {
+            "TACIT_RUN_FILE": str(self.file),
+            "TACIT_RUN_ID": self.run_id,
+            "TACIT_BROKER": self.broker,
+        }
+        service = Service(
+            command, shared | settings, self.folder / f"{name}-{len(self.services)}.log"
+        )
         self.services.append(service)
         service.start()
         return service
 
     def accepted(self) -> int:
-        """About how many messages were accepted in the whole run: all last numbers together (0: no store now)."""
+        """About how many messages were accepted in the whole run: all last numbers together (0:
+
+        no store now).
+        """
         try:
             with closing(open_store(self.url, self.run_id)) as store:
                 return sum(store.last_seqs().values())
@@ -135,7 +157,10 @@ class Deployment:
             return 0
 
     def wait_accepted(self, count: int) -> None:
-        """Until `count` messages have been accepted; fails early when a service has ended with an error."""
+        """Until `count` messages have been accepted;
+
+        fails early when a service has ended with an error.
+        """
 
         def so() -> bool:
             self.check_services()
@@ -161,11 +186,17 @@ class Deployment:
         return content
 
     def pushes(self, number: int) -> int:
-        """What the ledger file of identity `number` says has been released (0: there is none yet)."""
+        """What the ledger file of identity `number` says has been released (0:
+
+        there is none yet).
+        """
         return int(self._query(number, "ledger", "SELECT COALESCE(SUM(count), 0) FROM chain")[0][0])
 
     def pending(self, number: int) -> dict[int, bytes]:
-        """The messages in the outbox file of identity `number`; the latest has no receipt, or a very new one."""
+        """The messages in the outbox file of identity `number`;
+
+        the latest has no receipt, or a very new one.
+        """
         return dict(self._query(number, "outbox", "SELECT seq, envelope FROM message ORDER BY seq"))
 
     def _query(self, number: int, name: str, query: str) -> list[Any]:
@@ -175,7 +206,9 @@ class Deployment:
 
 
 @contextmanager
-def deployment(folder: Path, run_file: str, broker: str, store: str, run_id: str) -> Iterator[Deployment]:
+def deployment(
+    folder: Path, run_file: str, broker: str, store: str, run_id: str
+) -> Iterator[Deployment]:
     """A deployment whose processes have all ended when the block is left."""
     made = Deployment(folder, run_file, broker, store, run_id)
     try:
@@ -188,7 +221,9 @@ def deployment(folder: Path, run_file: str, broker: str, store: str, run_id: str
 
 
 class Watcher:
-    """Sees all that edges send and say of themselves, as somebody with the broker's password would."""
+    """Sees all that edges send and say of themselves, as somebody with the broker's password
+    would.
+    """
 
     def __init__(self, broker: str, run_id: str) -> None:
         self.copies: dict[tuple[str, int, int], list[bytes]] = {}
@@ -210,10 +245,14 @@ class Watcher:
         return len(self.copies.get((edge, seq, 0), []))
 
     def differing(self) -> list[tuple[str, int, int]]:
-        """Parts of messages of which two copies were not the same bytes; questions are not parts."""
+        """Parts of messages of which two copies were not the same bytes;
+
+        questions are not parts.
+        """
         with self._lock:
             sent = {
-                key: {copy for copy in copies if not wire.read_question(copy)} for key, copies in self.copies.items()
+                key: {copy for copy in copies if not wire.read_question(copy)}
+                for key, copies in self.copies.items()
             }
         return [key for key, copies in sent.items() if key[1] and len(copies) > 1]
 
@@ -233,7 +272,8 @@ class Caller:
             pass
 
     def receive(self, kind: str, seconds: float = PATIENCE) -> wire.Received:
-        """The next message of this kind (a receipt that came with a model counts); others are skipped.
+        """The next message of this kind (a receipt that came with a model counts); others are
+        skipped.
 
         Raises TimeoutError.
         """
@@ -262,14 +302,19 @@ def apart(received: wire.Received) -> list[wire.Received]:
 
 
 def appended(directory: Path) -> list[Accepted]:
-    """Every XADD in redis's append-only file: the whole accept order, although snapshots have trimmed the stream."""
+    """Every XADD in redis's append-only file:
+
+    the whole accept order, although snapshots have trimmed the stream.
+    """
     found = []
     for path in sorted((directory / "appendonlydir").glob("*.incr.aof")):
         for command in _commands(path.read_bytes()):
             if command[0].upper() == b"XADD":
                 fields = dict(zip(command[3::2], command[4::2], strict=True))
                 position = int(command[2].partition(b"-")[0])
-                entry = Accepted(position, fields[b"edge"].decode(), int(fields[b"seq"]), fields[b"payload"])
+                entry = Accepted(
+                    position, fields[b"edge"].decode(), int(fields[b"seq"]), fields[b"payload"]
+                )
                 found.append(entry)
     return found
 
@@ -300,10 +345,19 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
         yield command
 
 
-def refold(run: RunFile, payloads: Iterable[bytes], people: People | None = None) -> tuple[ServerRole, Counter[str]]:
-    """The oracle: these journal entries folded again from the start; and how many updates each edge has there."""
+def refold(
+    run: RunFile, payloads: Iterable[bytes], people: People | None = None
+) -> tuple[ServerRole, Counter[str]]:
+    """The oracle: these journal entries folded again from the start;
+
+    and how many updates each edge has there.
+    """
     model = run.build_model()
-    role, schema, updates = registry.server(run.define(), model, people), model.schema_hash(), Counter[str]()
+    role, schema, updates = (
+        registry.server(run.define(), model, people),
+        model.schema_hash(),
+        Counter[str](),
+    )
     for payload in payloads:
         message = entries.read(payload, schema, model.size)
         if isinstance(message, Update):
@@ -312,8 +366,13 @@ def refold(run: RunFile, payloads: Iterable[bytes], people: People | None = None
     return role, updates
 
 
-def check(run: Deployment, summary: dict[str, Any], journal: list[Accepted], numbers: range) -> None:
-    """The promise: the model is the fold of what was accepted, each once; nobody's spend is understated."""
+def check(
+    run: Deployment, summary: dict[str, Any], journal: list[Accepted], numbers: range
+) -> None:
+    """The promise: the model is the fold of what was accepted, each once;
+
+    nobody's spend is understated.
+    """
     assert [entry.position for entry in journal] == list(range(1, len(journal) + 1))
     assert len({(entry.edge, entry.seq) for entry in journal}) == len(journal)
     file = config.load(run.file)

@@ -1,4 +1,7 @@
-"""A real aggregator without broker and edges: its driver is fed by hand, its REST interface is a real uvicorn."""
+"""A real aggregator without broker and edges:
+
+its driver is fed by hand, its REST interface is a real uvicorn.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,16 @@ class Rig:
         self.role = Server(run.define(), self.model)
         store = open_store("memory://", "run")
         self.driver = ServerDriver(
-            "run", self.role, self.model.schema_hash(), self.model.size, store,
-            fingerprint=run.fingerprint(), snapshot_every=100, max_message=1 << 24, chunk=1 << 18,
-        )  # fmt: skip
+            "run",
+            self.role,
+            self.model.schema_hash(),
+            self.model.size,
+            store,
+            fingerprint=run.fingerprint(),
+            snapshot_every=100,
+            max_message=1 << 24,
+            chunk=1 << 18,
+        )
         self.driver.recover()
         # Never started: what the driver publishes waits in its queue.
         self.driver.down.connection = Connection(f"{HOST}:1", "test", [], self.driver.inbox.put)
@@ -68,22 +78,41 @@ class Rig:
 
     def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:
         """`edge` comes online."""
-        hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
+        hello = pb.Hello(
+            epsilon=8.0,
+            delta=1e-5,
+            mechanism="gaussian",
+            noise_variance=0.1,
+            clip_min=0.1,
+            clip_max=10,
+        )
         hello.spent.extend(_spent(multiplier, pushes))
         self.driver.presence[edge] = "online"
         self.send(edge, pb.Meta(hello=hello))
 
     def update(
-        self, edge: str, *, multiplier: float = 1.0, pushes: int = 1, base: int | None = None, charged: int = 0
+        self,
+        edge: str,
+        *,
+        multiplier: float = 1.0,
+        pushes: int = 1,
+        base: int | None = None,
+        charged: int = 0,
     ) -> None:
         """A push of `edge`: all its history is `pushes` releases at noise `multiplier`."""
         version = self.role.version if base is None else base
         update = pb.Update(base_version=version, clip=1.0, spent=_spent(multiplier, pushes))
         if charged:
             update.charged.count, update.charged.head = charged, bytes([charged]) * 32
-        self.send(edge, pb.Meta(update=update), torch.full((self.model.size,), 0.01 * (self.role.version + 1)))
+        self.send(
+            edge,
+            pb.Meta(update=update),
+            torch.full((self.model.size,), 0.01 * (self.role.version + 1)),
+        )
 
-    def send(self, edge: str, meta: pb.Meta, tensor: torch.Tensor | None = None, seq: int | None = None) -> None:
+    def send(
+        self, edge: str, meta: pb.Meta, tensor: torch.Tensor | None = None, seq: int | None = None
+    ) -> None:
         """Any envelope, as the broker would deliver it."""
         self._seq += 1
         number = self._seq if seq is None else seq
@@ -94,7 +123,9 @@ class Rig:
 
 
 def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:
-    return [pb.Spend(sampling_rate=0.07, noise_multiplier=multiplier, count=pushes)] if pushes else []
+    return (
+        [pb.Spend(sampling_rate=0.07, noise_multiplier=multiplier, count=pushes)] if pushes else []
+    )
 
 
 def served(rig: Rig) -> AbstractContextManager[str]:
@@ -104,8 +135,13 @@ def served(rig: Rig) -> AbstractContextManager[str]:
 
 @contextmanager
 def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
-    """A REST interface on a free loopback port; yields its URL, and ends it as the aggregator does."""
-    with socket.create_server((HOST, 0)) as listener:  # it listens already: the first request waits for uvicorn
+    """A REST interface on a free loopback port;
+
+    yields its URL, and ends it as the aggregator does.
+    """
+    with socket.create_server(
+        (HOST, 0)
+    ) as listener:  # it listens already: the first request waits for uvicorn
         server = uvicorn.Server(http_server.uvicorn_config(app, timeout_graceful_shutdown=30))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -1,4 +1,6 @@
-"""A server driver and edge loops in threads over a real broker, and an edge that says what it should not."""
+"""A server driver and edge loops in threads over a real broker, and an edge that says what it
+should not.
+"""
 
 from __future__ import annotations
 
@@ -60,10 +62,17 @@ def run_file(updates: int = 1000, snapshot_every: int = 10**6, max_staleness: in
 
 
 class Rig:
-    """A driver over a real broker, in this thread (`accept`) or in its own (`serve`), with edge loops in threads."""
+    """A driver over a real broker, in this thread (`accept`) or in its own (`serve`), with edge
+    loops in threads.
+    """
 
     def __init__(
-        self, run: RunFile, broker: str, run_id: str, store: Store | None = None, chunk: int = 1 << 18
+        self,
+        run: RunFile,
+        broker: str,
+        run_id: str,
+        store: Store | None = None,
+        chunk: int = 1 << 18,
     ) -> None:
         self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
         self.model = run.build_model()
@@ -78,10 +87,16 @@ class Rig:
 
     def new_driver(self, store: Store) -> ServerDriver:
         return ServerDriver(
-            self.run_id, registry.server(self.run.define(), self.model), self.schema, self.model.size, store,
-            fingerprint=self.run.fingerprint(), snapshot_every=self.run.run.snapshot_every,
-            max_message=max(1 << 24, 5 * self.model.size), chunk=self.chunk,
-        )  # fmt: skip
+            self.run_id,
+            registry.server(self.run.define(), self.model),
+            self.schema,
+            self.model.size,
+            store,
+            fingerprint=self.run.fingerprint(),
+            snapshot_every=self.run.run.snapshot_every,
+            max_message=max(1 << 24, 5 * self.model.size),
+            chunk=self.chunk,
+        )
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
@@ -105,25 +120,43 @@ class Rig:
 
         self._thread(work)
 
-    def edge(self, number: int, folder: Path, *, patience: float = 30.0, seed: int | None = 5, broker: str = "",
-             make: Callable[[], EdgeRole] | None = None,
-             deaf: Callable[[Inbound], bool] = lambda inbound: False) -> None:  # fmt: skip
+    def edge(
+        self,
+        number: int,
+        folder: Path,
+        *,
+        patience: float = 30.0,
+        seed: int | None = 5,
+        broker: str = "",
+        make: Callable[[], EdgeRole] | None = None,
+        deaf: Callable[[Inbound], bool] = lambda inbound: False,
+    ) -> None:
         """Edge `number` in a thread; it does not hear messages that `deaf` is true for.
 
-        `broker`: where it finds the broker, if not where the driver does; `make` (called in its thread): another role
-        than the usual one.
+        `broker`: where it finds the broker, if not where the driver does; `make` (called in its
+        thread): another role than the usual one.
         """
 
         def work() -> None:
             torch.set_num_threads(1)
-            role = make() if make else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
+            role = (
+                make()
+                if make
+                else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
+            )
             outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
-            loop = EdgeLoop(role, outbox, LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience))
+            loop = EdgeLoop(
+                role,
+                outbox,
+                LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience),
+            )
             connection = Connection(
-                broker or self.broker, f"{self.run_id}-{role.edge}",
+                broker or self.broker,
+                f"{self.run_id}-{role.edge}",
                 [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
-                lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound), on_up=lambda: loop.inbox.put(UP),
-            )  # fmt: skip
+                lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound),
+                on_up=lambda: loop.inbox.put(UP),
+            )
             connection.start(PATIENCE)
             present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731
                 topics.presence(self.run_id, role.edge), state.encode(), retain=True
@@ -149,7 +182,10 @@ class Rig:
 
     def finished(self, seconds: float = PATIENCE) -> ServerRole:
         """Wait for the end of the run; the role."""
-        wait_for(lambda: bool(self.failures) or not any(thread.is_alive() for thread in self.threads), seconds)
+        wait_for(
+            lambda: bool(self.failures) or not any(thread.is_alive() for thread in self.threads),
+            seconds,
+        )
         assert not self.failures
         return self.driver.role
 
@@ -162,7 +198,11 @@ class Rig:
         """All that an update would change."""
         with self.driver.lock:
             role = self.driver.role
-            return role.version, sha256(role), {name: record.updates for name, record in role.edges.items()}
+            return (
+                role.version,
+                sha256(role),
+                {name: record.updates for name, record in role.edges.items()},
+            )
 
 
 @dataclass
@@ -178,7 +218,12 @@ class Message:
     tensor: Tensor | None = None
 
     def envelope(self) -> bytes:
-        self.meta.run, self.meta.edge, self.meta.seq, self.meta.schema_hash = self.run, self.edge, self.seq, self.schema
+        self.meta.run, self.meta.edge, self.meta.seq, self.meta.schema_hash = (
+            self.run,
+            self.edge,
+            self.seq,
+            self.schema,
+        )
         return wire.encode(self.meta, self.tensor)
 
 
@@ -190,7 +235,14 @@ class Hostile(Caller):
         self.rig, self.seq = rig, 0
 
     def greeting(self) -> Message:
-        hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
+        hello = pb.Hello(
+            epsilon=8.0,
+            delta=1e-5,
+            mechanism="gaussian",
+            noise_variance=0.1,
+            clip_min=0.1,
+            clip_max=10,
+        )
         return self.message(pb.Meta(hello=hello))
 
     def hello(self) -> int:
@@ -200,7 +252,9 @@ class Hostile(Caller):
         self.seq += 1
         return Message(self.edge, self.seq, self.run_id, self.rig.schema, meta=meta, tensor=tensor)
 
-    def update(self, value: float = 1e-3, *, base: int | None = None, size: int | None = None) -> Message:
+    def update(
+        self, value: float = 1e-3, *, base: int | None = None, size: int | None = None
+    ) -> Message:
         version = self.rig.driver.role.version if base is None else base
         update = pb.Update(base_version=version, clip=1.0)
         update.spent.append(pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1))
@@ -225,14 +279,28 @@ class Hostile(Caller):
         return meta.receipt
 
 
-def part(envelope: bytes, *, magic: bytes = wire.PART_MAGIC, number: int = 0, parts: int = 1, total: int | None = None,
-         offset: int = 0) -> bytes:  # fmt: skip
+def part(
+    envelope: bytes,
+    *,
+    magic: bytes = wire.PART_MAGIC,
+    number: int = 0,
+    parts: int = 1,
+    total: int | None = None,
+    offset: int = 0,
+) -> bytes:
     """One MQTT payload as wire.split makes it, or not."""
-    return struct.pack("<4sIIQQ", magic, number, parts, len(envelope) if total is None else total, offset) + envelope
+    return (
+        struct.pack(
+            "<4sIIQQ", magic, number, parts, len(envelope) if total is None else total, offset
+        )
+        + envelope
+    )
 
 
 def hello_meta() -> pb.Meta:
-    return pb.Meta(hello=pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10))
+    return pb.Meta(
+        hello=pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10)
+    )
 
 
 def update_meta(base: int) -> pb.Meta:
@@ -243,7 +311,13 @@ def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0"
     """What the broker would deliver for these messages of `edge`, numbered from `first`."""
     made = []
     for seq, meta in enumerate(metas, first):
-        tensor = torch.full((rig.model.size,), 0.01 * seq) if meta.WhichOneof("kind") == "update" else None
+        tensor = (
+            torch.full((rig.model.size,), 0.01 * seq)
+            if meta.WhichOneof("kind") == "update"
+            else None
+        )
         message = Message(edge, seq, rig.run_id, rig.schema, meta=meta, tensor=tensor)
-        made.append(Inbound(topics.up(rig.run_id, edge, seq, 0), part(message.envelope()), lambda: None))
+        made.append(
+            Inbound(topics.up(rig.run_id, edge, seq, 0), part(message.envelope()), lambda: None)
+        )
     return made

@@ -1,7 +1,7 @@
 """Real servers for tests, on free loopback ports, with their files in a temporary directory.
 
-Each is a child process that is ended by its own pid. A missing binary skips the test on a laptop and fails
-it where the environment has CI set.
+Each is a child process that is ended by its own pid. A missing binary skips the test on a laptop
+and fails it where the environment has CI set.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class Server:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process and return when it serves; RuntimeError with its log if it ends instead."""
+        """Start the process and return when it serves;
+
+        RuntimeError with its log if it ends instead.
+        """
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         wait_for(self._serves)
@@ -170,19 +173,25 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
 
 @contextmanager
 def secure_mosquitto(directory: Path, bundle: Path) -> Iterator[Mosquitto]:
-    """The broker of compose.yaml, its own configuration and ACL, with the certificate in `bundle`."""
+    """The broker of compose.yaml, its own configuration and ACL, with the certificate in
+    `bundle`.
+    """
     port, docker = free_port(), Path(__file__).parent.parent.parent / "docker"
     text = (docker / "mosquitto.conf").read_text()
     moved = {
-        "listener 8883": f"listener {port} {HOST}", "/mosquitto/tls": str(bundle),
-        "/mosquitto/config/acl": str(docker / "acl"), "/mosquitto/data/": f"{directory}/",
-    }  # fmt: skip
+        "listener 8883": f"listener {port} {HOST}",
+        "/mosquitto/tls": str(bundle),
+        "/mosquitto/config/acl": str(docker / "acl"),
+        "/mosquitto/data/": f"{directory}/",
+    }
     for old, new in moved.items():
         assert old in text, old
         text = text.replace(old, new)
     config = directory / "mosquitto.conf"
     config.write_text(text + ("user root\n" if os.geteuid() == 0 else ""))
-    yield from _running(Mosquitto([need("mosquitto"), "-c", str(config)], port, directory / "mosquitto.log"))
+    yield from _running(
+        Mosquitto([need("mosquitto"), "-c", str(config)], port, directory / "mosquitto.log")
+    )
 
 
 def _running(server: S) -> Iterator[S]:

@@ -1,4 +1,7 @@
-"""The store contract's three backends for tests: handles on one place, and what a reader sees there."""
+"""The store contract's three backends for tests:
+
+handles on one place, and what a reader sees there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ Connect = Callable[..., Store]  # (run="run", limits=ROOMY) -> another store han
 
 
 def connector(backend: str, place: str, stack: ExitStack) -> Connect:
-    """Handles on one place: a file path, a Redis URL, or (memory) a dict made here. `stack` closes them."""
+    """Handles on one place: a file path, a Redis URL, or (memory) a dict made here.
+
+    `stack` closes them.
+    """
     shared: dict[str, MemoryRun] = {}
 
     def connect(run: str = "run", limits: Limits = ROOMY) -> Store:
@@ -45,5 +51,7 @@ def verdicts(answers: list[Appended]) -> list[str]:
 
 def contents(store: Store, lineages: str = "") -> tuple[object, ...]:
     """Everything that a reader can see; of the anchors those of lineages that begin so."""
-    anchors = {name: anchor for name, anchor in store.anchors().items() if name.startswith(lineages)}
+    anchors = {
+        name: anchor for name, anchor in store.anchors().items() if name.startswith(lineages)
+    }
     return store.read(0, 10_000), store.snapshot(), store.depth(), store.last_seqs(), anchors

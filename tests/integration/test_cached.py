@@ -1,6 +1,8 @@
-"""A party in mode `cached` that is killed by SIGKILL at any point after its one release: the same bytes, one charge.
+"""A party in mode `cached` that is killed by SIGKILL at any point after its one release: the same
+bytes, one charge.
 
-The party is forked from this process, and dies around a durable write; the test goes on from what lies on disk.
+The party is forked from this process, and dies around a durable write; the test goes on from what
+lies on disk.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ def roster(run: RunFile) -> Roster:
 
 
 class Disk:
-    """One party's identity directory; every call is a process of its own, as far as files can tell."""
+    """One party's identity directory;
+
+    every call is a process of its own, as far as files can tell.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,8 +77,14 @@ class Disk:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
             outbox = end.enter_context(closing(Outbox(self.folder / "outbox.db", run_id)))
             kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
-            role = registry.party(vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept)
-            loop = PartyLoop(role, outbox, LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0))
+            role = registry.party(
+                vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept
+            )
+            loop = PartyLoop(
+                role,
+                outbox,
+                LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0),
+            )
             loop._connection = Connection("127.0.0.1:1", "test", [], loop.receive)  # never started
             outbox.check(ledger)
             if outbox.oldest() is None:
@@ -83,7 +94,9 @@ class Disk:
             message = wire.read_up(wire.decode(bytearray(pending[1])), loop.terms.schema, 1 << 20)
             return message.vector.numpy().tobytes() if isinstance(message, Update) else None
 
-    def killed(self, kind: type, name: str, run: RunFile, run_id: str, *, before: bool = False) -> None:
+    def killed(
+        self, kind: type, name: str, run: RunFile, run_id: str, *, before: bool = False
+    ) -> None:
         """A process that does so and dies around `kind`'s function `name`."""
         child = os.fork()
         if child == 0:
@@ -116,7 +129,9 @@ def parsed(seed: int = 1) -> RunFile:
     return config.parse(RUN.format(seed=seed), "cached")
 
 
-def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_nothing(disk: Disk) -> None:
+def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_nothing(
+    disk: Disk,
+) -> None:
     run = parsed()
     disk.killed(Ledger, "charge", run, "a", before=True)
     assert disk.charged() == 0
@@ -129,7 +144,8 @@ def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_noth
     assert table is not None
     assert kept.endswith(table)
     assert disk.charged() == 1
-    # Another run on the same records: still the same bytes. With another embedding it is another release, unpaid for.
+    # Another run on the same records: still the same bytes. With another embedding it is another
+    # release, unpaid for.
     assert disk.table(run, "b") == table
     assert disk.charged() == 1
     assert disk.table(parsed(seed=2), "c") is None

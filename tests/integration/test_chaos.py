@@ -1,6 +1,8 @@
-"""Everybody is killed at random, receipts are lost, messages doubled and reordered: nothing lost, nothing twice.
+"""Everybody is killed at random, receipts are lost, messages doubled and reordered: nothing lost,
+nothing twice.
 
-A short form with every `make test-all`; `make chaos` runs the long one: 2,000 updates, 100 kills and more.
+A short form with every `make test-all`; `make chaos` runs the long one: 2,000 updates, 100 kills
+and more.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield running
 
 
-def play(run: Deployment, broker: Mosquitto, redis: RedisServer, kills: int, every: int, seed: int) -> None:
+def play(
+    run: Deployment, broker: Mosquitto, redis: RedisServer, kills: int, every: int, seed: int
+) -> None:
     watcher = Watcher(run.broker, run.run_id)
     watcher.connection.start(PATIENCE)
     with scene(run, broker, redis, EDGES, seed) as made:
@@ -42,19 +46,25 @@ def play(run: Deployment, broker: Mosquitto, redis: RedisServer, kills: int, eve
     print("chaos:", dict(made.kills), found)  # noqa: T201  (shown by make chaos)
 
 
-def staged(folder: Path, broker: Mosquitto, redis: RedisServer, updates: int) -> Iterator[Deployment]:
+def staged(
+    folder: Path, broker: Mosquitto, redis: RedisServer, updates: int
+) -> Iterator[Deployment]:
     text = RUN.format(updates=updates, edges=EDGES)
     with deployment(folder, text, f"{broker.host}:{broker.port}", redis.url, "chaos") as run:
         yield run
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_and_double_nothing(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> None:
+def test_twenty_kills_lose_and_double_nothing(
+    tmp_path: Path, broker: Mosquitto, redis: RedisServer
+) -> None:
     for run in staged(tmp_path, broker, redis, 300):
         play(run, broker, redis, kills=20, every=5, seed=1)
 
 
 @pytest.mark.exhaustive
-def test_a_hundred_kills_lose_and_double_nothing(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> None:
+def test_a_hundred_kills_lose_and_double_nothing(
+    tmp_path: Path, broker: Mosquitto, redis: RedisServer
+) -> None:
     for run in staged(tmp_path, broker, redis, 2000):
         play(run, broker, redis, kills=110, every=12, seed=2)

@@ -1,4 +1,5 @@
-"""Parties and peers, their broker, store, server and observer are killed at random: nothing lost, nothing twice.
+"""Parties and peers, their broker, store, server and observer are killed at random: nothing lost,
+nothing twice.
 
 The short forms run with `make test-all`, the long ones with `make chaos`.
 """
@@ -24,7 +25,10 @@ from tests.integration.vertical import PARTIES, learned_once, noiseless
 
 
 class Victims:
-    """Who may be killed, by kind; a kind that is named twice has two turns where others have one."""
+    """Who may be killed, by kind;
+
+    a kind that is named twice has two turns where others have one.
+    """
 
     def __init__(self, seed: int, **kinds: Sequence[Service | Server]) -> None:
         self.random, self.kinds, self.kills = random.Random(seed), kinds, Counter[str]()
@@ -39,27 +43,33 @@ class Victims:
     def rage(self, often: str, progress: Callable[[], int], every: int, kills: int) -> None:
         """Until `kills` of them have died, of the kind `often` twice as many."""
         storm(
-            self.random, [*self.kinds, often], self.strike, progress, every,
+            self.random,
+            [*self.kinds, often],
+            self.strike,
+            progress,
+            every,
             lambda: sum(self.kills.values()) >= kills,
-        )  # fmt: skip
+        )
         assert all(self.kills[kind] > 0 for kind in self.kinds)
         print("chaos:", dict(self.kills))  # noqa: T201  (shown by make chaos)
 
 
-FORMS = [
-    pytest.param(20, marks=pytest.mark.slow),
-    pytest.param(100, marks=pytest.mark.exhaustive),
-]
+FORMS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.exhaustive)]
 
 
 @pytest.mark.parametrize("kills", FORMS)
 def test_parties_learn_from_every_answer_once_whoever_is_killed(tmp_path: Path, kills: int) -> None:
-    with mosquitto(tmp_path) as broker, redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
+    with (
+        mosquitto(tmp_path) as broker,
+        redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,
+    ):
         address, text = f"{broker.host}:{broker.port}", noiseless(15 * kills)
         with deployment(tmp_path, text, address, redis.url, "vertical") as run:
             aggregator = run.aggregator()
             parties = [run.edge(number, "party") for number in range(PARTIES)]
-            victims = Victims(3, aggregator=[aggregator], broker=[broker], redis=[redis], party=parties)
+            victims = Victims(
+                3, aggregator=[aggregator], broker=[broker], redis=[redis], party=parties
+            )
             victims.rage("party", run.accepted, 6, kills)
             summary = run.ended()
             learned_once(run, summary)
@@ -96,9 +106,13 @@ def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) 
         last = taken(disks)
         wait_for(lambda: taken(disks) > last + 40, gossip.PATIENCE)
         with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
-            # One that is still starting, or away, hears of the end too late to be heard of what it has spent.
+            # One that is still starting, or away, hears of the end too late to be heard of what it
+            # has spent.
             before = reported(client)
-            wait_for(lambda: all(reported(client)[name] > steps for name, steps in before.items()), gossip.PATIENCE)
+            wait_for(
+                lambda: all(reported(client)[name] > steps for name, steps in before.items()),
+                gossip.PATIENCE,
+            )
             client.halt("enough")
         gossip.settled(made, disks, None)
 

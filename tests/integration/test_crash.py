@@ -1,13 +1,15 @@
-"""kill -9 of every process of a real deployment: each receipted update is in the model exactly once.
+"""kill -9 of every process of a real deployment: each receipted update is in the model exactly
+once.
 
-The journal is read back from redis's append-only file, which no snapshot trims, and folded again by the test.
+The journal is read back from redis's append-only file, which no snapshot trims, and folded again by
+the test.
 """
 
 from __future__ import annotations
 
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -73,7 +75,9 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield running
 
 
-def two_edges(folder: Path, broker: Mosquitto, store: str, updates: int, run_id: str) -> Iterator[Deployment]:
+def two_edges(
+    folder: Path, broker: Mosquitto, store: str, updates: int, run_id: str
+) -> Iterator[Deployment]:
     run_file = RUN.format(updates=updates, edges=2)
     with deployment(folder, run_file, f"{broker.host}:{broker.port}", store, run_id) as run:
         yield run
@@ -85,15 +89,20 @@ def run(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deplo
     yield from two_edges(tmp_path, broker, redis.url, 300, "crash")
 
 
-def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_its_spend(run: Deployment) -> None:
-    # Given a run in the middle, whose aggregator is killed: the edges are left with a message without a receipt.
+def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_its_spend(
+    run: Deployment,
+) -> None:
+    # Given a run in the middle, whose aggregator is killed: the edges are left with a message
+    # without a receipt.
     watcher = Watcher(run.broker, run.run_id)
     watcher.connection.start(PATIENCE)
     aggregator, edges = run.aggregator(), [run.edge(0), run.edge(1)]
     run.wait_accepted(60)
     wait_for(lambda: watcher.sent("edge-0", 3) > 0, PATIENCE)
     aggregator.kill()
-    wait_for(lambda: bool(run.pending(0)) and watcher.sent("edge-0", max(run.pending(0))) > 0, PATIENCE)
+    wait_for(
+        lambda: bool(run.pending(0)) and watcher.sent("edge-0", max(run.pending(0))) > 0, PATIENCE
+    )
     # When edge-0 is killed, too, and another process takes its identity.
     edges[0].kill()
     wait_for(lambda: watcher.presence.get("edge-0") == "offline", PATIENCE)
@@ -117,7 +126,10 @@ def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_it
 def test_who_leaves_after_the_end_is_seen_to_leave(run: Deployment) -> None:
     # Given a run that ends while one of its edges stands still, and whose results are served on,
     address = f"{HOST}:{free_port()}"
-    aggregator, edges = run.aggregator(TACIT_LINGER="true", TACIT_HTTP=address), [run.edge(0), run.edge(1)]
+    aggregator, edges = (
+        run.aggregator(TACIT_LINGER="true", TACIT_HTTP=address),
+        [run.edge(0), run.edge(1)],
+    )
     run.wait_accepted(60)
     assert edges[1].process is not None
     edges[1].process.send_signal(signal.SIGSTOP)
@@ -148,7 +160,9 @@ def test_aggregators_take_over_in_order_and_only_with_the_same_parameters(run: D
     assert stranger.wait() == 2
     assert stranger.log.count("tacit: ") == 1
     assert "is in the store with parameters" in last_line(stranger.log)
-    wait_for(lambda: bool(caller.receive("announcement").meta.announcement.epoch >> 20 == 2), PATIENCE)
+    wait_for(
+        lambda: bool(caller.receive("announcement").meta.announcement.epoch >> 20 == 2), PATIENCE
+    )
 
     def left() -> bool:
         accept(caller, run, 3)  # to whichever of them the broker has connected now
@@ -169,15 +183,22 @@ def test_aggregators_take_over_in_order_and_only_with_the_same_parameters(run: D
 
 
 def say_hello(run: Deployment, caller: Caller, seq: int) -> None:
-    hello = pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10)
+    hello = pb.Hello(
+        epsilon=8.0, delta=1e-5, mechanism="gaussian", noise_variance=0.1, clip_min=0.1, clip_max=10
+    )
     wait_for(lambda: send(run, caller, pb.Meta(seq=seq, hello=hello), None), PATIENCE)
 
 
 def accept(caller: Caller, run: Deployment, seq: int) -> None:
     """Send update number `seq` until its receipt comes, as an edge would."""
     size = config.load(run.file).build_model().size
-    update = pb.Update(base_version=0, clip=1.0, spent=[pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1)])
-    wait_for(lambda: send(run, caller, pb.Meta(seq=seq, update=update), torch.full((size,), 1e-3)), PATIENCE)
+    update = pb.Update(
+        base_version=0, clip=1.0, spent=[pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1)]
+    )
+    wait_for(
+        lambda: send(run, caller, pb.Meta(seq=seq, update=update), torch.full((size,), 1e-3)),
+        PATIENCE,
+    )
 
 
 def send(run: Deployment, caller: Caller, meta: pb.Meta, tensor: torch.Tensor | None) -> bool:
@@ -232,14 +253,19 @@ def test_the_store_dies_twice(run: Deployment, redis: RedisServer) -> None:
     for count in (60, 160):
         run.wait_accepted(count)
         redis.kill()
-        wait_for(lambda: aggregator.log.count("store lost") > aggregator.log.count("store back"), PATIENCE)
+        wait_for(
+            lambda: aggregator.log.count("store lost") > aggregator.log.count("store back"),
+            PATIENCE,
+        )
         redis.start()
     check(run, run.ended(), appended(run.folder), range(2))
     assert aggregator.log.count("store back") == 2
 
 
 @pytest.mark.slow
-def test_a_standby_takes_over_while_everybody_dies_or_is_stopped_on_sqlite(tmp_path: Path, broker: Mosquitto) -> None:
+def test_a_standby_takes_over_while_everybody_dies_or_is_stopped_on_sqlite(
+    tmp_path: Path, broker: Mosquitto
+) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     watcher = Watcher(f"{broker.host}:{broker.port}", "sqlite")
     watcher.connection.start(PATIENCE)
@@ -266,7 +292,8 @@ def play(run: Deployment, watcher: Watcher) -> None:
     wait_for(lambda: "edge-0: " in standby.log, PATIENCE)
     assert holders[False].signal(signal.SIGTERM) == 0
     wait_for(lambda: watcher.presence.get("edge-1") == "left", PATIENCE)
-    # When the aggregator dies, then is stopped, then the run ends by itself, and nothing is counted twice.
+    # When the aggregator dies, then is stopped, then the run ends by itself, and nothing is counted
+    # twice.
     aggregator.kill()
     aggregator.start()
     run.wait_accepted(run.accepted() + 20)
@@ -282,6 +309,11 @@ def play(run: Deployment, watcher: Watcher) -> None:
 
 
 def wait_until_one_stands_by(edges: list[Service]) -> list[Service]:
-    standing: Callable[[], list[Service]] = lambda: [edge for edge in edges if "standing by" in edge.log]  # noqa: E731
-    wait_for(lambda: len(standing()) == 1 and sum("pushes left" in edge.log for edge in edges) == 2, PATIENCE)
+    def standing() -> list[Service]:
+        return [edge for edge in edges if "standing by" in edge.log]
+
+    wait_for(
+        lambda: len(standing()) == 1 and sum("pushes left" in edge.log for edge in edges) == 2,
+        PATIENCE,
+    )
     return standing()

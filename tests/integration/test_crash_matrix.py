@@ -1,7 +1,8 @@
-"""SIGKILL of an edge at every point of a release, and what somebody at the broker sees: never more than was paid for.
+"""SIGKILL of an edge at every point of a release, and what somebody at the broker sees: never more
+than was paid for.
 
-Five seeds each in `make test-all`; `make chaos` (TACIT_CHAOS_SEEDS=50) runs the whole matrix. A seed says at which
-release the edge dies, and whether its successor dies at the same point, too.
+Five seeds each in `make test-all`; `make chaos` (TACIT_CHAOS_SEEDS=50) runs the whole matrix. A
+seed says at which release the edge dies, and whether its successor dies at the same point, too.
 """
 
 from __future__ import annotations
@@ -94,9 +95,13 @@ class Scene:
     def edge(self, number: int, point: str = "", release: int = 0) -> int:
         """Start one; its pid."""
         settings = {
-            "run_file": str(self.folder / "run.toml"), "run_id": self.rig.run_id, "broker": self.rig.broker,
-            "identities": str(self.folder / "identities"), "identity": number, "patience": 2.0,
-        }  # fmt: skip
+            "run_file": str(self.folder / "run.toml"),
+            "run_id": self.rig.run_id,
+            "broker": self.rig.broker,
+            "identities": str(self.folder / "identities"),
+            "identity": number,
+            "patience": 2.0,
+        }
         return self.forks.start(settings, self.folder / f"edge-{number}.log", point, release)
 
     def ended(self, pid: int) -> int:
@@ -116,7 +121,10 @@ class Scene:
         assert self.ended(pid) == 0, self.log(number)
 
     def seen(self, number: int, kind: str) -> dict[int, set[bytes]]:
-        """What was on the wire from this edge: the payloads of every message of this kind, by number."""
+        """What was on the wire from this edge:
+
+        the payloads of every message of this kind, by number.
+        """
         found = {}
         with self.watcher._lock:
             copies = list(self.watcher.copies.items())
@@ -132,11 +140,16 @@ class Scene:
 
 
 @pytest.fixture
-def scene(request: pytest.FixtureRequest, broker: Mosquitto, forks: Forks, tmp_path: Path) -> Iterator[Scene]:
+def scene(
+    request: pytest.FixtureRequest, broker: Mosquitto, forks: Forks, tmp_path: Path
+) -> Iterator[Scene]:
     text = run_text()
     (tmp_path / "run.toml").write_text(text)
     run: RunFile = config.parse(text, "test")
-    address, run_id = f"{broker.host}:{broker.port}", f"crash-{request.node.callspec.params['seed']}"
+    address, run_id = (
+        f"{broker.host}:{broker.port}",
+        f"crash-{request.node.callspec.params['seed']}",
+    )
     watcher = Watcher(address, run_id)
     watcher.connection.start(PATIENCE)
     rig = Rig(run, address, run_id)
@@ -148,7 +161,9 @@ def scene(request: pytest.FixtureRequest, broker: Mosquitto, forks: Forks, tmp_p
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_an_edge_dies_of_it_never_releases_more_than_its_ledger_says(scene: Scene, seed: int) -> None:
+def test_whatever_an_edge_dies_of_it_never_releases_more_than_its_ledger_says(
+    scene: Scene, seed: int
+) -> None:
     for number, point in enumerate(POINTS):
         # Given an edge that is killed at this point, and sometimes its successor, too,
         scene.crash(number, point, 1 + (seed + number) % CAP)
@@ -170,7 +185,9 @@ def ledger(scene: Scene, number: int) -> Chain:
 
 def check(scene: Scene, number: int, point: str) -> None:
     chain, updates, kills = ledger(scene, number), scene.seen(number, "update"), scene.kills[number]
-    distinct = {hashlib.sha256(payload).digest() for payloads in updates.values() for payload in payloads}
+    distinct = {
+        hashlib.sha256(payload).digest() for payloads in updates.values() for payload in payloads
+    }
     # A retry is the same bytes, and no two updates are.
     assert all(len(payloads) == 1 for payloads in updates.values()), point
     assert len(distinct) == len(updates)
@@ -192,4 +209,6 @@ def check(scene: Scene, number: int, point: str) -> None:
         assert (record.charged.count, record.charged.head) == (chain.count, chain.head)
     copies = sum(scene.watcher.sent(f"edge-{number}", seq) for seq in updates)
     lost = chain.count - len(distinct)
-    totals.update(cases=1, kills=kills, charges=chain.count, updates=len(distinct), lost=lost, copies=copies)
+    totals.update(
+        cases=1, kills=kills, charges=chain.count, updates=len(distinct), lost=lost, copies=copies
+    )

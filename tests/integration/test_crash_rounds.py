@@ -1,4 +1,7 @@
-"""kill -9 where a version takes more than one update: half a FedBuff buffer, half a round of FedAvg or DP-PASGD."""
+"""kill -9 where a version takes more than one update:
+
+half a FedBuff buffer, half a round of FedAvg or DP-PASGD.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
 
         def one(name: str, updates: int, snapshot: int) -> Deployment:
             file = RUN.format(name=name, section=SECTIONS[name], updates=updates, snapshot=snapshot)
-            context = deployment(tmp_path, file, f"{broker.host}:{broker.port}", redis.url, f"crash-{name}")
+            context = deployment(
+                tmp_path, file, f"{broker.host}:{broker.port}", redis.url, f"crash-{name}"
+            )
             made.append(context)  # type: ignore[arg-type]
             return context.__enter__()
 
@@ -73,28 +78,35 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
         ),
     ],
 )
-def test_half_a_version_survives_kill_9_of_the_aggregator(deploy: Deploy, name: str, snapshot: int) -> None:
+def test_half_a_version_survives_kill_9_of_the_aggregator(
+    deploy: Deploy, name: str, snapshot: int
+) -> None:
     # Given an aggregator with all but one of the updates that its first version needs,
     run = deploy(name, 1, snapshot)
     aggregator = run.aggregator()
     callers = [Caller(run.broker, run.run_id, f"edge-{number}") for number in range(3)]
     for caller in callers:
         say_hello(run, caller, 1)
-    sends = [(callers[0], 2), (callers[1], 2), (callers[2], 2), (callers[0], 3)][: 4 if name == "fedbuff" else 3]
+    sends = [(callers[0], 2), (callers[1], 2), (callers[2], 2), (callers[0], 3)][
+        : 4 if name == "fedbuff" else 3
+    ]
     for caller, seq in sends[:-1]:
         accept(caller, run, seq)
     # when it is killed, and the last update comes to its successor,
     aggregator.kill()
     aggregator.start()
     accept(*(sends[-1][0], run, sends[-1][1]))
-    # then the run ends with the model that an aggregator which was never killed makes of the same updates.
+    # then the run ends with the model that an aggregator which was never killed makes of the same
+    # updates.
     assert aggregator.wait() == 0, aggregator.log
     summary, journal = run.summary(), appended(run.folder)
     file = config.load(run.file)
     model = file.build_model()
     role, updates = refold(file, [entry.payload for entry in journal])
     assert (summary["applied"], role.version, sum(updates.values())) == (1, 1, len(sends))
-    torch.testing.assert_close(role.params, torch.full((model.size,), 1e-3))  # every one was this, and weighs 1
+    torch.testing.assert_close(
+        role.params, torch.full((model.size,), 1e-3)
+    )  # every one was this, and weighs 1
     assert (run.out / "model.safetensors").read_bytes() == weights(model, role.params)
     for caller in callers:
         caller.connection.stop()
@@ -104,11 +116,18 @@ def test_half_a_version_survives_kill_9_of_the_aggregator(deploy: Deploy, name: 
     "name",
     [
         pytest.param("fedavg", marks=pytest.mark.slow),
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fedbuff", "dp-pasgd", "fedasync")),
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in ("fedbuff", "dp-pasgd", "fedasync")
+        ),
     ],
 )
-def test_aggregator_and_an_edge_killed_again_and_again_end_in_the_same_bits(deploy: Deploy, name: str) -> None:
-    run = deploy(name, 240 if name == "fedasync" else 60, 7)  # where a version is one update, as many entries
+def test_aggregator_and_an_edge_killed_again_and_again_end_in_the_same_bits(
+    deploy: Deploy, name: str
+) -> None:
+    run = deploy(
+        name, 240 if name == "fedasync" else 60, 7
+    )  # where a version is one update, as many entries
     aggregator = run.aggregator()
     edges = [run.edge(number) for number in range(3)]
     for count in (20, 45, 70):

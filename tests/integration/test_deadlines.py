@@ -1,4 +1,7 @@
-"""Deadlines over a real broker: nobody waits for the dead, and what a timer did is replayed from the journal."""
+"""Deadlines over a real broker:
+
+nobody waits for the dead, and what a timer did is replayed from the journal.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +83,17 @@ def test_a_round_of_three_goes_on_with_two(
     again = rig.new_driver(rig.store)
     again.recover()
     assert sha256(again.role) == sha256(role)
-    read = [entries.read(record.payload, rig.schema, rig.model.size) for record in rig.store.read(0, 10_000)]
+    read = [
+        entries.read(record.payload, rig.schema, rig.model.size)
+        for record in rig.store.read(0, 10_000)
+    ]
     assert any(isinstance(message, Deadline) for message in read)
     assert again.role.state()[1] == role.state()[1]
 
 
-def test_the_slot_of_a_silent_edge_is_given_to_another(rigged: Callable[[RunFile], Rig], tmp_path: Path) -> None:
+def test_the_slot_of_a_silent_edge_is_given_to_another(
+    rigged: Callable[[RunFile], Rig], tmp_path: Path
+) -> None:
     # Given FedAsync with one task at a time, which edge-0 takes and never answers,
     rig = rigged(run_file("fedasync", "steps_min = 2\nconcurrency = 1\ndeadline_s = 0.2"))
     rig.serve()

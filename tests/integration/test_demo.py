@@ -29,20 +29,42 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     need("mosquitto")
     out = tmp_path_factory.mktemp("demo")
-    with pytest.MonkeyPatch.context() as patch:  # `make` exports TACIT_DATA; this fixture comes before the one above
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # `make` exports TACIT_DATA; this fixture comes before the one above
         patch.delenv("TACIT_DATA", raising=False)
-        assert tacit("demo", "inversion", "--out", str(out), "--victims", "2", "--seed", "3", *PUSHES, "--json") == 0
+        assert (
+            tacit(
+                "demo",
+                "inversion",
+                "--out",
+                str(out),
+                "--victims",
+                "2",
+                "--seed",
+                "3",
+                *PUSHES,
+                "--json",
+            )
+            == 0
+        )
     return out
 
 
 @pytest.fixture(scope="module")
 def found(demo: Path) -> dict[tuple[str, int], dict[str, Any]]:
     content = json.loads((demo / "inversion.json").read_text(encoding="utf-8"))
-    assert (content["broker"], content["victims"], content["dataset"]) == ("mosquitto", 2, "digits/train")
+    assert (content["broker"], content["victims"], content["dataset"]) == (
+        "mosquitto",
+        2,
+        "digits/train",
+    )
     return {(row["condition"], row["pushes"]): row for row in content["outcomes"]}
 
 
-def test_without_noise_the_subscriber_has_the_image(found: dict[tuple[str, int], dict[str, Any]]) -> None:
+def test_without_noise_the_subscriber_has_the_image(
+    found: dict[tuple[str, int], dict[str, Any]],
+) -> None:
     for pushes in (1, 40):
         row = found["none", pushes]
         assert row["cosine"] == 1
@@ -93,7 +115,9 @@ def test_the_picture_shows_every_condition_under_200_kb(demo: Path) -> None:
 
 def test_without_mosquitto_the_fallback_broker_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_which", lambda name: None)
-    monkeypatch.setattr("tacit_services.transport.mqtt.UNANSWERED", 0.3)  # it would be the same after 3 s
+    monkeypatch.setattr(
+        "tacit_services.transport.mqtt.UNANSWERED", 0.3
+    )  # it would be the same after 3 s
     monkeypatch.setattr(inversion, "conditions", lambda pushes: REAL_CONDITIONS(pushes)[:1])
     done = inversion.run(inversion.load(None), (1,), 1, 0, lambda line: None)
     assert done.broker.startswith("amqtt")
@@ -125,7 +149,9 @@ def test_victims_are_different_digits_and_the_seed_chooses_them() -> None:
         (("--data", "/nowhere"), 3, "/nowhere"),
     ],
 )
-def test_bad_input_is_one_line(arguments: tuple[str, ...], code: int, said: str, capsys: Captured) -> None:
+def test_bad_input_is_one_line(
+    arguments: tuple[str, ...], code: int, said: str, capsys: Captured
+) -> None:
     assert tacit("demo", "inversion", *arguments) == code
     assert said in one_line(capsys)
 

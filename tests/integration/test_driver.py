@@ -1,4 +1,7 @@
-"""The server driver against hostile and unlucky clients, over a real broker: the fold is touched by nobody else."""
+"""The server driver against hostile and unlucky clients, over a real broker:
+
+the fold is touched by nobody else.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,12 @@ def patched(hostile: Hostile, change: Callable[[pb.Meta], object]) -> bytes:
     change(received.meta)
     head = received.meta.SerializeToString()
     padding = bytes(-(8 + len(head)) % 64)
-    return part(struct.pack("<4sI", wire.MAGIC, len(head)) + head + padding + received.tensor.numpy().tobytes())
+    return part(
+        struct.pack("<4sI", wire.MAGIC, len(head))
+        + head
+        + padding
+        + received.tensor.numpy().tobytes()
+    )
 
 
 def hello_with(hostile: Hostile, **fields: float) -> bytes:
@@ -100,7 +108,9 @@ def hello_with(hostile: Hostile, **fields: float) -> bytes:
 
 def spent(hostile: Hostile, rate: float, multiplier: float) -> bytes:
     message = hostile.update()
-    message.meta.update.spent.append(pb.Spend(sampling_rate=rate, noise_multiplier=multiplier, count=1))
+    message.meta.update.spent.append(
+        pb.Spend(sampling_rate=rate, noise_multiplier=multiplier, count=1)
+    )
     return part(message.envelope())
 
 
@@ -130,12 +140,18 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     "truncated meta": ("length", lambda h: part(h.update().envelope()[:40])),
     "truncated tensor": ("numel", lambda h: part(h.update().envelope()[:-4])),
     "meta of 4 GiB": ("length", lambda h: part(wire.MAGIC + b"\xff\xff\xff\xff" + bytes(60))),
-    "meta that is no protobuf": ("meta", lambda h: part(wire.MAGIC + struct.pack("<I", 56) + b"\xff" * 56)),
+    "meta that is no protobuf": (
+        "meta",
+        lambda h: part(wire.MAGIC + struct.pack("<I", 56) + b"\xff" * 56),
+    ),
     "no kind": ("meta", lambda h: part(h.message(pb.Meta()).envelope())),
     "announced too large": ("size", lambda h: part(b"x", total=1 << 40, parts=2)),
     "announced larger than any update": ("size", lambda h: part(b"x", total=1 << 22, parts=2)),
     "more parts than bytes": ("length", lambda h: part(b"x" * 10, parts=2**32 - 1, total=4000)),
-    "a question about 16 EiB": ("size", lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=2**64 - 1)),
+    "a question about 16 EiB": (
+        "size",
+        lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=2**64 - 1),
+    ),
     "a question of 4 billion parts": (
         "length",
         lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=9),
@@ -157,15 +173,29 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
     "altered tensor": ("sha256", lambda h: part(h.update().envelope()[:-1] + b"\x7f")),
     "no digest": ("sha256", lambda h: patched(h, lambda meta: meta.ClearField("sha256"))),
     "another dtype": ("dtype", lambda h: patched(h, lambda meta: setattr(meta, "dtype", "f64"))),
-    "more elements than bytes": ("numel", lambda h: patched(h, lambda meta: setattr(meta, "numel", 2**62))),
-    "a model": ("kind", lambda h: part(h.message(pb.Meta(model=pb.GlobalModel(version=9))).envelope())),
+    "more elements than bytes": (
+        "numel",
+        lambda h: patched(h, lambda meta: setattr(meta, "numel", 2**62)),
+    ),
+    "a model": (
+        "kind",
+        lambda h: part(h.message(pb.Meta(model=pb.GlobalModel(version=9))).envelope()),
+    ),
     "a halt": ("kind", lambda h: part(h.message(pb.Meta(halt=pb.Halt(reason="mine"))).envelope())),
     "a receipt": (
         "kind",
-        lambda h: part(h.message(pb.Meta(receipt=pb.Receipt(status=pb.Receipt.ACCEPTED))).envelope()),
+        lambda h: part(
+            h.message(pb.Meta(receipt=pb.Receipt(status=pb.Receipt.ACCEPTED))).envelope()
+        ),
     ),
-    "a deadline": ("kind", lambda h: part(h.message(pb.Meta(deadline=pb.Deadline(number=1))).envelope())),
-    "hello with a tensor": ("shape", lambda h: part(h.message(pb.Meta(hello=pb.Hello()), torch.ones(3)).envelope())),
+    "a deadline": (
+        "kind",
+        lambda h: part(h.message(pb.Meta(deadline=pb.Deadline(number=1))).envelope()),
+    ),
+    "hello with a tensor": (
+        "shape",
+        lambda h: part(h.message(pb.Meta(hello=pb.Hello()), torch.ones(3)).envelope()),
+    ),
     "hello without epsilon": ("value", lambda h: hello_with(h, epsilon=0.0)),
     "hello with nan": ("value", lambda h: hello_with(h, epsilon=math.nan)),
     "hello with infinite noise": ("value", lambda h: hello_with(h, noise_variance=math.inf)),
@@ -181,7 +211,9 @@ CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_hostile_message_is_counted_answered_and_nothing_else(rig: Rig, hostile: Hostile, case: str) -> None:
+def test_a_hostile_message_is_counted_answered_and_nothing_else(
+    rig: Rig, hostile: Hostile, case: str
+) -> None:
     reason, make = CASES[case]
     before, count = rig.fold(), rig.driver.counts[f"rejected:{reason}"]
     payload = make(hostile)
@@ -191,7 +223,10 @@ def test_a_hostile_message_is_counted_answered_and_nothing_else(rig: Rig, hostil
     assert rig.driver.counts[f"rejected:{reason}"] == count + 1
     assert rig.fold() == before
     # The same edge, when it behaves, is served.
-    assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired(reason="enough")))) == STATUS.ACCEPTED
+    assert (
+        hostile.said(hostile.message(pb.Meta(retired=pb.Retired(reason="enough"))))
+        == STATUS.ACCEPTED
+    )
 
 
 def test_an_unknown_edge_is_told_so(rig: Rig) -> None:
@@ -204,7 +239,9 @@ def test_an_unknown_edge_is_told_so(rig: Rig) -> None:
     caller.connection.stop()
 
 
-def test_a_stale_update_is_not_applied_and_gets_the_newest_model(rig: Rig, hostile: Hostile) -> None:
+def test_a_stale_update_is_not_applied_and_gets_the_newest_model(
+    rig: Rig, hostile: Hostile
+) -> None:
     role = rig.driver.role
     before, version, count = role.params.clone(), role.version, role.stale
     assert hostile.said(hostile.update(base=1)) == STATUS.STALE
@@ -213,7 +250,9 @@ def test_a_stale_update_is_not_applied_and_gets_the_newest_model(rig: Rig, hosti
     assert torch.equal(role.params, before)
 
 
-def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(rig: Rig, hostile: Hostile) -> None:
+def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(
+    rig: Rig, hostile: Hostile
+) -> None:
     before, count = rig.fold(), rig.driver.counts["duplicate"]
     hostile.receive("model")
     hostile.seq = 0
@@ -228,11 +267,25 @@ def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(rig: Rig, h
 
 @pytest.mark.parametrize(
     "name",
-    ["up/{edge}/9007199254740993/0", "up/{edge}/-1/0", "up/{edge}/1.5/0", "up/{edge}/x/0", "up/{edge}/1/x",
-     "up/{edge}/1/", "up//1/0", "up/ /1/0", "up/ε/1/0", "up/$SYS/1/0", "up/*/1/0", "up/operator/1/0",
-     "up/" + "e" * 65 + "/1/0"],
-)  # fmt: skip
-def test_a_topic_that_no_edge_has_is_counted_and_cannot_be_answered(rig: Rig, hostile: Hostile, name: str) -> None:
+    [
+        "up/{edge}/9007199254740993/0",
+        "up/{edge}/-1/0",
+        "up/{edge}/1.5/0",
+        "up/{edge}/x/0",
+        "up/{edge}/1/x",
+        "up/{edge}/1/",
+        "up//1/0",
+        "up/ /1/0",
+        "up/ε/1/0",
+        "up/$SYS/1/0",
+        "up/*/1/0",
+        "up/operator/1/0",
+        "up/" + "e" * 65 + "/1/0",
+    ],
+)
+def test_a_topic_that_no_edge_has_is_counted_and_cannot_be_answered(
+    rig: Rig, hostile: Hostile, name: str
+) -> None:
     before, count = rig.fold(), rig.driver.counts["rejected:topic"]
     (payload,) = hostile.parts(hostile.update())
     hostile.connection.publish(f"tacit/v1/{rig.run_id}/" + name.format(edge=hostile.edge), payload)
@@ -259,7 +312,9 @@ def test_parts_may_come_in_any_order_twice_and_late(rig: Rig, hostile: Hostile) 
     assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
     number, payload = pieces[0]
     hostile.publish(retired.seq, payload, number)
-    assert hostile.receipt(retired.seq).status == STATUS.DUPLICATE  # complete, but its number has been passed
+    assert (
+        hostile.receipt(retired.seq).status == STATUS.DUPLICATE
+    )  # complete, but its number has been passed
 
 
 def test_parts_that_contradict_each_other_are_refused(rig: Rig, hostile: Hostile) -> None:
@@ -301,19 +356,43 @@ def test_an_honest_edge_completes_beside_all_that(address: str, tmp_path: Path) 
     schema, size = rig.schema, rig.model.size
     receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=1)
     garbage = [
-        b"", b"garbage", wire.MAGIC, part(b"garbage"), part(b"x", parts=5, total=5000), part(b"x", total=1 << 60),
+        b"",
+        b"garbage",
+        wire.MAGIC,
+        part(b"garbage"),
+        part(b"x", parts=5, total=5000),
+        part(b"x", total=1 << 60),
         wire.encode(pb.Meta(run="other", edge="*", announcement=pb.Announcement(state="finished"))),
         wire.encode(pb.Meta(run="noisy", edge="edge-7", receipt=receipt, seq=1)),
         wire.encode(pb.Meta(run="noisy", edge="edge-0", receipt=receipt, seq=10**9)),
         wire.encode(pb.Meta(run="noisy", edge="edge-0", hello=pb.Hello())),
-        part(wire.encode(pb.Meta(run="noisy", edge="edge-0", schema_hash=bytes(32), model=pb.GlobalModel()))),
-        part(wire.encode(pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()))),
-        part(wire.encode(pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()),
-                         torch.ones(size + 1))),
-        part(wire.encode(pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()),
-                         torch.full((size,), math.nan))),
-    ]  # fmt: skip
-    names = [topics.model("noisy"), *(topics.down("noisy", "edge-0", kind) for kind in ("model", "receipt", "control"))]
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=bytes(32), model=pb.GlobalModel())
+            )
+        ),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel())
+            )
+        ),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()),
+                torch.ones(size + 1),
+            )
+        ),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()),
+                torch.full((size,), math.nan),
+            )
+        ),
+    ]
+    names = [
+        topics.model("noisy"),
+        *(topics.down("noisy", "edge-0", kind) for kind in ("model", "receipt", "control")),
+    ]
     for name in names:
         for payload in garbage:
             noise.publish(name, payload, retain=True)
@@ -359,11 +438,16 @@ def test_updates_in_chunks_of_1024_bytes(address: str, tmp_path: Path) -> None:
     rig.serve()
     rig.edge(0, tmp_path)
     assert rig.finished().version == 20
-    assert not any(name.startswith("rejected") for name in rig.driver.counts if name != "rejected:halted")
+    assert not any(
+        name.startswith("rejected") for name in rig.driver.counts if name != "rejected:halted"
+    )
 
 
-def test_a_full_journal_makes_room_for_itself(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Given a journal that holds fewer messages than lie between two snapshots, none of which comes by the clock,
+def test_a_full_journal_makes_room_for_itself(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a journal that holds fewer messages than lie between two snapshots, none of which comes
+    # by the clock,
     monkeypatch.setattr("tacit_services.aggregator.driver.SNAPSHOT_SECONDS", math.inf)
     rig = Rig(run_file(updates=15), address, "full", MemoryStore("full", Limits(8, 1 << 40)))
     rig.serve()
@@ -382,7 +466,12 @@ def test_a_run_may_have_any_name(address: str, tmp_path: Path, run_id: str) -> N
 
 def test_the_store_dies_while_edges_are_working(address: str, tmp_path: Path) -> None:
     with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
-        rig = Rig(run_file(updates=60, snapshot_every=7), address, "store-dies", open_store(redis.url, "store-dies"))
+        rig = Rig(
+            run_file(updates=60, snapshot_every=7),
+            address,
+            "store-dies",
+            open_store(redis.url, "store-dies"),
+        )
         rig.serve()
         caller = Hostile(rig, "bystander")
         assert caller.hello() == STATUS.ACCEPTED
@@ -404,7 +493,10 @@ def test_the_store_dies_while_edges_are_working(address: str, tmp_path: Path) ->
 
 
 class Interrupted(MemoryStore):
-    """A memory store that fails at its second read, once: after a part of the journal has been folded."""
+    """A memory store that fails at its second read, once:
+
+    after a part of the journal has been folded.
+    """
 
     reads = 0
 
@@ -438,7 +530,9 @@ class TestTakeOver:
     ) -> None:
         for snapshot in (True, False):
             if not snapshot:
-                shared["take-over"].snapshot = None  # and the whole journal, as if none had been taken
+                shared[
+                    "take-over"
+                ].snapshot = None  # and the whole journal, as if none had been taken
                 shared["take-over"].journal = everything(first)
             driver = first.new_driver(Interrupted("take-over", ROOMY, shared))
             with pytest.raises(ServiceError, match="gone"):
@@ -448,20 +542,25 @@ class TestTakeOver:
             assert sha256(driver.role) == sha256(first.driver.role)
             assert driver.counts["accepted"] == (3 if snapshot else 0)
 
-    def test_one_that_was_overtaken_does_not_go_on_with_a_gap(self, first: Rig, shared: dict[str, MemoryRun]) -> None:
+    def test_one_that_was_overtaken_does_not_go_on_with_a_gap(
+        self, first: Rig, shared: dict[str, MemoryRun]
+    ) -> None:
         # Given a second aggregator that has accepted more, and saved, and is gone,
         second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
         second.recover()
         second.down.connection = first.driver.down.connection
         second.accept(inbound(first, [update_meta(3), update_meta(3)], 7))
         second.save()
-        # when the first comes back to the store, as after a network failure, then it leaves, and has not written.
+        # when the first comes back to the store, as after a network failure, then it leaves, and
+        # has not written.
         with pytest.raises(Fenced, match="another aggregator has gone on"):
             first.driver.recover()
         assert shared["take-over"].snapshot is not None
         assert shared["take-over"].snapshot.cursor == 8
 
-    def test_what_another_one_accepted_without_saving_is_folded(self, first: Rig, shared: dict[str, MemoryRun]) -> None:
+    def test_what_another_one_accepted_without_saving_is_folded(
+        self, first: Rig, shared: dict[str, MemoryRun]
+    ) -> None:
         second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
         second.recover()
         second.down.connection = first.driver.down.connection
@@ -474,7 +573,10 @@ class TestTakeOver:
         self, first: Rig, shared: dict[str, MemoryRun], kept: int
     ) -> None:
         data = shared["take-over"]
-        data.position, data.journal = kept, [record for record in data.journal if record.position <= kept]
+        data.position, data.journal = (
+            kept,
+            [record for record in data.journal if record.position <= kept],
+        )
         if kept < 3:
             data.snapshot = None
         with pytest.raises(Fenced, match=r"has lost accepted messages .* applied 6"):
@@ -483,17 +585,29 @@ class TestTakeOver:
     @pytest.mark.parametrize(
         ("record", "said"),
         [
-            (lambda r: StoredEntry(r.position + 1, r.edge, r.seq, r.payload), "entry 6: comes after 4"),
-            (lambda r: StoredEntry(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
-            (lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload[:-1] + b"?"), "entry 5: sha256: "),
             (
-                lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload.replace(b"edge-0", b"edge-9")),
+                lambda r: StoredEntry(r.position + 1, r.edge, r.seq, r.payload),
+                "entry 6: comes after 4",
+            ),
+            (lambda r: StoredEntry(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
+            (
+                lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload[:-1] + b"?"),
+                "entry 5: sha256: ",
+            ),
+            (
+                lambda r: StoredEntry(
+                    r.position, r.edge, r.seq, r.payload.replace(b"edge-0", b"edge-9")
+                ),
                 "entry 5: the fold",
             ),
         ],
     )
     def test_an_entry_that_nobody_has_accepted_is_named(
-        self, first: Rig, shared: dict[str, MemoryRun], record: Callable[[StoredEntry], StoredEntry], said: str
+        self,
+        first: Rig,
+        shared: dict[str, MemoryRun],
+        record: Callable[[StoredEntry], StoredEntry],
+        said: str,
     ) -> None:
         journal = shared["take-over"].journal
         journal[1] = record(journal[1])
@@ -509,9 +623,14 @@ class TestTakeOver:
         assert len(shared["take-over"].journal) == 3
 
 
-@pytest.mark.parametrize(("updates", "third"), [(1, STATUS.STALE), (2, STATUS.ACCEPTED), (9, STATUS.ACCEPTED)])
-def test_receipts_say_accepted_only_for_what_is_in_the_model(address: str, updates: int, third: int) -> None:
-    # Given a run that allows a staleness of 1, and an edge with three updates of version 0 in one batch,
+@pytest.mark.parametrize(
+    ("updates", "third"), [(1, STATUS.STALE), (2, STATUS.ACCEPTED), (9, STATUS.ACCEPTED)]
+)
+def test_receipts_say_accepted_only_for_what_is_in_the_model(
+    address: str, updates: int, third: int
+) -> None:
+    # Given a run that allows a staleness of 1, and an edge with three updates of version 0 in one
+    # batch,
     rig = Rig(run_file(updates=updates, max_staleness=1), address, f"batch-{updates}")
     rig.driver.recover()
     connection = rig.connect()
@@ -530,7 +649,14 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(address: str, updat
     connection.stop()
 
 
-METAS = [hello_meta(), update_meta(0), update_meta(0), update_meta(2), update_meta(1), update_meta(2)]
+METAS = [
+    hello_meta(),
+    update_meta(0),
+    update_meta(0),
+    update_meta(2),
+    update_meta(1),
+    update_meta(2),
+]
 
 
 def everything(rig: Rig) -> list[StoredEntry]:
@@ -551,7 +677,8 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
         assert list(hostile.receipt(hostile.seq).missing) == list(range(32))
     # then one of them is remembered, until the next whole message says otherwise.
     assert len(rig.driver.uplink.partials) == before + 1
-    # A question about what was accepted is answered as the message itself would be, without its bytes.
+    # A question about what was accepted is answered as the message itself would be, without its
+    # bytes.
     assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
     hostile.publish(hostile.seq, part(b"", parts=7, total=700))
     assert hostile.receipt(hostile.seq).status == STATUS.DUPLICATE
@@ -560,7 +687,8 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
     stranger.publish(0, part(b"", parts=7, total=700))
     assert stranger.receipt(0) == pb.Receipt(status=STATUS.DUPLICATE)
     stranger.connection.stop()
-    # Wants for models that nobody sends, with any numbers, are told so; of one that fits a payload none is under way.
+    # Wants for models that nobody sends, with any numbers, are told so; of one that fits a payload
+    # none is under way.
     for want in (pb.Want(head=bytes(32), missing=[0]), pb.Want(missing=[2**32 - 1] * 50_000)):
         meta = pb.Meta(run=rig.run_id, edge=hostile.edge, want=want)
         hostile.publish(0, part(wire.encode(meta)))
@@ -573,8 +701,17 @@ def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: 
     # Given an edge that sends a message byte by byte, and does not end it,
     envelope, before = hostile.update().envelope(), len(rig.driver.uplink.partials)
     for number in range(200):
-        hostile.publish(hostile.seq, part(envelope[number : number + 1], number=number, parts=len(envelope),
-                                          total=len(envelope), offset=number), number)  # fmt: skip
+        hostile.publish(
+            hostile.seq,
+            part(
+                envelope[number : number + 1],
+                number=number,
+                parts=len(envelope),
+                total=len(envelope),
+                offset=number,
+            ),
+            number,
+        )
     # then others are served meanwhile, and it holds one place.
     other = Hostile(rig, "meanwhile")
     assert other.hello() == STATUS.ACCEPTED
@@ -584,6 +721,10 @@ def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: 
 
 def test_no_payload_is_ever_executed() -> None:
     assert not Path("tacit-was-here").exists()  # by the pickle bomb above
-    sources = [path.read_text() for folder in ("src", "services", "clients") for path in (ROOT / folder).rglob("*.py")]
+    sources = [
+        path.read_text()
+        for folder in ("src", "services", "clients")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
     runs = re.compile(r"\b(pickle|marshal|shelve|eval|exec)\b[.(]|(?<!safetensors\.)torch\.load\(")
     assert not any(runs.search(text) for text in sources)

@@ -1,4 +1,7 @@
-"""Enrolment over HTTPS: who gets a certificate, who does not and why, and what the edge makes of the answers."""
+"""Enrolment over HTTPS:
+
+who gets a certificate, who does not and why, and what the edge makes of the answers.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +54,21 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     own = made.authority.folder / rest.SERVER
     with socket.create_server((HOST, 0)) as listener:
         config = uvicorn.Config(
-            rest.create_app(rest.RegistrationAuthority(made.authority)), log_level="warning", access_log=False,
-            ssl_certfile=own / "tls.crt", ssl_keyfile=own / "tls.key", timeout_graceful_shutdown=5,
-        )  # fmt: skip
+            rest.create_app(rest.RegistrationAuthority(made.authority)),
+            log_level="warning",
+            access_log=False,
+            ssl_certfile=own / "tls.crt",
+            ssl_keyfile=own / "tls.key",
+            timeout_graceful_shutdown=5,
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         made.url = "https://{}:{}".format(*listener.getsockname())
         made.web.close()
-        with httpx.Client(base_url=made.url, verify=context_trusting(made.ca), trust_env=False) as made.web:
+        with httpx.Client(
+            base_url=made.url, verify=context_trusting(made.ca), trust_env=False
+        ) as made.web:
             yield made
         server.should_exit = True
         thread.join(PATIENCE)
@@ -70,7 +79,10 @@ def csr(name: str, key: certificates.Key | None = None) -> str:
 
 
 def problem(response: httpx.Response, status: int) -> str:
-    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
+    assert (response.status_code, response.headers["content-type"]) == (
+        status,
+        "application/problem+json",
+    )
     return str(response.json()["detail"])
 
 
@@ -82,7 +94,9 @@ class TestServer:
         signed = x509.load_pem_x509_certificate(answer.json()["certificate"].encode())
         signed.verify_directly_issued_by(desk.authority.certificate)
         assert certificates.common_name(signed) == "edge-3"
-        assert certificates.public_bytes(signed.public_key()) == certificates.public_bytes(key.public_key())
+        assert certificates.public_bytes(signed.public_key()) == certificates.public_bytes(
+            key.public_key()
+        )
 
     @pytest.mark.parametrize("token", [None, "wrong", "x" * 500])
     def test_without_a_token_nobody_is_asked_for_more(self, desk: Desk, token: str | None) -> None:
@@ -105,7 +119,11 @@ class TestServer:
 
     def test_a_lost_answer_can_be_had_again_with_the_same_key(self, desk: Desk) -> None:
         for once in (False, True):
-            key, token, name = certificates.new_key(), desk.tokens.add("edge-*", once=once), f"edge-{once:d}"
+            key, token, name = (
+                certificates.new_key(),
+                desk.tokens.add("edge-*", once=once),
+                f"edge-{once:d}",
+            )
             first, again = (desk.post(token, csr(name, key)) for _ in range(2))
             assert first.json() == again.json()
             assert len(desk.authority.issued(name)) == 1
@@ -132,15 +150,21 @@ class TestServer:
         assert "was revoked" in problem(desk.post(once, csr("edge-0", key)), 409)
         assert desk.post(once, csr("edge-0")).status_code == 201
 
-    @pytest.mark.parametrize("text", ["garbage", csr("a/b"), csr("+"), csr("x" * 64).replace("M", "N", 3)])
+    @pytest.mark.parametrize(
+        "text", ["garbage", csr("a/b"), csr("+"), csr("x" * 64).replace("M", "N", 3)]
+    )
     def test_a_bad_request_is_a_problem(self, desk: Desk, text: str) -> None:
         assert problem(desk.post(desk.tokens.add("*", once=False), text), 422).startswith("csr: ")
 
     @pytest.mark.parametrize(
-        "body", [b"", b"{}", b"[]", b'{"csr": 7}', b'{"csr": ""}', b'{"csr": "x", "name": "edge-1"}']
+        "body",
+        [b"", b"{}", b"[]", b'{"csr": 7}', b'{"csr": ""}', b'{"csr": "x", "name": "edge-1"}'],
     )
     def test_a_body_of_another_form_is_a_problem(self, desk: Desk, body: bytes) -> None:
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {desk.tokens.add('*', once=False)}"}
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {desk.tokens.add('*', once=False)}",
+        }
         problem(desk.web.post("/v1/enroll", content=body, headers=headers), 422)
 
     def test_a_large_body_is_refused(self, desk: Desk) -> None:
@@ -154,7 +178,9 @@ class TestServer:
         contract = schemathesis.openapi.from_asgi(
             "/openapi.json", rest.create_app(rest.RegistrationAuthority(authority))
         )
-        operations = [found.ok() for found in contract.get_all_operations() if isinstance(found, Ok)]
+        operations = [
+            found.ok() for found in contract.get_all_operations() if isinstance(found, Ok)
+        ]
         assert len(operations) == 2
         for operation in operations:
 
@@ -163,7 +189,8 @@ class TestServer:
             def holds(case: schemathesis.Case[Any]) -> None:
                 # What a signing request is, no schema says.
                 case.call_and_validate(
-                    headers={"Authorization": f"Bearer {token}"}, excluded_checks=[positive_data_acceptance]
+                    headers={"Authorization": f"Bearer {token}"},
+                    excluded_checks=[positive_data_acceptance],
                 )
 
             holds()
@@ -171,7 +198,9 @@ class TestServer:
 
     def test_it_does_not_speak_plain_http(self, desk: Desk) -> None:
         with pytest.raises(httpx.TransportError):
-            httpx.post(desk.url.replace("https", "http") + "/v1/enroll", json={"csr": "x"}, trust_env=False)
+            httpx.post(
+                desk.url.replace("https", "http") + "/v1/enroll", json={"csr": "x"}, trust_env=False
+            )
 
 
 STOP = threading.Event()
@@ -200,7 +229,9 @@ class TestEdge:
         given = {"tls_ca": desk.ca, "enroll_url": desk.url, "enroll_token_file": token} | more
         return self.settings(**given)
 
-    def test_it_enrols_once_with_a_key_of_its_own(self, desk: Desk, token: Path, identity: Identity) -> None:
+    def test_it_enrols_once_with_a_key_of_its_own(
+        self, desk: Desk, token: Path, identity: Identity
+    ) -> None:
         settings = self.enrolling(desk, token)
         tls = credentials(settings, identity, STOP)
         assert tls is not None
@@ -223,7 +254,9 @@ class TestEdge:
         assert tls is not None
         renewed = x509.load_pem_x509_certificate(tls.cert.read_bytes())
         assert not certificates.due(renewed, 300)
-        assert certificates.public_bytes(renewed.public_key()) == certificates.public_bytes(key.public_key())
+        assert certificates.public_bytes(renewed.public_key()) == certificates.public_bytes(
+            key.public_key()
+        )
 
     def test_a_certificate_of_another_authority_is_replaced(
         self, desk: Desk, token: Path, identity: Identity, tmp_path: Path
@@ -233,7 +266,9 @@ class TestEdge:
             (identity.path / name).write_bytes((bundle / name).read_bytes())
         tls = credentials(self.enrolling(desk, token), identity, STOP)
         assert tls is not None
-        x509.load_pem_x509_certificate(tls.cert.read_bytes()).verify_directly_issued_by(desk.authority.certificate)
+        x509.load_pem_x509_certificate(tls.cert.read_bytes()).verify_directly_issued_by(
+            desk.authority.certificate
+        )
 
     def test_a_refusal_is_one_line(self, desk: Desk, token: Path, identity: Identity) -> None:
         desk.post(token.read_text().strip(), csr("edge-1"))
@@ -241,18 +276,31 @@ class TestEdge:
             credentials(self.enrolling(desk, token), identity, STOP)
         for text in ("", "two words", "two\nlines", "\u00e9"):
             token.write_text(text)
-            with pytest.raises(ConfigError, match=r"TACIT_ENROLL_TOKEN_FILE=.*: (not a token|'ascii')"):
+            with pytest.raises(
+                ConfigError, match=r"TACIT_ENROLL_TOKEN_FILE=.*: (not a token|'ascii')"
+            ):
                 credentials(self.enrolling(desk, token), identity, STOP)
         token.write_text("wrong")
-        with pytest.raises(ConfigError, match="was refused: the enrolment token is missing or wrong"):
+        with pytest.raises(
+            ConfigError, match="was refused: the enrolment token is missing or wrong"
+        ):
             credentials(self.enrolling(desk, token), identity, STOP)
 
     def test_a_server_that_is_away_or_not_ours_is_named(
-        self, desk: Desk, token: Path, identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        desk: Desk,
+        token: Path,
+        identity: Identity,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr("tacit_services.worker.enroll.RETRY_CAP", 0.2)
         with pytest.raises(ServiceError, match=r"enrolment at https://.*refused"):
-            credentials(self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}"), identity, STOP)
+            credentials(
+                self.enrolling(desk, token, enroll_url=f"https://{HOST}:{free_port()}"),
+                identity,
+                STOP,
+            )
         other = CertificateAuthority.create(tmp_path / "other").folder / "ca.crt"
         with pytest.raises(ServiceError, match="CERTIFICATE_VERIFY_FAILED"):
             credentials(self.enrolling(desk, token, tls_ca=other), identity, STOP)
@@ -260,21 +308,36 @@ class TestEdge:
     @pytest.mark.parametrize(
         ("values", "why"),
         [
-            ({"enroll_url": "http://h:1"}, "TACIT_ENROLL_URL='http://h:1': expected https://HOST:PORT"),
+            (
+                {"enroll_url": "http://h:1"},
+                "TACIT_ENROLL_URL='http://h:1': expected https://HOST:PORT",
+            ),
             ({"enroll_url": "https://h:1"}, "TACIT_TLS_CA and TACIT_ENROLL_TOKEN_FILE must be set"),
-            ({"tls_ca": Path("a")}, "TACIT_TLS_CA='a': TACIT_TLS_CERT and TACIT_TLS_KEY must be set as well"),
-            ({"tls_key": Path("k"), "tls_cert": Path("c")}, "TACIT_TLS_CERT='c': TACIT_TLS_CA must be set as well"),
+            (
+                {"tls_ca": Path("a")},
+                "TACIT_TLS_CA='a': TACIT_TLS_CERT and TACIT_TLS_KEY must be set as well",
+            ),
+            (
+                {"tls_key": Path("k"), "tls_cert": Path("c")},
+                "TACIT_TLS_CERT='c': TACIT_TLS_CA must be set as well",
+            ),
         ],
     )
-    def test_half_a_setting_is_named(self, identity: Identity, values: dict[str, object], why: str) -> None:
+    def test_half_a_setting_is_named(
+        self, identity: Identity, values: dict[str, object], why: str
+    ) -> None:
         with pytest.raises(ConfigError) as failure:
             credentials(self.settings(**values), identity, STOP)
         assert why in str(failure.value)
 
     def test_anothers_certificate_is_named(self, desk: Desk, identity: Identity) -> None:
         bundle = desk.authority.issue("edge-0")
-        given = self.settings(tls_ca=desk.ca, tls_cert=bundle / "tls.crt", tls_key=bundle / "tls.key")
-        with pytest.raises(ConfigError, match="is the certificate of 'edge-0', and this identity is 'edge-1'"):
+        given = self.settings(
+            tls_ca=desk.ca, tls_cert=bundle / "tls.crt", tls_key=bundle / "tls.key"
+        )
+        with pytest.raises(
+            ConfigError, match="is the certificate of 'edge-0', and this identity is 'edge-1'"
+        ):
             credentials(given, identity, STOP)
 
     def test_without_settings_it_stays_plain(self, identity: Identity) -> None:

@@ -1,4 +1,7 @@
-"""What else fails: full disks, edges that were away for long, services that come up in any order."""
+"""What else fails:
+
+full disks, edges that were away for long, services that come up in any order.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 def test_an_edge_ten_thousand_versions_behind_is_told_and_goes_on_from_the_newest(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
-    # Given a run in which an edge works, and another that was away while 10,000 updates were applied,
+    # Given a run in which an edge works, and another that was away while 10,000 updates were
+    # applied,
     rig = Rig(run_file(updates=10_060), f"{broker.host}:{broker.port}", "behind")
     rig.serve()
     away = Hostile(rig, "edge-1")
@@ -52,7 +56,8 @@ def test_an_edge_ten_thousand_versions_behind_is_told_and_goes_on_from_the_newes
     wait_for(lambda: rig.driver.role.version >= 20)
     with rig.driver.lock:
         rig.driver.role.version += 10_000
-    # when it sends what it has made from its old model, then it is told so, and gets the newest one,
+    # when it sends what it has made from its old model, then it is told so, and gets the newest
+    # one,
     before = rig.store.depth()[0]
     assert away.said(away.update(base=0)) == STATUS.STALE
     while away.receive("model").meta.model.version < 10_000:
@@ -71,7 +76,9 @@ def sqlite(folder: Path, run: RunFile) -> Store:
 
 
 def kept(folder: Path, run: RunFile) -> Store:
-    return StoreWithJournalFile(MemoryStore("full", ROOMY), journal_file.Writer(folder / "run.journal"), "full", run)
+    return StoreWithJournalFile(
+        MemoryStore("full", ROOMY), journal_file.Writer(folder / "run.journal"), "full", run
+    )
 
 
 @pytest.mark.parametrize("make", [sqlite, kept])
@@ -102,7 +109,9 @@ def test_on_a_full_disk_the_aggregator_tells_edges_to_wait_and_loses_nothing(
     wait_for(taken)
     assert edge.said(edge.update()) == STATUS.ACCEPTED
     wait_for(lambda: rig.driver.role.version == 3)
-    accepted = [record.payload for record in rig.store.read(0, 100)]  # before the last snapshot trims it
+    accepted = [
+        record.payload for record in rig.store.read(0, 100)
+    ]  # before the last snapshot trims it
     edge.connection.stop()
     rig.close()
     assert not rig.failures
@@ -123,11 +132,16 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
     watcher.connection.start(PATIENCE)
     rig = Rig(run_file(updates=10**6), address, "small")
     rig.serve()
-    (tmp_path / "run.toml").write_text(RUN.format(updates=10**6, snapshot_every=10**6, max_staleness=100))
+    (tmp_path / "run.toml").write_text(
+        RUN.format(updates=10**6, snapshot_every=10**6, max_staleness=100)
+    )
     settings = {
-        "TACIT_RUN_FILE": str(tmp_path / "run.toml"), "TACIT_RUN_ID": "small", "TACIT_BROKER": address,
-        "TACIT_IDENTITIES": str(tmp_path / "identities"), "TACIT_IDENTITY": "0",
-    }  # fmt: skip
+        "TACIT_RUN_FILE": str(tmp_path / "run.toml"),
+        "TACIT_RUN_ID": "small",
+        "TACIT_BROKER": address,
+        "TACIT_IDENTITIES": str(tmp_path / "identities"),
+        "TACIT_IDENTITY": "0",
+    }
     command = [
         "bash",
         "-c",
@@ -140,7 +154,12 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
     ]
     # when they are full,
     done = subprocess.run(
-        command, env=environment(**settings), capture_output=True, text=True, timeout=PATIENCE, check=False
+        command,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     # then it leaves with one line and exit code 5,
     assert done.returncode == 5, done.stderr
@@ -157,7 +176,9 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
 
 
 @pytest.mark.slow
-def test_services_may_come_up_in_any_order(broker: Mosquitto, redis: RedisServer, tmp_path: Path) -> None:
+def test_services_may_come_up_in_any_order(
+    broker: Mosquitto, redis: RedisServer, tmp_path: Path
+) -> None:
     # Given an edge and an aggregator, and neither broker nor store,
     broker.kill()
     redis.kill()

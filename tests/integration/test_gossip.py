@@ -1,4 +1,7 @@
-"""Peers over a real broker, in processes: killed, cut off, and told everything twice, they conserve the mean."""
+"""Peers over a real broker, in processes:
+
+killed, cut off, and told everything twice, they conserve the mean.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path:
         disks.prepare()
         first, spread = disks.total(), disks.spread()
         echo = Echo(made.broker)
-        peers = [peer(made, n, **({"TACIT_BROKER": cable.address} if n == 2 else {})) for n in range(COUNT)]
+        peers = [
+            peer(made, n, **({"TACIT_BROKER": cable.address} if n == 2 else {}))
+            for n in range(COUNT)
+        ]
         wait_for(lambda: min(disks.answered(n) for n in range(COUNT)) > 5, PATIENCE)
         for number in (1, 0, 1):
             peers[number].kill()
@@ -56,7 +62,9 @@ def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path:
             wait_for(lambda: "is here" in peers[number].log, PATIENCE)  # noqa: B023
         cable.blackout(4.0, cut=True)
         apart = [disks.steps(n) for n in range(COUNT)]
-        wait_for(lambda: all(disks.steps(n) > apart[n] + 5 for n in (0, 1, 3)), PATIENCE)  # nobody waits for edge-2
+        wait_for(
+            lambda: all(disks.steps(n) > apart[n] + 5 for n in (0, 1, 3)), PATIENCE
+        )  # nobody waits for edge-2
         met = disks.answered(2)
         wait_for(lambda: disks.answered(2) > met + 10, PATIENCE)  # it is back
         echo.connection.stop()
@@ -70,7 +78,14 @@ def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path:
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])
 def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, name: str) -> None:
-    settings = {"updates": 400, "name": name, "rate": 0.5, "topology": "ring", "mechanism": "gaussian", "count": COUNT}
+    settings = {
+        "updates": 400,
+        "name": name,
+        "rate": 0.5,
+        "topology": "ring",
+        "mechanism": "gaussian",
+        "count": COUNT,
+    }
     with run(tmp_path, **settings) as (made, _):
         disks = Disks(made)
         made.aggregator()
@@ -79,19 +94,28 @@ def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, nam
         wait_for((made.out / "summary.json").exists, PATIENCE)
         settled(made, disks, 400)
         steps = sum(disks.steps(number) for number in range(COUNT))
-        if name == "adp2sgd":  # Algorithm 1 has an exchange in every step; a step here is far shorter than a message
+        if (
+            name == "adp2sgd"
+        ):  # Algorithm 1 has an exchange in every step; a step here is far shorter than a message
             assert sum(disks.answered(number) for number in range(COUNT)) > 0.8 * steps
 
 
 @pytest.mark.slow
-def test_a_peer_that_comes_for_the_first_time_in_mid_run_catches_up_and_takes_part(tmp_path: Path) -> None:
+def test_a_peer_that_comes_for_the_first_time_in_mid_run_catches_up_and_takes_part(
+    tmp_path: Path,
+) -> None:
     settings = STILL | {"name": "adp2sgd", "rate": 0.5, "mechanism": "gaussian"}
     with run(tmp_path, **settings) as (made, _):
         disks, http, token = Disks(made), f"{HOST}:{free_port()}", tmp_path / "token"
         made.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
         for number in range(COUNT - 1):
             peer(made, number)
-        wait_for(lambda: all(disks.begun(number) and disks.steps(number) > 20 for number in range(COUNT - 1)), PATIENCE)
+        wait_for(
+            lambda: all(
+                disks.begun(number) and disks.steps(number) > 20 for number in range(COUNT - 1)
+            ),
+            PATIENCE,
+        )
         peer(made, COUNT - 1)
         wait_for(lambda: disks.begun(COUNT - 1) and disks.steps(COUNT - 1) > 20, PATIENCE)
         assert disks.answered(COUNT - 1) > 10

@@ -1,4 +1,7 @@
-"""The server's guard over a real broker: what it refuses is in no journal, and honest edges do not notice it."""
+"""The server's guard over a real broker:
+
+what it refuses is in no journal, and honest edges do not notice it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def guarded(broker: Mosquitto, request: pytest.FixtureRequest) -> Iterator[Guard
     rigs: list[Rig] = []
 
     def make(updates: int = 1000, **section: float) -> Rig:
-        run = run_file(updates=updates).model_copy(update={"guard": sections.Guard.model_validate(section)})
+        run = run_file(updates=updates).model_copy(
+            update={"guard": sections.Guard.model_validate(section)}
+        )
         name = f"guard-{abs(hash(request.node.name))}"
         rig = Rig(run, f"{broker.host}:{broker.port}", name)
         rig.driver.uplink.guard = Guard(run, rig.driver.role) if run.guard.active else None
@@ -66,7 +71,10 @@ def delivered(caller: Hostile) -> None:
 
 
 def resent(caller: Hostile, message: Message) -> int:
-    """As `said`, again and again like an edge's own client: what comes before the subscription to it is lost."""
+    """As `said`, again and again like an edge's own client:
+
+    what comes before the subscription to it is lost.
+    """
     for _ in range(30):
         with contextlib.suppress(TimeoutError):
             (payload,) = caller.parts(message)
@@ -104,23 +112,34 @@ def test_an_update_too_long_to_be_honest_is_not_in_the_journal(guarded: Guarded)
 
 def received(rig: Rig, payload: bytes) -> Update:
     """The update in one part, as the driver reads it."""
-    message = wire.read_up(wire.decode(bytearray(payload[wire.PART_HEADER :])), rig.schema, rig.model.size)
+    message = wire.read_up(
+        wire.decode(bytearray(payload[wire.PART_HEADER :])), rig.schema, rig.model.size
+    )
     assert isinstance(message, Update)
     return message
 
 
-def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(guarded: Guarded, tmp_path: Path) -> None:
+def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
+    guarded: Guarded, tmp_path: Path
+) -> None:
     # Given a run with honest edges, one of which has pushed,
     rig = guarded(quarantine_after=1)
     edges = [known(rig, f"edge-{number}") for number in range(2)]
     assert edges[0].said(edges[0].update()) == STATUS.ACCEPTED
     with rig.driver.lock:
         before = rig.driver.role.schedule()
-    # when one of them, one in quarantine and one that nobody knows say that they are all noise, and of another δ,
+    # when one of them, one in quarantine and one that nobody knows say that they are all noise, and
+    # of another δ,
     assert reason(edges[1], -1e30) == "norm"
     liars = [edges[0], Hostile(rig, "edge-7"), Hostile(rig, "stranger")]
     for liar in liars:
-        claims = {"epsilon": 1e300, "delta": 0.9, "noise_variance": 1e308, "clip_min": 1e-300, "clip_max": 1e308}
+        claims = {
+            "epsilon": 1e300,
+            "delta": 0.9,
+            "noise_variance": 1e308,
+            "clip_min": 1e-300,
+            "clip_max": 1e308,
+        }
         hello = pb.Hello(mechanism="none", **claims)  # type: ignore[arg-type]
         assert liar.said(liar.message(pb.Meta(hello=hello))) == STATUS.ACCEPTED
     # then the next step is as long as it was, also for who folds the journal,
@@ -132,7 +151,11 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(guarded: Guarded
     # and the report says of them what the run file does.
     privacy = rig.run.privacy
     for row in Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl").edges():
-        assert (row["delta"], row["budget"], row["mechanism"]) == (privacy.delta, privacy.epsilon, privacy.mechanism)
+        assert (row["delta"], row["budget"], row["mechanism"]) == (
+            privacy.delta,
+            privacy.epsilon,
+            privacy.mechanism,
+        )
         assert row["clip"] == [privacy.clip_min, privacy.clip_max]
     for caller in {*edges, *liars}:
         caller.connection.stop()
@@ -156,7 +179,9 @@ def test_honest_edges_complete_under_the_tightest_guard(guarded: Guarded, tmp_pa
     assert rig.driver.counts["rejected:norm"] == 0
 
 
-def test_an_edge_that_sends_too_often_is_told_to_wait_and_its_resends_are_not(guarded: Guarded) -> None:
+def test_an_edge_that_sends_too_often_is_told_to_wait_and_its_resends_are_not(
+    guarded: Guarded,
+) -> None:
     rig = guarded(rate=2.0, burst=3)
     edge, other = known(rig, "edge-0"), known(rig, "edge-1")
     assert [edge.said(edge.update()) for _ in range(2)] == [STATUS.ACCEPTED] * 2
@@ -183,7 +208,9 @@ def test_an_edge_that_sends_too_often_is_told_to_wait_and_its_resends_are_not(gu
         caller.connection.stop()
 
 
-def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guarded, tmp_path: Path) -> None:
+def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
+    guarded: Guarded, tmp_path: Path
+) -> None:
     # Given an edge that was refused three times,
     rig = guarded(norm_factor=1.0, quarantine_after=3)
     edge, other = known(rig, "edge-0"), known(rig, "edge-1")
@@ -197,7 +224,10 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(guarded: Guard
     assert rig.fold() == before
     # while others are served, and what it has spent in the end is heard.
     assert other.said(other.update()) == STATUS.ACCEPTED
-    operator, observer = Operator(TOKEN), Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    operator, observer = (
+        Operator(TOKEN),
+        Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl"),
+    )
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,
@@ -231,20 +261,24 @@ def test_clip_is_what_the_server_asked_for_in_that_stage(guarded: Guarded) -> No
     with rig.driver.lock:
         role.clip, role.version, role.stage_step = role.clip / 4, 10, 10
         assert rig.driver.uplink.guard.bound(update) == pytest.approx(first / 4)
-        role.stage_step = 9  # made before this stage began: C may have been anything up to the first
+        role.stage_step = (
+            9  # made before this stage began: C may have been anything up to the first
+        )
         assert rig.driver.uplink.guard.bound(update) == first
     edge.connection.stop()
 
 
 def test_a_flood_is_dropped_at_the_door_and_others_are_served(guarded: Guarded) -> None:
-    # Given a rate of 5 updates a second, and an edge that sends a thousand without waiting for an answer,
+    # Given a rate of 5 updates a second, and an edge that sends a thousand without waiting for an
+    # answer,
     rig = guarded(rate=5.0, burst=5)
     rig.driver.door = Door(5.0, 5, 4 * rig.model.size)
     flooding, honest = known(rig, "edge-0"), known(rig, "edge-1")
     payload = flooding.parts(flooding.update())[0]
     for _ in range(1000):
         flooding.publish(flooding.seq, payload)
-    # then another is served, and most of the flood is neither answered nor read, and soon not even delivered.
+    # then another is served, and most of the flood is neither answered nor read, and soon not even
+    # delivered.
     assert honest.said(honest.update()) == STATUS.ACCEPTED
     wait_for(lambda: rig.driver.door is not None and rig.driver.door.shut() == {"edge-0"})
     assert rig.driver.door.dropped > 200
@@ -280,8 +314,11 @@ def test_at_the_end_the_last_account_of_one_that_was_shut_out_is_heard(guarded: 
     honest.connection.stop()
 
 
-def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(guarded: Guarded) -> None:
-    # Given an edge that goes on long after its messages are dropped, until the broker is told to keep them,
+def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(
+    guarded: Guarded,
+) -> None:
+    # Given an edge that goes on long after its messages are dropped, until the broker is told to
+    # keep them,
     rig = guarded(rate=5.0, burst=5)
     now = [0.0]
     door = rig.driver.door = Door(5.0, 5, 4 * rig.model.size, clock=lambda: now[0])
@@ -292,7 +329,9 @@ def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(guar
     wait_for(lambda: door.shut() == {"edge-0"})
     wait_for(lambda: rig.connection.listening == frozenset(rig.driver.subscriptions()))
     delivered(flooding)
-    assert honest.said(honest.update()) == STATUS.ACCEPTED  # which came after all that the broker had for us
+    assert (
+        honest.said(honest.update()) == STATUS.ACCEPTED
+    )  # which came after all that the broker had for us
     dropped = door.dropped
     for _ in range(500):
         flooding.publish(flooding.seq, payload)

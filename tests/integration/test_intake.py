@@ -1,4 +1,7 @@
-"""One append is written while the next messages are judged: whatever fails, nothing is lost or folded twice."""
+"""One append is written while the next messages are judged:
+
+whatever fails, nothing is lost or folded twice.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ EDGES = ("edge-0", "edge-1", "edge-2")
 
 
 class Slow(MemoryStore):
-    """`meanwhile` is called between the two steps of every append; `fails` names the steps ("begin 2") that do."""
+    """`meanwhile` is called between the two steps of every append;
+
+    `fails` names the steps ("begin 2") that do.
+    """
 
     def __init__(self, shared: dict[str, MemoryRun]) -> None:
         super().__init__("intake", ROOMY, shared)
@@ -50,7 +56,10 @@ class Slow(MemoryStore):
 
 
 class Aggregator:
-    """A driver whose three edges have said Hello; their next messages come one by one, each while one is written."""
+    """A driver whose three edges have said Hello;
+
+    their next messages come one by one, each while one is written.
+    """
 
     def __init__(self, broker: str, updates: int = 1000) -> None:
         self.shared: dict[str, MemoryRun] = {}
@@ -103,7 +112,9 @@ def made(tmp_path: Path) -> Iterator[Aggregator]:
         aggregator.close()
 
 
-def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_folded(made: Aggregator) -> None:
+def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_folded(
+    made: Aggregator,
+) -> None:
     versions: list[int] = []
 
     def meanwhile() -> None:
@@ -112,7 +123,14 @@ def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_fol
 
     made.store.meanwhile = meanwhile
     made.start()
-    assert made.store.steps == ["begin 1", "answers 1", "begin 2", "answers 2", "begin 3", "answers 3"]
+    assert made.store.steps == [
+        "begin 1",
+        "answers 1",
+        "begin 2",
+        "answers 2",
+        "begin 3",
+        "answers 3",
+    ]
     assert versions == [0, 0, 1]  # of the model when each append had begun
     assert [made.told(name) for name in EDGES] == [STATUS.ACCEPTED] * 3
     assert made.done == list(EDGES)
@@ -132,7 +150,8 @@ def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_fol
 def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
     made: Aggregator, step: str, folded: int, busy: list[str]
 ) -> None:
-    # When the store fails at any step, then what it had answered before is in the model, and its edge knows,
+    # When the store fails at any step, then what it had answered before is in the model, and its
+    # edge knows,
     made.store.fails = {step}
     with pytest.raises(ServiceError, match=step):
         made.start()
@@ -141,7 +160,8 @@ def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
     # and all others whose message was taken in hand are told to wait.
     assert [made.told(name) for name in busy] == [STATUS.BUSY] * len(busy)
     assert sorted(made.done) == [*EDGES[:folded], *busy]
-    # What was written without an answer is folded when the store is back, and the same bytes are a duplicate then.
+    # What was written without an answer is folded when the store is back, and the same bytes are a
+    # duplicate then.
     made.store.fails = set()
     made.rig.driver.recover()
     made.store.meanwhile = lambda: None
@@ -156,8 +176,14 @@ def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
         made = Aggregator(f"{broker.host}:{broker.port}", updates=2)
         made.start()
-        made.rig.driver.accept(made.rig.driver.inbox.get_nowait() for _ in range(made.rig.driver.inbox.qsize()))
-        assert [made.told(name) for name in EDGES] == [STATUS.ACCEPTED, STATUS.ACCEPTED, STATUS.REJECTED]
+        made.rig.driver.accept(
+            made.rig.driver.inbox.get_nowait() for _ in range(made.rig.driver.inbox.qsize())
+        )
+        assert [made.told(name) for name in EDGES] == [
+            STATUS.ACCEPTED,
+            STATUS.ACCEPTED,
+            STATUS.REJECTED,
+        ]
         assert made.rig.driver.counts["late"] == 1
         assert len(made.store.read(0, 10)) == 3 + 2
         made.close()

@@ -68,7 +68,9 @@ def test_no_round_is_an_error() -> None:
         BrokerTap().round(1)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem
+)
 def test_a_run_file_written_again_is_the_same(path: Path) -> None:
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     assert config.parse(as_toml(content), "again").fingerprint() == config.load(path).fingerprint()
@@ -77,7 +79,11 @@ def test_a_run_file_written_again_is_the_same(path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "more", "said"),
     [
-        ({'"dp-pasgd"\ntau = 5': '"asgd"', "clip = 1.0": 'mechanism = "none"'}, (), "algorithm.name='asgd': expected"),
+        (
+            {'"dp-pasgd"\ntau = 5': '"asgd"', "clip = 1.0": 'mechanism = "none"'},
+            (),
+            "algorithm.name='asgd': expected",
+        ),
         ({"50.0": "0.5"}, (), "measuring takes 400; fewer --rounds, or more noise"),
         ({}, ("--watts", "-3"), "--watts -3.0: expected a number above 0"),
         ({}, ("--rounds", "2"), "--rounds"),
@@ -114,4 +120,6 @@ def test_two_real_runs_give_both_costs(file: Path, capsys: Captured) -> None:
     assert vectors < found["bytes"]["c1"] < vectors + 1000
     assert found["bytes"]["c2"] < 10
     assert found["seconds"]["c2"] > 0
-    assert found["joules"] == {name: pytest.approx(2 * found["seconds"][name]) for name in ("c1", "c2")}
+    assert found["joules"] == {
+        name: pytest.approx(2 * found["seconds"][name]) for name in ("c1", "c2")
+    }

@@ -39,12 +39,14 @@ def address(server: Server) -> str:
 class Client:
     """A connection with an inbox that acknowledges what it takes out."""
 
-    def __init__(self, broker: str, name: str, *topics: str, will: Will | None = None, chunk: int = 0) -> None:
+    def __init__(
+        self, broker: str, name: str, *topics: str, will: Will | None = None, chunk: int = 0
+    ) -> None:
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.ups = 0
         self.connection = Connection(
             broker, name, topics, self.inbox.put, on_up=self._up, will=will, chunk=chunk
-        )  # fmt: skip
+        )
 
     def _up(self) -> None:
         self.ups += 1
@@ -57,7 +59,12 @@ class Client:
 
 @contextmanager
 def client(
-    broker: str, name: str, *topics: str, will: Will | None = None, chunk: int = 0, seconds: float = PATIENCE
+    broker: str,
+    name: str,
+    *topics: str,
+    will: Will | None = None,
+    chunk: int = 0,
+    seconds: float = PATIENCE,
 ) -> Iterator[Client]:
     made = Client(broker, name, *topics, will=will, chunk=chunk)
     try:
@@ -94,7 +101,11 @@ def test_small_packets_are_not_delayed(broker: Mosquitto) -> None:
 def test_retained_messages_are_marked(broker: Mosquitto) -> None:
     with client(address(broker), "writer") as writer:
         writer.connection.publish("t/retained", b"old", retain=True)
-        wait_for(lambda: writer.connection._newest is not None and writer.connection._newest.is_published())
+        wait_for(
+            lambda: (
+                writer.connection._newest is not None and writer.connection._newest.is_published()
+            )
+        )
         with client(address(broker), "reader", "t/retained") as reader:
             first = reader.take()
             writer.connection.publish("t/retained", b"new", retain=True)
@@ -181,19 +192,29 @@ def small_broker(folder: Path, limit: int) -> Iterator[Mosquitto]:
 def test_a_broker_that_takes_less_than_a_chunk_is_refused_at_the_start(tmp_path: Path) -> None:
     with small_broker(tmp_path, 20_000) as small:
         pattern = r"takes packets of at most 20000 bytes; TACIT_CHUNK=262144 must be 19488 or less"
-        with pytest.raises(ServiceError, match=pattern), client(address(small), "big", chunk=262144):
+        with (
+            pytest.raises(ServiceError, match=pattern),
+            client(address(small), "big", chunk=262144),
+        ):
             pass
         with client(address(small), "fitting", "t", chunk=19488) as one:
             echo(one, "t", bytes(19488))
-            # A larger payload is not even tried: paho would send it again after each disconnection, for ever.
-            with pytest.raises(ConfigError, match=r"the broker's limit is 20000; lower TACIT_CHUNK"):
+            # A larger payload is not even tried: paho would send it again after each disconnection,
+            # for ever.
+            with pytest.raises(
+                ConfigError, match=r"the broker's limit is 20000; lower TACIT_CHUNK"
+            ):
                 one.connection.publish("t", bytes(20_000))
             echo(one, "t", b"still here")
             assert one.connection.connects == 1
 
 
-def test_a_3_1_1_broker_is_met_at_its_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit_services.transport.mqtt.UNANSWERED", 0.3)  # it would be the same after 3 s
+def test_a_3_1_1_broker_is_met_at_its_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tacit_services.transport.mqtt.UNANSWERED", 0.3
+    )  # it would be the same after 3 s
     port = free_port()
     command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"{HOST}:{port}"]
     amqtt = Server(command, port, tmp_path / "amqtt.log")

@@ -1,4 +1,6 @@
-"""45 MB models and updates over a network that delays, loses, goes dark and cuts, and over a broker that dies."""
+"""45 MB models and updates over a network that delays, loses, goes dark and cuts, and over a
+broker that dies.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ count = {edges}
 
 def run_file(parameters: int, *, updates: int = 1, edges: int = 1) -> RunFile:
     """A run with about so many parameters."""
-    small, large = (config.parse(RUN.format(updates=1, hidden=h, edges=1), "t").build_model().size for h in (1, 2))
+    small, large = (
+        config.parse(RUN.format(updates=1, hidden=h, edges=1), "t").build_model().size
+        for h in (1, 2)
+    )
     hidden = (parameters - small) // (large - small)
     return config.parse(RUN.format(updates=updates, hidden=hidden, edges=edges), "test")
 
@@ -99,13 +104,16 @@ def check(rig: Rig) -> None:
 
 
 @pytest.mark.slow
-def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(broker: Mosquitto, tmp_path: Path) -> None:
+def test_45_mb_go_both_ways_through_delays_losses_and_blackouts(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
     # Given an edge behind 200 ms each way, of whose segments one in twenty has to be sent again,
     run = run_file(11_250_000)
     rig = rig_on(broker, run, "far")
     rig.serve()
     with network(rig.broker, delay=0.2, loss=0.05) as far:
-        # and which is cut off for two seconds four times: twice each way, silently and with the connection lost,
+        # and which is cut off for two seconds four times: twice each way, silently and with the
+        # connection lost,
         far.when(lambda net: net.down > 15 * MB, lambda: far.blackout(2.0))
         far.when(lambda net: net.down > 30 * MB, lambda: far.blackout(2.0, cut=True))
         far.when(lambda net: net.up > 15 * MB, lambda: far.blackout(2.0))
@@ -129,7 +137,9 @@ def watched(net: Network, broker: Mosquitto) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_that_dies_in_mid_upload_costs_what_it_had_in_its_memory(broker: Mosquitto, tmp_path: Path) -> None:
+def test_a_broker_that_dies_in_mid_upload_costs_what_it_had_in_its_memory(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
     run = run_file(11_250_000)
     rig = rig_on(broker, run, "mid-upload")
     rig.serve()
@@ -150,12 +160,18 @@ class Peak:
 
     @property
     def mb(self) -> float:
-        (line,) = [line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if "VmHWM" in line]
+        (line,) = [
+            line
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            if "VmHWM" in line
+        ]
         return int(line.split()[1]) / 1000
 
 
 @pytest.mark.exhaustive
-def test_twenty_edges_with_45_mb_each_take_less_than_200_mb_of_the_broker(broker: Mosquitto, tmp_path: Path) -> None:
+def test_twenty_edges_with_45_mb_each_take_less_than_200_mb_of_the_broker(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
     run = run_file(11_250_000, updates=20, edges=20)
     rig = rig_on(broker, run, "twenty")
     rig.serve()

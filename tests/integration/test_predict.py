@@ -1,6 +1,8 @@
-"""`tacit predict`: parties over a real broker release embeddings after the run's end, and pay for them.
+"""`tacit predict`: parties over a real broker release embeddings after the run's end, and pay for
+them.
 
-The fast tests run driver and parties as threads, with the aggregator's own REST interface before them.
+The fast tests run driver and parties as threads, with the aggregator's own REST interface before
+them.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ count = 2
 
 
 class Trained:
-    """A vertical run that has ended and is served on, as `tacit aggregator` with TACIT_LINGER does."""
+    """A vertical run that has ended and is served on, as `tacit aggregator` with TACIT_LINGER
+    does.
+    """
 
     def __init__(self, folder: Path, broker: str, mode: str, pushes: int, *, serves: bool) -> None:
         self.folder, self.file = folder, folder / "run.journal"
@@ -102,11 +106,16 @@ class Trained:
 
 
 @contextmanager
-def trained(folder: Path, mode: str, pushes: int, *, serves: bool = True) -> Iterator[tuple[Trained, Client]]:
+def trained(
+    folder: Path, mode: str, pushes: int, *, serves: bool = True
+) -> Iterator[tuple[Trained, Client]]:
     """The run, once it has ended, and a client of its REST interface."""
     with mosquitto(folder) as broker:
         made = Trained(folder, f"{broker.host}:{broker.port}", mode, pushes, serves=serves)
-        parties, driver = made.mqtt.edge_threads(seed=None), threading.Thread(target=made.serve, daemon=True)
+        parties, driver = (
+            made.mqtt.edge_threads(seed=None),
+            threading.Thread(target=made.serve, daemon=True),
+        )
         driver.start()
         try:
             wait_for(lambda: bool(made.driver.role.halted))
@@ -143,13 +152,19 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
         before = run.charged()
         found = client.predict(ids)
         assert [one.id for one in found.predictions] == ids[:2]
-        assert all(one.label == one.probabilities.index(max(one.probabilities)) for one in found.predictions)
+        assert all(
+            one.label == one.probabilities.index(max(one.probabilities))
+            for one in found.predictions
+        )
         assert torch.allclose(probabilities(found).sum(1), torch.ones(2))
-        with pytest.raises(ApiError, match="1 of 2 ids are not among the run's 1797: 'digits/test/360/0'"):
+        with pytest.raises(
+            ApiError, match="1 of 2 ids are not among the run's 1797: 'digits/test/360/0'"
+        ):
             client.predict(["digits/test/3/0", "digits/test/360/0"])
         with Client(str(client._http.base_url)) as stranger, pytest.raises(ApiError, match="401"):
             stranger.predict(ids)
-        # A record that is asked for again and again is paid for each time, until a party cannot: then never again.
+        # A record that is asked for again and again is paid for each time, until a party cannot:
+        # then never again.
         error = refusal(client)
         assert error.status == 410
         assert "edge-" in error.detail
@@ -158,7 +173,8 @@ def test_a_fresh_release_is_charged_until_the_budget_is_spent(tmp_path: Path) ->
         with pytest.raises(ApiError, match="budget"):
             client.predict(["digits/test/0/0"])
         assert max(run.charged()) == BUDGET
-    # The journal has it all: it folds to the model's digest, and to the embeddings that were released.
+    # The journal has it all: it folds to the model's digest, and to the embeddings that were
+    # released.
     assert isinstance(run.driver.role, Server)
     sha256 = hashlib.sha256(weights(run.mqtt.model, run.driver.role.params)).hexdigest()
     assert fold(run.file).model_sha256 == sha256
@@ -175,7 +191,10 @@ def test_what_was_released_once_for_good_costs_nothing_and_needs_nobody(tmp_path
     with trained(tmp_path, "cached", 1, serves=False) as (run, client):
         assert run.charged() == [1, 1]
         first = client.predict(["digits/test/0/0", "digits/train/0/0"])
-        assert torch.equal(probabilities(first), probabilities(client.predict(["digits/test/0/0", "digits/train/0/0"])))
+        assert torch.equal(
+            probabilities(first),
+            probabilities(client.predict(["digits/test/0/0", "digits/train/0/0"])),
+        )
         spent = [gdp.mu(record.spent) for record in run.driver.role.edges.values()]
         assert first.epsilon == pytest.approx(gdp.epsilon(gdp.compose(spent), 1e-5))
         assert run.charged() == [1, 1]
@@ -191,13 +210,24 @@ def test_a_party_that_is_away_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("marker", "summary"),
     [
-        *((marker, '{"run_file_sha256": "x"}') for marker in ("[]", "null", "{}", "[" * 100_000, '{"TACIT_EDGES": "x"}',
-                                                              '{"TACIT_RUN_FILE": 5}')),
+        *(
+            (marker, '{"run_file_sha256": "x"}')
+            for marker in (
+                "[]",
+                "null",
+                "{}",
+                "[" * 100_000,
+                '{"TACIT_EDGES": "x"}',
+                '{"TACIT_RUN_FILE": 5}',
+            )
+        ),
         ('{"TACIT_RUN_FILE": "run.toml"}', "{}"),
         ('{"TACIT_RUN_FILE": "run.toml"}', "[]"),
     ],
-)  # fmt: skip
-def test_a_folder_that_no_run_has_left_is_one_line(tmp_path: Path, marker: str, summary: str) -> None:
+)
+def test_a_folder_that_no_run_has_left_is_one_line(
+    tmp_path: Path, marker: str, summary: str
+) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / local_run.MARKER).write_text(marker)
     (tmp_path / "summary.json").write_text(summary)

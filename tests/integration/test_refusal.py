@@ -1,4 +1,7 @@
-"""An edge refuses what its policy does not allow: it says so everywhere, pays nothing, and waits."""
+"""An edge refuses what its policy does not allow:
+
+it says so everywhere, pays nothing, and waits.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,9 @@ def test_an_edge_refuses_says_so_and_works_again_when_it_may(
 ) -> None:
     # Given a server that asks for what the edge's plan does not allow,
     caplog.set_level(logging.INFO)
-    rig = Rig(run_file(updates=10), f"{broker.host}:{broker.port}", "refuse-" + case.replace(" ", "-"))
+    rig = Rig(
+        run_file(updates=10), f"{broker.host}:{broker.port}", "refuse-" + case.replace(" ", "-")
+    )
     good = {name: getattr(rig.driver.role, name) for name in BAD[case]}
     for name, value in BAD[case].items():
         setattr(rig.driver.role, name, value)
@@ -75,9 +80,15 @@ def test_an_edge_refuses_says_so_and_works_again_when_it_may(
     rig.edge(0, tmp_path, patience=0.2)
     # when it has been asked several times,
     wait_for(lambda: "edge-0" in rig.driver.role.edges and hello(rig, "edge-0").refusals >= 3)
-    # then nothing has been released or charged, and it is known why: in the Hello, in presence, in one line of log.
+    # then nothing has been released or charged, and it is known why: in the Hello, in presence, in
+    # one line of log.
     record = rig.driver.role.edges["edge-0"]
-    assert (rig.driver.role.version, record.updates, record.spent, record.charged.count) == (0, 0, (), 0)
+    assert (rig.driver.role.version, record.updates, record.spent, record.charged.count) == (
+        0,
+        0,
+        (),
+        0,
+    )
     assert "this edge" in record.hello.refusal or "allows" in record.hello.refusal
     wait_for(lambda: rig.driver.presence.get("edge-0") == "refusing")
     assert sum("refuses a model" in line.message for line in caplog.records) == 1
@@ -90,7 +101,8 @@ def test_an_edge_refuses_says_so_and_works_again_when_it_may(
 
 
 def test_refusals_do_not_become_a_storm(broker: Mosquitto, tmp_path: Path) -> None:
-    # Given an edge with a patience of 0.4 s, whose every Hello is answered at once by a model that it refuses,
+    # Given an edge with a patience of 0.4 s, whose every Hello is answered at once by a model that
+    # it refuses,
     rig = Rig(run_file(updates=10), f"{broker.host}:{broker.port}", "storm")
     rig.driver.role.terms = Terms("none", 1.0, 0.0)
     rig.serve()
@@ -123,7 +135,11 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     rig.driver.role.clip = 1e5
     rig.serve()
     rig.edge(1, tmp_path, patience=0.2)
-    wait_for(lambda: rig.driver.presence.get("edge-1") == "refusing" and hello(rig, "edge-1").refusals >= 2)
+    wait_for(
+        lambda: (
+            rig.driver.presence.get("edge-1") == "refusing" and hello(rig, "edge-1").refusals >= 2
+        )
+    )
     observer, operator = observed(rig, tmp_path), Operator(None)
     with serving(create_app(observer, operator, rig.model), operator) as url, Client(url) as client:
         edge, status = client.edge("edge-1"), client.status()
@@ -136,7 +152,11 @@ def test_refusals_are_shown_wherever_an_operator_looks(broker: Mosquitto, tmp_pa
     assert "1 online of 1, 1 refusing the model" in text
     assert "nobody but the edge itself" in text
     assert "1 refusing the model" in tables.line(status, as_json=False)
-    found = {sample.name: sample.value for family in metrics.registry(observer).collect() for sample in family.samples}
+    found = {
+        sample.name: sample.value
+        for family in metrics.registry(observer).collect()
+        for sample in family.samples
+    }
     assert found["tacit_edges_refusing"] == 1
     assert found["tacit_refusals"] >= 2
     # One that refuses does not keep a run alive whose other edges have spent their budgets.
@@ -171,7 +191,11 @@ def test_a_spent_edge_retires_is_shown_and_the_run_goes_on_without_it(
     rig.serve()
     rig.edge(0, tmp_path, patience=0.5, seed=None)
     # when it is spent,
-    wait_for(lambda: bool(rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired))
+    wait_for(
+        lambda: bool(
+            rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired
+        )
+    )
     pushed = rig.driver.role.version
     assert 0 < pushed < 60
     wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
@@ -207,7 +231,11 @@ noise_multiplier = 1.0
     ("policy", "code", "line"),
     [
         ("max_epsilon = 1.0", 5, "policy max_epsilon=1.0: the run file says privacy.epsilon=2.0"),
-        ('algorithms = ["audp"]', 5, "policy algorithms=['audp']: the run file says algorithm.name=mapa"),
+        (
+            'algorithms = ["audp"]',
+            5,
+            "policy algorithms=['audp']: the run file says algorithm.name=mapa",
+        ),
         ("max_epsilom = 1.0", 2, "max_epsilom=1.0: unknown key"),
     ],
 )
@@ -229,10 +257,19 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
     assert line in said
 
 
-def test_tacit_run_hands_its_policy_to_every_edge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tacit_run_hands_its_policy_to_every_edge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "run.toml").write_text(POLICY_RUN)
     (tmp_path / "policy.toml").write_text("clip_max = 50.0")
-    arguments = ["run", tmp_path / "run.toml", "--out", tmp_path / "out", "--policy", tmp_path / "policy.toml"]
+    arguments = [
+        "run",
+        tmp_path / "run.toml",
+        "--out",
+        tmp_path / "out",
+        "--policy",
+        tmp_path / "policy.toml",
+    ]
     with pytest.raises(SystemExit) as left:
         main([*map(str, arguments), "--edges", "1"])
     said = capsys.readouterr().err

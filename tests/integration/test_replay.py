@@ -1,4 +1,6 @@
-"""`tacit replay` of a real run's journal file gives the run's own model, whoever was killed on the way."""
+"""`tacit replay` of a real run's journal file gives the run's own model, whoever was killed on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,11 @@ def test_an_aggregator_killed_again_and_again_keeps_every_accepted_message_once(
     # when the file is folded again, then it ends in the same model,
     found = replayed(file)
     assert (found["version"], found["model_sha256"]) == (200, summary["model_sha256"])
-    assert (found["torn_bytes"], found["begins_after"], found["halted"]) == (0, 0, summary["reason"])
+    assert (found["torn_bytes"], found["begins_after"], found["halted"]) == (
+        0,
+        0,
+        summary["reason"],
+    )
     # and what was in it has stayed, in its place.
     records = payloads(file)
     assert records[: len(before)] == before
@@ -93,7 +99,9 @@ def test_noisy_labels_of_a_vertical_run_are_read_and_never_drawn(
 ) -> None:
     file, labels = tmp_path / "run.journal", tmp_path / "labels"
     run = config.load(ROOT / "experiments" / "vafl-digits.toml")
-    noisy = run.model_copy(update={"algorithm": run.algorithm.model_copy(update={"label_epsilon": 1.0})})
+    noisy = run.model_copy(
+        update={"algorithm": run.algorithm.model_copy(update={"label_epsilon": 1.0})}
+    )
     writer = Writer(file)
     writer.open(Header("labels", noisy, Snapshot(0, b"")))
     writer.close()
@@ -102,10 +110,14 @@ def test_noisy_labels_of_a_vertical_run_are_read_and_never_drawn(
 
 
 @pytest.mark.slow
-def test_the_file_has_what_redis_accepted_although_redis_dies_too(tmp_path: Path, broker: Mosquitto) -> None:
+def test_the_file_has_what_redis_accepted_although_redis_dies_too(
+    tmp_path: Path, broker: Mosquitto
+) -> None:
     with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
         address = f"{broker.host}:{broker.port}"
-        with deployment(tmp_path, RUN.format(updates=200, edges=2), address, redis.url, "kept-redis") as run:
+        with deployment(
+            tmp_path, RUN.format(updates=200, edges=2), address, redis.url, "kept-redis"
+        ) as run:
             # Given a run whose journal file is asked for after its first snapshot,
             file = tmp_path / "run.journal"
             first = run.aggregator()
@@ -125,13 +137,17 @@ def test_the_file_has_what_redis_accepted_although_redis_dies_too(tmp_path: Path
         accepted = appended(tmp_path)
     # then the file has what redis's own log has, from where it began, and the same model.
     found, records = replayed(file), payloads(file)
-    assert records == [(entry.position, entry.payload) for entry in accepted[found["begins_after"] :]]
+    assert records == [
+        (entry.position, entry.payload) for entry in accepted[found["begins_after"] :]
+    ]
     assert found["begins_after"] >= 40
     assert found["model_sha256"] == summary["model_sha256"]
 
 
 @pytest.mark.slow
-def test_tacit_run_keeps_a_journal_and_never_overwrites_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tacit_run_keeps_a_journal_and_never_overwrites_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_file, file = tmp_path / "run.toml", tmp_path / "run.journal"
     run_file.write_text(RUN.format(updates=30, edges=1))
     arguments = ("run", run_file, "--out", tmp_path / "out", "--journal", file)

@@ -1,4 +1,7 @@
-"""The REST interface over a real socket, on a real driver and store: what docs and clients rely on."""
+"""The REST interface over a real socket, on a real driver and store:
+
+what docs and clients rely on.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def web(rig: Rig) -> Iterator[httpx.Client]:
-    with served(rig) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
+    with (
+        served(rig) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
+    ):
         yield client
 
 
@@ -48,7 +54,10 @@ def web(rig: Rig) -> Iterator[httpx.Client]:
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """One server for the tests that change nothing: each start and stop takes 0.2 s."""
     rig = Rig(tmp_path_factory.mktemp("still"))
-    with served(rig) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
+    with (
+        served(rig) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
+    ):
         yield client
 
 
@@ -70,7 +79,10 @@ class TestHealth:
         assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "down"}
         rig.observer.broker_up = lambda: True
         assert web.get("/readyz").status_code == 200
-        assert web.get("/readyz").json() == {"status": "ready", "parts": {"store": "up", "broker": "up"}}
+        assert web.get("/readyz").json() == {
+            "status": "ready",
+            "parts": {"store": "up", "broker": "up"},
+        }
         rig.driver.store_up = False
         assert "store (lost" in problem(web.get("/readyz"), 503)
         assert web.get("/readyz").json()["parts"] == {"store": "lost", "broker": "up"}
@@ -86,9 +98,13 @@ class TestHealth:
         rig.hello("edge-0")
         rig.update("edge-0")
         rig.update("edge-0", base=7)  # a version that does not exist
-        rig.send("edge-0", pb.Meta(retired=pb.Retired(reason="spent")), seq=1)  # a number already used
+        rig.send(
+            "edge-0", pb.Meta(retired=pb.Retired(reason="spent")), seq=1
+        )  # a number already used
         text = web.get("/metrics").text
-        samples = {s.name: s for family in text_string_to_metric_families(text) for s in family.samples}
+        samples = {
+            s.name: s for family in text_string_to_metric_families(text) for s in family.samples
+        }
         values = {name: sample.value for name, sample in samples.items()}
         assert values["tacit_accepted_total"] == 2
         assert values["tacit_duplicate_total"] == 1
@@ -103,9 +119,23 @@ class TestHealth:
             return {s.name: s.value for family in families for s in family.samples}
 
         before = now()
-        names = ("late_total", "throttled_total", "reconnects_total", "replayed_total", "anchors_refused_total",
-                 "snapshots_total", "busy_total", "stale_total", "journal_bytes", "journal_entries",
-                 "edges_quarantined", "apply_latency_seconds_count", "refusals", "broker_up", "ready")  # fmt: skip
+        names = (
+            "late_total",
+            "throttled_total",
+            "reconnects_total",
+            "replayed_total",
+            "anchors_refused_total",
+            "snapshots_total",
+            "busy_total",
+            "stale_total",
+            "journal_bytes",
+            "journal_entries",
+            "edges_quarantined",
+            "apply_latency_seconds_count",
+            "refusals",
+            "broker_up",
+            "ready",
+        )
         assert {name: before[f"tacit_{name}"] for name in names} == dict.fromkeys(names, 0.0)
         assert (before["tacit_store_up"], before["tacit_snapshot_age_seconds"] >= 0) == (1, True)
         rig.hello("edge-0")
@@ -115,15 +145,17 @@ class TestHealth:
         found = now()
         assert (found["tacit_anchors_refused_total"], found["tacit_reconnects_total"]) == (1, 3)
         assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
-        assert found["tacit_journal_bytes"] == rig.driver.store.depth()[1] > 2600  # 650 floats and a Hello
+        assert (
+            found["tacit_journal_bytes"] == rig.driver.store.depth()[1] > 2600
+        )  # 650 floats and a Hello
         assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
         rig.driver.save()
         found = now()
-        assert (found["tacit_journal_bytes"], found["tacit_journal_entries"], found["tacit_snapshots_total"]) == (
-            0,
-            0,
-            1,
-        )
+        assert (
+            found["tacit_journal_bytes"],
+            found["tacit_journal_entries"],
+            found["tacit_snapshots_total"],
+        ) == (0, 0, 1)
         rig.driver.halt("enough")
         rig.update("edge-0", charged=3)
         assert now()["tacit_late_total"] == 1
@@ -158,7 +190,10 @@ class TestDocuments:
         status = web.get("/v1/status").json()
         assert (status["state"], status["applied"], status["target"]) == ("training", 1, 6)
         assert status["privacy"]["edges"]["edge-0"]["pushes"] == 1
-        assert status["model_sha256"] == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
+        assert (
+            status["model_sha256"]
+            == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
+        )
 
     def test_an_infinite_epsilon_is_null(self, rig: Rig, web: httpx.Client) -> None:
         rig.hello("edge-0", multiplier=0.0, pushes=3)
@@ -189,7 +224,9 @@ class TestDocuments:
         for version in (1, 5, 9):
             rig.observer.point(version, 0.5, 1.0, 10)
         assert [point["version"] for point in web.get("/v1/series").json()] == [1, 5, 9]
-        assert [point["version"] for point in web.get("/v1/series", params={"after": 5}).json()] == [9]
+        assert [
+            point["version"] for point in web.get("/v1/series", params={"after": 5}).json()
+        ] == [9]
         assert "after" in problem(web.get("/v1/series", params={"after": "x"}), 422)
 
 
@@ -204,13 +241,17 @@ class TestErrors:
         problem(still.post("/v1/halt", content=b"x" * 70_000, headers=BEARER), 413)
         problem(still.post("/v1/halt", content=iter([b"{}"]), headers=BEARER), 411)
 
-    def test_a_bug_is_a_problem_too_without_its_traceback(self, rig: Rig, web: httpx.Client) -> None:
+    def test_a_bug_is_a_problem_too_without_its_traceback(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
         del rig.role.clip
         assert problem(web.get("/v1/status"), 500) == "a bug in tacit: AttributeError"
 
 
 class TestConnections:
-    def test_those_that_say_nothing_are_closed(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_those_that_say_nothing_are_closed(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(bounded, "SILENT_SECONDS", 0.2)
         with served(rig) as url, closing(dial(url)) as silent, closing(dial(url)) as slow:
             slow.sendall(b"GET /v1/status HTTP/1.1\r\nHost: ")
@@ -254,12 +295,16 @@ class TestWeights:
         assert {name: list(layer.shape) for name, layer in layers.items()} == {
             layer["name"]: layer["shape"] for layer in info["layers"]
         }
-        assert all(layers[name].equal(part) for name, part in rig.model.unflatten(rig.role.params).items())
+        assert all(
+            layers[name].equal(part) for name, part in rig.model.unflatten(rig.role.params).items()
+        )
         assert (info["version"], info["bytes"]) == (1, len(answer.content))
         assert answer.headers["etag"] == f'"{info["sha256"]}"'
         assert answer.headers["cache-control"] == "no-cache"
 
-    def test_etag_saves_the_transfer_until_the_model_moves(self, rig: Rig, web: httpx.Client) -> None:
+    def test_etag_saves_the_transfer_until_the_model_moves(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
         etag = web.get("/v1/model/weights").headers["etag"]
         for known in (etag, f'"other", W/{etag}', "*"):
             same = web.get("/v1/model/weights", headers={"If-None-Match": known})
@@ -294,7 +339,9 @@ class TestWeights:
         problem(answer, 416)
         assert answer.headers["content-range"].startswith("bytes */")
 
-    @pytest.mark.parametrize("wanted", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=", "lines=0-1", "junk"])
+    @pytest.mark.parametrize(
+        "wanted", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=", "lines=0-1", "junk"]
+    )
     def test_other_ranges_are_ignored(self, still: httpx.Client, wanted: str) -> None:
         assert still.get("/v1/model/weights", headers={"Range": wanted}).status_code == 200
 
@@ -322,7 +369,9 @@ class TestHalt:
     def test_needs_no_body(self, rig: Rig, web: httpx.Client) -> None:
         assert web.post("/v1/halt", headers=BEARER).json()["reason"] == "operator"
 
-    @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}])
+    @pytest.mark.parametrize(
+        "header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}]
+    )
     def test_needs_the_token(self, rig: Rig, web: httpx.Client, header: dict[str, str]) -> None:
         refused = web.post("/v1/halt", headers=header)
         problem(refused, 401)
@@ -332,7 +381,9 @@ class TestHalt:
     def test_without_a_configured_token_nobody_may(self, tmp_path: Path) -> None:
         rig = Rig(tmp_path, token=None)
         with served(rig) as url:
-            assert "TACIT_TOKEN_FILE" in problem(httpx.post(f"{url}/v1/halt", headers=BEARER, trust_env=False), 403)
+            assert "TACIT_TOKEN_FILE" in problem(
+                httpx.post(f"{url}/v1/halt", headers=BEARER, trust_env=False), 403
+            )
         assert rig.operator.wanted() is None
 
     @pytest.mark.parametrize("reason", ["", "x" * 201, "two\nlines", 7, None])
@@ -343,7 +394,9 @@ class TestHalt:
 
 
 class TestEvents:
-    def test_the_state_at_once_then_every_change_then_the_end(self, rig: Rig, web: httpx.Client) -> None:
+    def test_the_state_at_once_then_every_change_then_the_end(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
         rig.hello("edge-0")
         with web.stream("GET", "/v1/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
@@ -352,7 +405,9 @@ class TestEvents:
             rig.update("edge-0")
             assert _next_event(lines)["applied"] == 1
             rig.operator.close()
-            assert [line for line in lines if line.startswith("data:")] == []  # it ended; nothing had changed
+            assert [
+                line for line in lines if line.startswith("data:")
+            ] == []  # it ended; nothing had changed
 
     def test_an_open_stream_does_not_delay_the_shutdown(self, rig: Rig) -> None:
         with served(rig) as url:

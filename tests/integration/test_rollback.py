@@ -1,4 +1,7 @@
-"""A ledger that was put back, or copied: the aggregator has seen more, refuses, and the edge stops."""
+"""A ledger that was put back, or copied:
+
+the aggregator has seen more, refuses, and the edge stops.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ class Enough(Exception):
 
 
 class Place:
-    """Runs on one store at one broker, and edge-0 with its ledger and outbox in a folder that may be copied."""
+    """Runs on one store at one broker, and edge-0 with its ledger and outbox in a folder that
+    may be copied.
+    """
 
     def __init__(self, broker: str, name: str) -> None:
         self.broker, self.name, self.shared = broker, name, dict[str, MemoryRun]()
@@ -57,12 +62,20 @@ class Place:
     def rig(self, run: str) -> Rig:
         if run not in self.rigs:
             run_id = f"{self.name}-{run}"
-            self.rigs[run] = Rig(run_file(updates=10**6), self.broker, run_id, MemoryStore(run_id, ROOMY, self.shared))
+            self.rigs[run] = Rig(
+                run_file(updates=10**6),
+                self.broker,
+                run_id,
+                MemoryStore(run_id, ROOMY, self.shared),
+            )
             self.rigs[run].serve()
         return self.rigs[run]
 
     def work(self, run: str, folder: Path, releases: int) -> None:
-        """Until the ledger in `folder` has `releases` more, all receipted. Raises what the edge raises."""
+        """Until the ledger in `folder` has `releases` more, all receipted.
+
+        Raises what the edge raises.
+        """
         rig = self.rig(run)
         torch.set_num_threads(1)
         role = make_edge(rig.run, rig.model, 0, 5)
@@ -71,10 +84,16 @@ class Place:
             closing(Outbox(folder / "outbox.db", rig.run_id)) as outbox,
         ):
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
-            loop = EdgeLoop(role, outbox, LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0))
+            loop = EdgeLoop(
+                role, outbox, LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0)
+            )
             names = [topics.down_all(rig.run_id, role.edge), topics.model(rig.run_id)]
             connection = Connection(
-                self.broker, f"{rig.run_id}-{role.edge}", names, loop.inbox.put, on_up=lambda: loop.inbox.put(UP)
+                self.broker,
+                f"{rig.run_id}-{role.edge}",
+                names,
+                loop.inbox.put,
+                on_up=lambda: loop.inbox.put(UP),
             )
             target = ledger.charged().count + releases
             done = outbox.done
@@ -140,13 +159,16 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
     copy = copied(folder, "backup")
     place.work("one", folder, 2)
     seen = state(folder)
-    # when it is put back (the outbox knows; one that does not, next), then the edge stops before it computes anything,
+    # when it is put back (the outbox knows; one that does not, next), then the edge stops before it
+    # computes anything,
     shutil.copy(copy / "ledger.db", folder / "ledger.db")
     with pytest.raises(PrivacyError, match="messages were paid with 5; an older copy was put back"):
         place.work(run, folder, 1)
     forget(folder)
     for _ in range(2):  # and again after a restart, with what is in the outbox
-        with pytest.raises(PrivacyError, match=r"ledger of edge-0: it has 3 releases.*an older copy was put back"):
+        with pytest.raises(
+            PrivacyError, match=r"ledger of edge-0: it has 3 releases.*an older copy was put back"
+        ):
             place.work(run, folder, 1)
     assert state(folder).count == 3
     # and the aggregator has counted it, and believes nothing of it.
@@ -166,7 +188,8 @@ def test_an_empty_beginning_is_refused_where_the_edge_was_seen(place: Place, fol
 
 
 def test_two_copies_that_both_go_on_are_refused(place: Place, folder: Path, address: str) -> None:
-    # Given two copies of one ledger, of which one went on here, and one, as far, at another aggregator,
+    # Given two copies of one ledger, of which one went on here, and one, as far, at another
+    # aggregator,
     place.work("one", folder, 3)
     clone = copied(folder, "clone")
     place.work("one", folder, 2)
@@ -224,9 +247,14 @@ class Processes:
     def edge(self, number: int, **more: str) -> int:
         """Start edge `number`; its pid."""
         settings = {
-            "run_file": str(self.folder / "run.toml"), "run_id": self.rig.run_id, "broker": self.rig.broker,
-            "identities": str(self.folder / "identities"), "identity": number, "patience": 2.0, "log": "info",
-        }  # fmt: skip
+            "run_file": str(self.folder / "run.toml"),
+            "run_id": self.rig.run_id,
+            "broker": self.rig.broker,
+            "identities": str(self.folder / "identities"),
+            "identity": number,
+            "patience": 2.0,
+            "log": "info",
+        }
         return self.forks.start(settings | more, self.folder / "log")
 
     def work(self, updates: int) -> None:
@@ -250,7 +278,9 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 
 @pytest.fixture
-def processes(tmp_path: Path, address: str, forks: Forks, request: pytest.FixtureRequest) -> Iterator[Processes]:
+def processes(
+    tmp_path: Path, address: str, forks: Forks, request: pytest.FixtureRequest
+) -> Iterator[Processes]:
     made = Processes(tmp_path, address, forks, request.node.name[:40].replace("_", "-"))
     yield made
     made.rig.close()

@@ -1,4 +1,7 @@
-"""`tacit run` as a person starts it: results on disk, one line for what goes wrong, and no process left behind."""
+"""`tacit run` as a person starts it:
+
+results on disk, one line for what goes wrong, and no process left behind.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,37 @@ count = 3
 every = 100
 """
 KEYS = {
-    "algorithm", "dataset", "model", "parameters", "seed", "edges", "applied", "duplicates", "rejected", "duration_s",
-    "updates_per_s", "test_accuracy", "test_loss", "model_version", "model_sha256", "staleness", "stages", "privacy",
-}  # fmt: skip
+    "algorithm",
+    "dataset",
+    "model",
+    "parameters",
+    "seed",
+    "edges",
+    "applied",
+    "duplicates",
+    "rejected",
+    "duration_s",
+    "updates_per_s",
+    "test_accuracy",
+    "test_loss",
+    "model_version",
+    "model_sha256",
+    "staleness",
+    "stages",
+    "privacy",
+}
 EDGE_KEYS = {
-    "epsilon_pld", "epsilon_rdp", "delta", "pushes", "noise_multiplier", "sampling_rate", "clip", "mechanism",
-    "adjacency", "budget",
-}  # fmt: skip
+    "epsilon_pld",
+    "epsilon_rdp",
+    "delta",
+    "pushes",
+    "noise_multiplier",
+    "sampling_rate",
+    "clip",
+    "mechanism",
+    "adjacency",
+    "budget",
+}
 FILES = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}
 
 
@@ -68,7 +95,11 @@ def tacit_run(*arguments: str, **variables: str) -> Iterator[subprocess.Popen[st
     """`tacit run ARGUMENTS`; it and its children are gone when the block is left."""
     command = [sys.executable, "-m", "tacit_services.cli.main", "run", *arguments]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(COLUMNS="200", **variables)
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(COLUMNS="200", **variables),
     )
     try:
         yield process
@@ -99,7 +130,12 @@ def alive(process: psutil.Process) -> bool:
 
 def training(process: subprocess.Popen[str], out: Path) -> list[psutil.Process]:
     """Wait until all edges have an outbox, so that the run is under way; its children."""
-    wait_for(lambda: len(list(out.glob("state/identities/*/outbox.db"))) == 3 or process.poll() is not None, PATIENCE)
+    wait_for(
+        lambda: (
+            len(list(out.glob("state/identities/*/outbox.db"))) == 3 or process.poll() is not None
+        ),
+        PATIENCE,
+    )
     assert process.poll() is None, process.communicate()
     return family(process)
 
@@ -122,7 +158,9 @@ class Finished:
 
     def pushes(self, number: int) -> int:
         """What the ledger file of this edge says."""
-        with closing(sqlite3.connect(self.out / "state" / "identities" / str(number) / "ledger.db")) as db:
+        with closing(
+            sqlite3.connect(self.out / "state" / "identities" / str(number) / "ledger.db")
+        ) as db:
             return int(db.execute("SELECT SUM(count) FROM chain").fetchone()[0])
 
 
@@ -131,7 +169,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """300 updates by two edges, on mosquitto and redis, with --json."""
     need("mosquitto"), need("redis-server")
     folder = tmp_path_factory.mktemp("run")
-    return Finished.of(folder / "out", str(run_file(folder)), "--edges", "2", "--seed", "7", "--json")
+    return Finished.of(
+        folder / "out", str(run_file(folder)), "--edges", "2", "--seed", "7", "--json"
+    )
 
 
 class TestResults:
@@ -146,14 +186,23 @@ class TestResults:
 
     def test_it_says_what_was_asked_for(self, finished: Finished) -> None:
         summary = finished.summary
-        expected = {"algorithm": "mapa", "dataset": "digits", "model": "logistic", "parameters": 650, "seed": 7}
+        expected = {
+            "algorithm": "mapa",
+            "dataset": "digits",
+            "model": "logistic",
+            "parameters": 650,
+            "seed": 7,
+        }
         assert {key: summary[key] for key in expected} == expected
         assert (summary["edges"], summary["applied"], summary["model_version"]) == (2, 300, 300)
         assert summary["state"] == "finished"
 
     def test_every_update_is_counted_once(self, finished: Finished) -> None:
-        reported = {name: edge["pushes"] for name, edge in finished.summary["privacy"]["edges"].items()}
-        # What was pushed and is not in the model came after the last: at most one push of each edge.
+        reported = {
+            name: edge["pushes"] for name, edge in finished.summary["privacy"]["edges"].items()
+        }
+        # What was pushed and is not in the model came after the last: at most one push of each
+        # edge.
         assert 300 <= sum(reported.values()) <= 302
 
     def test_no_ledger_has_spent_less_than_is_reported(self, finished: Finished) -> None:
@@ -179,12 +228,16 @@ class TestResults:
         assert sum(layer.numel() for layer in layers.values()) == 650
 
     def test_the_metrics_are_a_series_up_to_the_end(self, finished: Finished) -> None:
-        points = [json.loads(line) for line in (finished.out / "metrics.jsonl").read_text().splitlines()]
+        points = [
+            json.loads(line) for line in (finished.out / "metrics.jsonl").read_text().splitlines()
+        ]
         versions = [point["version"] for point in points]
         assert versions == sorted(versions)
         assert (versions[0] < 100, versions[-1]) == (True, 300)
         assert points[-1]["accuracy"] == finished.summary["test_accuracy"]
-        assert all({"seconds", "loss", "epsilon", "staleness", "clip"} <= point.keys() for point in points)
+        assert all(
+            {"seconds", "loss", "epsilon", "staleness", "clip"} <= point.keys() for point in points
+        )
 
     def test_the_other_files(self, finished: Finished) -> None:
         assert {path.name for path in finished.out.iterdir()} == FILES | {"state"}
@@ -195,14 +248,18 @@ class TestResults:
 
 
 def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: object) -> str:
-    """All that `tacit run ARGUMENTS`, in this process, says on standard error when it leaves with `code`."""
+    """All that `tacit run ARGUMENTS`, in this process, says on standard error when it leaves
+    with `code`.
+    """
     with pytest.raises(SystemExit) as left:
         main(["run", *map(str, arguments)])
     assert left.value.code == code
     return capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_one_line_and_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_one_line_and_code_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server((HOST, 0)) as listener:
         address = f"{HOST}:{listener.getsockname()[1]}"
         said = refused(capsys, 4, run_file(tmp_path), "--out", tmp_path / "out", "--serve", address)
@@ -218,7 +275,9 @@ def test_ctrl_c_ends_everything_and_a_second_run_starts_anew(tmp_path: Path) -> 
     (out / "state" / "store.db").write_text("of the earlier run")
     for name in FILES:
         (out / name).write_text("of the earlier run")
-    with tacit_run(str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)) as process:
+    with tacit_run(
+        str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)
+    ) as process:
         children = training(process, out)
         services = [child for child in children if not child.name().startswith("python")]
         # when it is interrupted,
@@ -226,27 +285,37 @@ def test_ctrl_c_ends_everything_and_a_second_run_starts_anew(tmp_path: Path) -> 
         stdout, stderr = process.communicate(timeout=PATIENCE)
     # then it has said that it replaces the earlier run, leaves with 130, and nothing is left of it.
     assert process.returncode == 130, stderr
-    assert len(children) == 8  # broker, store, forkserver with its resource tracker, aggregator, three edges
+    assert (
+        len(children) == 8
+    )  # broker, store, forkserver with its resource tracker, aggregator, three edges
     assert gone(services)
     wait_for(lambda: gone(children), PATIENCE)  # the forkserver notices
     assert f"replacing the earlier run in {out}" in stdout
     assert "Traceback" not in stdout + stderr
-    assert not any(path.read_bytes().startswith(b"of the") for path in out.rglob("*") if path.is_file())
+    assert not any(
+        path.read_bytes().startswith(b"of the") for path in out.rglob("*") if path.is_file()
+    )
     assert not (out / "summary.json").exists()
 
 
 def test_kill_9_leaves_no_child(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    with tacit_run(str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)) as process:
+    with tacit_run(
+        str(run_file(tmp_path, updates=100_000, pushes=5000)), "--out", str(out)
+    ) as process:
         children = training(process, out)
-        said = refused(capsys, 4, run_file(tmp_path), "--out", out)  # another, not while this one is there
+        said = refused(
+            capsys, 4, run_file(tmp_path), "--out", out
+        )  # another, not while this one is there
         assert said == f"tacit: --out {out}: another `tacit run` is under way there\n"
         process.kill()
         process.wait()
         wait_for(lambda: gone(children), PATIENCE)
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_somebody_else_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     (out / "state").mkdir(parents=True)
     (out / "state" / "thesis.tex").touch()
@@ -261,7 +330,9 @@ def test_without_mosquitto_and_redis_it_says_so_and_works(tmp_path: Path) -> Non
     empty.mkdir()
     run = Finished.of(tmp_path / "out", str(run_file(tmp_path, updates=60)), PATH=str(empty))
     (opening,) = [line for line in run.stdout.splitlines() if "REST http://" in line]
-    assert "broker amqtt (no mosquitto on PATH), store SQLite (no redis or valkey on PATH)" in opening
+    assert (
+        "broker amqtt (no mosquitto on PATH), store SQLite (no redis or valkey on PATH)" in opening
+    )
     assert run.summary["applied"] == 60
     assert "updates applied" in run.stdout
     assert (run.out / "state" / "store.db").exists()
@@ -270,8 +341,12 @@ def test_without_mosquitto_and_redis_it_says_so_and_works(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_children_that_are_killed_are_started_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with tacit_run(str(run_file(tmp_path, updates=1500, pushes=1500)), "--out", str(out), "--json") as process:
-        named = {child.name(): child for child in training(process, out)}  # one of each; a killed one has no name
+    with tacit_run(
+        str(run_file(tmp_path, updates=1500, pushes=1500)), "--out", str(out), "--json"
+    ) as process:
+        named = {
+            child.name(): child for child in training(process, out)
+        }  # one of each; a killed one has no name
         for service in ("tacit aggregato", "tacit edge"):  # the system keeps 15 characters
             named[service].kill()
         for server in ("mosquitto", "redis-server"):  # they end well, and are missed all the same
@@ -297,6 +372,8 @@ def test_edges_without_budget_retire_and_the_run_ends_early(tmp_path: Path) -> N
         assert edge["pushes"] == run.pushes(number) == left
         assert edge["epsilon_pld"] <= edge["budget"] == 2.0
     assert f"): {3 * left} of 300 updates" in " ".join(run.stdout.split())
-    assert "the run ended early (the budget of every edge online is spent" in " ".join(run.stdout.split())
+    assert "the run ended early (the budget of every edge online is spent" in " ".join(
+        run.stdout.split()
+    )
     log = (run.out / "state" / "aggregator.log").read_text()
     assert f"run halted at version {3 * left}: the budget of every edge online is spent" in log

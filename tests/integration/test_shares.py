@@ -1,5 +1,5 @@
-"""Fair participation in real processes: who comes first waits, nobody takes more than its share, nobody is waited for
-in vain.
+"""Fair participation in real processes: who comes first waits, nobody takes more than its share,
+nobody is waited for in vain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class Shown:
 
         def seen() -> bool:
             self.run.check_services()
-            with suppress(Unreachable, ApiError), Client(f"http://{self.address}", timeout=5.0) as client:
+            with (
+                suppress(Unreachable, ApiError),
+                Client(f"http://{self.address}", timeout=5.0) as client,
+            ):
                 found.append(client.status())
             return bool(found) and so(found[-1])
 
@@ -68,7 +71,9 @@ def shown(folder: Path, updates: int, edges: str) -> Iterator[tuple[Deployment, 
     text = RUN.format(updates=updates, edges=edges)
     with (
         mosquitto(folder) as broker,
-        deployment(folder, text, f"{HOST}:{broker.port}", f"sqlite:///{folder / 'store.db'}", "shares") as run,
+        deployment(
+            folder, text, f"{HOST}:{broker.port}", f"sqlite:///{folder / 'store.db'}", "shares"
+        ) as run,
     ):
         yield run, Shown(run)
 
@@ -78,7 +83,9 @@ def pushes(summary: dict[str, Any]) -> list[int]:
     return [edge["pushes"] for _, edge in sorted(summary["privacy"]["edges"].items())]
 
 
-def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(tmp_path: Path) -> None:
+def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(
+    tmp_path: Path,
+) -> None:
     with shown(tmp_path, 300, "") as (run, rest):
         # Given an edge that has said Hello, and been told nothing,
         rest.begin()
@@ -89,7 +96,9 @@ def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(tm
         # when the others come, then each has a third.
         run.edge(1), run.edge(2)
         had = pushes(run.ended())
-    assert max(had) - min(had) <= 5 + 2  # the slack, and a push that was under way when the run ended
+    assert (
+        max(had) - min(had) <= 5 + 2
+    )  # the slack, and a push that was under way when the run ended
     assert len(had) == 3
 
 
@@ -104,7 +113,9 @@ def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_fits_in(tmp_path: Path) -> None:
+def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_fits_in(
+    tmp_path: Path,
+) -> None:
     with shown(tmp_path, 600, "wait = 1.0") as (run, rest):
         rest.begin()
         run.edge(0), run.edge(1)
@@ -133,7 +144,9 @@ def test_a_run_that_has_begun_goes_on_at_once_with_one_edge_of_three(tmp_path: P
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("load", [0, 4])
-def test_twenty_runs_of_the_small_example_every_edge_within_a_tenth(tmp_path: Path, load: int) -> None:
+def test_twenty_runs_of_the_small_example_every_edge_within_a_tenth(
+    tmp_path: Path, load: int
+) -> None:
     found = []
     for _ in range(20):
         with busy(load):

@@ -1,4 +1,7 @@
-"""The store contract (services/tacit_services/journal/store/base.py): one test class, three backends, real servers."""
+"""The store contract (services/tacit_services/journal/store/base.py):
+
+one test class, three backends, real servers.
+"""
 
 from __future__ import annotations
 
@@ -121,26 +124,35 @@ class TestContract:
         owner.open("f" * 64)
         owner.append(entries("a", 1))
         before = contents(owner)
-        with pytest.raises(errors.ConfigError, match=r"run: 'run' is in the store with parameters f{12},"):
+        with pytest.raises(
+            errors.ConfigError, match=r"run: 'run' is in the store with parameters f{12},"
+        ):
             other.open("0" * 64)
         assert contents(owner) == before
         assert verdicts(owner.append(entries("a", 2))) == ["accepted"]
         assert other.open("f" * 64) == 2
 
-    def test_a_run_that_an_older_tacit_named_goes_on_and_keeps_its_name(self, connect: Connect) -> None:
+    def test_a_run_that_an_older_tacit_named_goes_on_and_keeps_its_name(
+        self, connect: Connect
+    ) -> None:
         first, later = connect(), connect()
         first.open("old")
         first.append(entries("a", 1))
         for _ in range(2):
-            with pytest.raises(errors.ConfigError, match="with parameters old, but this run file has new;"):
+            with pytest.raises(
+                errors.ConfigError, match="with parameters old, but this run file has new;"
+            ):
                 later.open("new", ["other"])
             assert later.open("new", ["other", "old"]) > 1
         assert later.append(entries("a", 1, 2)) == [
-            Appended(Verdict.DUPLICATE, 0, 1), Appended(Verdict.ACCEPTED, 2, 2),
-        ]  # fmt: skip
+            Appended(Verdict.DUPLICATE, 0, 1),
+            Appended(Verdict.ACCEPTED, 2, 2),
+        ]
         first.open("old")  # who goes back to the older tacit finds what it knows
 
-    def test_what_was_begun_is_answered_later_and_may_be_read_around(self, connect: Connect) -> None:
+    def test_what_was_begun_is_answered_later_and_may_be_read_around(
+        self, connect: Connect
+    ) -> None:
         store = connect()
         store.open("f")
         store.append(entries("a", 1))
@@ -161,7 +173,10 @@ class TestContract:
         # What nobody asked after stays as it is, and is in nobody's way.
         new.begin(entries("a", 1))
         assert new.open("f") == 3
-        assert verdicts(new.append(entries("a", 1, 2))) in (["duplicate", "accepted"], ["accepted", "accepted"])
+        assert verdicts(new.append(entries("a", 1, 2))) in (
+            ["duplicate", "accepted"],
+            ["accepted", "accepted"],
+        )
         assert [record.seq for record in new.read(0, 10)] == [1, 2]
 
     def test_positions_count_accepted_messages_of_all_edges(self, connect: Connect) -> None:
@@ -191,7 +206,12 @@ class TestContract:
     def test_numbers_may_skip_but_never_fall(self, connect: Connect) -> None:
         store = connect()
         store.open("f")
-        assert verdicts(store.append(entries("a", 1, 4, 3, 5))) == ["accepted", "accepted", "duplicate", "accepted"]
+        assert verdicts(store.append(entries("a", 1, 4, 3, 5))) == [
+            "accepted",
+            "accepted",
+            "duplicate",
+            "accepted",
+        ]
 
     @pytest.mark.parametrize("seq", [1, 7, MAX_SEQ])
     def test_a_new_edge_may_start_anywhere(self, connect: Connect, seq: int) -> None:
@@ -209,7 +229,9 @@ class TestContract:
         assert store.last_seqs() == {}
 
     @pytest.mark.parametrize("seq", [-1, MAX_SEQ + 1, 2**64 - 1])
-    def test_an_impossible_sequence_number_refuses_the_whole_call(self, connect: Connect, seq: int) -> None:
+    def test_an_impossible_sequence_number_refuses_the_whole_call(
+        self, connect: Connect, seq: int
+    ) -> None:
         store = connect()
         store.open("f")
         with pytest.raises(ValueError, match="outside"):
@@ -329,7 +351,9 @@ class TestContract:
         assert store.depth() == (1, 10)
 
     @pytest.mark.parametrize(("cursor", "why"), [(1, "older"), (-1, "older"), (4, "past")])
-    def test_an_impossible_cursor_is_refused_and_changes_nothing(self, connect: Connect, cursor: int, why: str) -> None:
+    def test_an_impossible_cursor_is_refused_and_changes_nothing(
+        self, connect: Connect, cursor: int, why: str
+    ) -> None:
         store = connect()
         store.open("f")
         store.append(entries("a", 1, 2, 3))
@@ -345,7 +369,10 @@ class TestContract:
         store.append([NewEntry("édge\n", 1, ALL_BYTES_1_MIB), NewEntry("empty", 1, b"")])
         store.save(Snapshot(0, ALL_BYTES_1_MIB))
         reader = connect()
-        assert reader.read(0, 2) == [StoredEntry(1, "édge\n", 1, ALL_BYTES_1_MIB), StoredEntry(2, "empty", 1, b"")]
+        assert reader.read(0, 2) == [
+            StoredEntry(1, "édge\n", 1, ALL_BYTES_1_MIB),
+            StoredEntry(2, "empty", 1, b""),
+        ]
         assert reader.snapshot() == Snapshot(0, ALL_BYTES_1_MIB)
         assert reader.depth() == (2, 1 << 20)
         assert reader.last_seqs() == {"édge\n": 1, "empty": 1}
@@ -365,7 +392,9 @@ class TestContract:
         assert contents(two) == ([], Snapshot(2, b"two"), (0, 0), {"a": 10}, {})
         assert verdicts(one.append(entries("a", 2))) == ["busy"]  # a count, not Fenced
 
-    def test_the_furthest_anchor_of_a_lineage_is_kept_with_the_message(self, connect: Connect) -> None:
+    def test_the_furthest_anchor_of_a_lineage_is_kept_with_the_message(
+        self, connect: Connect
+    ) -> None:
         store = connect()
         store.open("f")
         heads = {3: b"\x00\xff three \n" + bytes(20), 2: b"two", 7: b"7 seven"}
@@ -373,7 +402,11 @@ class TestContract:
         store.append([NewEntry("a", seq, b"", mark) for seq, mark in enumerate(marks[:2], 1)])
         assert store.anchors() == {"digits/a": marks[0]}
         store.append(
-            [NewEntry("a", 3, b"", marks[2]), NewEntry("b", 1, b"", Anchor("digits/é", 0, b"")), NewEntry("c", 1, b"")]
+            [
+                NewEntry("a", 3, b"", marks[2]),
+                NewEntry("b", 1, b"", Anchor("digits/é", 0, b"")),
+                NewEntry("c", 1, b""),
+            ]
         )
         assert store.anchors() == {"digits/a": marks[2], "digits/é": Anchor("digits/é", 0, b"")}
         # An equal count does not replace the head.
@@ -398,10 +431,9 @@ class TestContract:
         store, mark = connect(limits=Limits(1, 1000)), Anchor("digits/a", 5, bytes(32))
         store.open("f")
         store.append(entries("a", 1))
-        assert verdicts(store.append([NewEntry("a", 1, b"", mark), NewEntry("a", 2, b"", mark)])) == [
-            "duplicate",
-            "busy",
-        ]
+        assert verdicts(
+            store.append([NewEntry("a", 1, b"", mark), NewEntry("a", 2, b"", mark)])
+        ) == ["duplicate", "busy"]
         other = connect()
         other.open("f")
         with pytest.raises(errors.Fenced):
@@ -443,7 +475,9 @@ OPERATION = st.one_of(
     st.tuples(st.just("open"), HANDLE, st.sampled_from(["f", "f", "g"])),
     st.tuples(st.just("append"), HANDLE, st.lists(MESSAGE, max_size=5)),
     st.tuples(st.just("append"), HANDLE, st.lists(MESSAGE, max_size=5)),
-    st.tuples(st.just("save"), HANDLE, st.builds(Snapshot, st.integers(-1, 8), st.binary(max_size=9))),
+    st.tuples(
+        st.just("save"), HANDLE, st.builds(Snapshot, st.integers(-1, 8), st.binary(max_size=9))
+    ),
     st.tuples(st.just("read"), HANDLE, st.tuples(st.integers(-1, 8), st.integers(-1, 4))),
 )
 TIGHT = Limits(entries=5, bytes=60)
@@ -460,7 +494,9 @@ def play(connect: Connect, run: str, history: list[tuple[str, int, object]]) -> 
     handles[0].open("f")
     answers: list[object] = []
     for name, who, argument in history:
-        if isinstance(argument, list):  # anchors are of all runs: their lineages must be this run's own
+        if isinstance(
+            argument, list
+        ):  # anchors are of all runs: their lineages must be this run's own
             argument = [replace(entry, anchor=of_run(run, entry.anchor)) for entry in argument]
         arguments = argument if isinstance(argument, tuple) else (argument,)
         try:
@@ -474,7 +510,9 @@ def play(connect: Connect, run: str, history: list[tuple[str, int, object]]) -> 
 @settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(history=st.lists(OPERATION, min_size=4, max_size=14))
 def test_all_backends_answer_a_random_history_alike(
-    history: list[tuple[str, int, object]], server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+    history: list[tuple[str, int, object]],
+    server: RedisServer,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     run = f"random{next(fresh_run)}"
     file = str(tmp_path_factory.getbasetemp() / "random.db")
@@ -486,7 +524,10 @@ def test_all_backends_answer_a_random_history_alike(
 
 def test_a_file_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/store.db", "run")
-    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+    with (
+        closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
         other.execute("BEGIN IMMEDIATE")
         found = pool.submit(store.last_seqs)
         with pytest.raises(TimeoutError):

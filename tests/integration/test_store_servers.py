@@ -66,7 +66,9 @@ def test_redis_killed_and_restarted_keeps_every_accepted_entry(own_server: Redis
         ]
 
 
-def test_a_redis_that_may_forget_is_named(own_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_redis_that_may_forget_is_named(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
         store = connector("redis", own_server.url, stack)()
         store.open("f")
@@ -84,13 +86,20 @@ def test_a_redis_that_may_forget_is_named(own_server: RedisServer, caplog: pytes
 
 
 ALTERED: list[dict[bytes, bytes]] = [  # what an entry's fields become; empty: they go
-    {b"payload": b"\x01" * 9 + b"\x00"}, {b"payload": b""}, {b"check": b"short"}, {b"edge": b"\xff"}, {b"edge": b""},
+    {b"payload": b"\x01" * 9 + b"\x00"},
+    {b"payload": b""},
+    {b"check": b"short"},
+    {b"edge": b"\xff"},
+    {b"edge": b""},
     {b"seq": b"abc"},
-]  # fmt: skip
+]
 
 
 def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) -> None:
-    with ExitStack() as stack, redis.Redis.from_url(own_server.url, decode_responses=False) as operator:
+    with (
+        ExitStack() as stack,
+        redis.Redis.from_url(own_server.url, decode_responses=False) as operator,
+    ):
         store = connector("redis", own_server.url, stack)("run")
         store.open("f")
         store.append(entries("a", 1, 2))
@@ -98,8 +107,11 @@ def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) 
         (_, row), (last, _) = operator.xrange(key)
         assert [record.checked for record in store.read(0, 2)] == [True, True]
         operator.xdel(key, last)
-        # As a version of tacit wrote it that kept no checksum: taken, and told from one that was checked.
-        operator.xadd(key, {name: value for name, value in row.items() if name != b"check"}, id="3-0")
+        # As a version of tacit wrote it that kept no checksum: taken, and told from one that was
+        # checked.
+        operator.xadd(
+            key, {name: value for name, value in row.items() if name != b"check"}, id="3-0"
+        )
         assert [record.checked for record in store.read(0, 3)] == [True, False]
         for number, change in enumerate(ALTERED, 4):
             altered = {name: value for name, value in (row | change).items() if value}
@@ -125,7 +137,9 @@ def test_a_server_that_dies_under_a_replay(own_server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("lost", [("1",), ("2",), ("4",), ("1", "2", "3", "4")])
-def test_a_journal_without_all_of_its_entries_is_not_opened(own_server: RedisServer, lost: tuple[str, ...]) -> None:
+def test_a_journal_without_all_of_its_entries_is_not_opened(
+    own_server: RedisServer, lost: tuple[str, ...]
+) -> None:
     with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
         store = connector("redis", own_server.url, stack)("run")
         store.open("f")
@@ -149,8 +163,10 @@ def test_values_that_redis_was_given_by_hand_are_one_line(own_server: RedisServe
         operator.hset("tacit:{run}:seq", "edge", "x")
         operator.hset("tacit:anchors", "lineage", "x y")
         asked: list[tuple[str, Callable[[], object]]] = [
-            ("snapshot", store.snapshot), ("seq", store.last_seqs), ("anchors", store.anchors)
-        ]  # fmt: skip
+            ("snapshot", store.snapshot),
+            ("seq", store.last_seqs),
+            ("anchors", store.anchors),
+        ]
         for what, ask in asked:
             with pytest.raises(errors.WireError, match=f"{what} of run 'run' was altered"):
                 ask()
@@ -162,19 +178,28 @@ def test_an_sqlite_file_without_all_of_its_entries_is_not_opened(tmp_path: Path)
     store.append(entries("a", 1, 2, 3))
     with sqlite3.connect(tmp_path / "s.db") as db:
         db.execute("DELETE FROM journal WHERE position = 2")
-    with pytest.raises(errors.WireError, match="run 'run' has 2 entries behind its snapshot, 3 were accepted"):
+    with pytest.raises(
+        errors.WireError, match="run 'run' has 2 entries behind its snapshot, 3 were accepted"
+    ):
         store.open("f")
     store.close()
 
 
-def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(own_server: RedisServer) -> None:
-    with closing(RedisStore(own_server.url, "run", ROOMY)) as store, redis.Redis.from_url(own_server.url) as client:
+def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
+    own_server: RedisServer,
+) -> None:
+    with (
+        closing(RedisStore(own_server.url, "run", ROOMY)) as store,
+        redis.Redis.from_url(own_server.url) as client,
+    ):
         store.open("f")
         meta = "tacit:{run}:meta"
         assert client.hget(meta, "format") == b"1"
         client.hset(meta, "format", "2")
         before = client.hgetall(meta)
-        with pytest.raises(errors.ServiceError, match=r"run 'run' has format 2, this tacit reads 1$"):
+        with pytest.raises(
+            errors.ServiceError, match=r"run 'run' has format 2, this tacit reads 1$"
+        ):
             store.open("f")
         assert client.hgetall(meta) == before
         client.hdel(meta, "format")  # as 0.1 left it
@@ -283,7 +308,11 @@ def test_redis_over_a_unix_socket(own_server: RedisServer, tmp_path: Path) -> No
 
 def test_redis_unreachable_is_a_service_error_without_the_password() -> None:
     store = open_store(f"redis://me:secret@{HOST}:{free_port()}/0", "run")
-    calls: list[Callable[[], object]] = [lambda: store.open("f"), lambda: store.read(0, 1), store.depth]
+    calls: list[Callable[[], object]] = [
+        lambda: store.open("f"),
+        lambda: store.read(0, 1),
+        store.depth,
+    ]
     calls.append(lambda: list(store.replay(0, 1)))
     for call in calls:
         with pytest.raises(errors.ServiceError) as refusal:
@@ -340,7 +369,10 @@ def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None
     db.close()
     before = [Appended(Verdict.DUPLICATE, 0, 1), Appended(Verdict.ACCEPTED, 2, 2)]
     assert store.open("f") == 2
-    assert store.append([*entries("a", 1), NewEntry("a", 2, b"", Anchor("digits/a", 1, b"h"))]) == before
+    assert (
+        store.append([*entries("a", 1), NewEntry("a", 2, b"", Anchor("digits/a", 1, b"h"))])
+        == before
+    )
     assert store.anchors() == {"digits/a": Anchor("digits/a", 1, b"h")}
     store.close()
 
@@ -404,8 +436,14 @@ def test_sqlite_that_cannot_write_keeps_what_it_had(tmp_path: Path) -> None:
     store.open("f")
     store.append(entries("a", 1))
     before = contents(store)
-    with file_size_limit(256 * 1024), pytest.raises(errors.ServiceError, match=r"^store: sqlite file .*$"):
+    with (
+        file_size_limit(256 * 1024),
+        pytest.raises(errors.ServiceError, match=r"^store: sqlite file .*$"),
+    ):
         store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)])
     assert contents(store) == before
-    assert verdicts(store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)])) == ["accepted"] * 2
+    assert (
+        verdicts(store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)]))
+        == ["accepted"] * 2
+    )
     store.close()

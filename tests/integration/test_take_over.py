@@ -1,7 +1,8 @@
-"""Runs that tacit 0.1 has begun, and that were killed in the middle: what is here now goes on with its files.
+"""Runs that tacit 0.1 has begun, and that were killed in the middle: what is here now goes on with
+its files.
 
-Each is a deployment of 0.1 as it lay on disk (tests/kept/0.1): store, snapshot, ledgers, outboxes with a message that
-has no receipt, and what a peer or a party keeps besides.
+Each is a deployment of 0.1 as it lay on disk (tests/kept/0.1): store, snapshot, ledgers, outboxes
+with a message that has no receipt, and what a peer or a party keeps besides.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Left:
         self.pending = [max(run.pending(number).items()) for number in EDGES]
 
     def goes_on(self, summary: dict[str, Any], kept: list[Accepted]) -> None:
-        """ε counted on, by ledgers whose chains are whole; and what was paid for is in the journal, once, as it was."""
+        """ε counted on, by ledgers whose chains are whole;
+
+        and what was paid for is in the journal, once, as it was.
+        """
         accepted = {(entry.edge, entry.seq): entry.payload for entry in kept}
         for number in EDGES:
             seq, envelope = self.pending[number]
@@ -92,7 +96,8 @@ def test_a_run_on_sqlite_with_a_journal_file(tmp_path: Path) -> None:
         check(run, summary, kept, EDGES)
         left.goes_on(summary, kept)
         assert "resumed at version 44 (6 journal entries replayed)" in aggregator.log
-        # The store calls the run what it was called when it began; the summary what it is called now.
+        # The store calls the run what it was called when it began; the summary what it is called
+        # now.
         assert fingerprint(run) == named == config.load(run.file).older_fingerprints()[0]
         assert summary["run_file_sha256"] == config.load(run.file).fingerprint() != named
 
@@ -120,7 +125,10 @@ def test_a_run_on_redis(tmp_path: Path) -> None:
 def test_peers(tmp_path: Path) -> None:
     with taken_over("gossip", tmp_path) as run:
         disks = Disks(run, len(EDGES))
-        steps, charged = [disks.steps(number) for number in EDGES], [run.pushes(number) for number in EDGES]
+        steps, charged = (
+            [disks.steps(number) for number in EDGES],
+            [run.pushes(number) for number in EDGES],
+        )
         assert min(steps) > 10
         run.aggregator()
         for number in EDGES:
@@ -145,15 +153,23 @@ def test_parties(tmp_path: Path) -> None:
         # What was accepted is, with what was under way, each once; and the model is the fold of it.
         assert kept[: len(before)] == before
         in_the_journal = {(entry.edge, entry.seq): entry.payload for entry in kept}
-        assert all(in_the_journal[f"edge-{number}", seq] == envelope for number, (seq, envelope) in enumerate(pending))
+        assert all(
+            in_the_journal[f"edge-{number}", seq] == envelope
+            for number, (seq, envelope) in enumerate(pending)
+        )
         file = config.load(run.file)
-        everybody = labelled_records.load(vertical(file.define()), None, "tacit", run.folder / "labels.safetensors")
+        everybody = labelled_records.load(
+            vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
+        )
         role, _ = refold(file, [entry.payload for entry in kept], everybody)
         assert summary["applied"] == role.version == file.run.updates
         digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()
         assert summary["model_sha256"] == digest
-        # Labels were drawn once, and embeddings released and paid for once: nothing of it is done again.
+        # Labels were drawn once, and embeddings released and paid for once: nothing of it is done
+        # again.
         assert (run.folder / "labels.safetensors").read_bytes() == labels
-        assert {path: path.read_bytes() for path in run.folder.glob("identities/*/released/*")} == released
+        assert {
+            path: path.read_bytes() for path in run.folder.glob("identities/*/released/*")
+        } == released
         assert [run.pushes(number) for number in EDGES] == [1, 1]
         assert json.loads((run.out / "ledger.json").read_text())["edges"]["edge-0"]["pushes"] == 1

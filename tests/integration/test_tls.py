@@ -1,4 +1,6 @@
-"""Who gets in at the broker of compose.yaml, what they may say and hear there, and a run whose edges enrol."""
+"""Who gets in at the broker of compose.yaml, what they may say and hear there, and a run whose
+edges enrol.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +94,12 @@ class Client:
     def __init__(self, site: Site, name: str, *topics: str) -> None:
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.verdicts: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.connection = Connection(site.address, f"x-{name}", topics, self.inbox.put, tls=site.tls(name))
-        self.connection._client.on_publish = lambda _c, _u, _m, reason, _p: self.verdicts.put(reason.value)
+        self.connection = Connection(
+            site.address, f"x-{name}", topics, self.inbox.put, tls=site.tls(name)
+        )
+        self.connection._client.on_publish = lambda _c, _u, _m, reason, _p: self.verdicts.put(
+            reason.value
+        )
 
     def says(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> int:
         """Publish; the broker's reason code."""
@@ -171,7 +177,9 @@ class TestDoor:
 
     @LEAK
     def test_the_brokers_name_is_checked(self, site: Site) -> None:
-        refused(f"localhost:{site.broker.port}", site.tls("edge-0"), "Hostname mismatch")  # HOST alone is named
+        refused(
+            f"localhost:{site.broker.port}", site.tls("edge-0"), "Hostname mismatch"
+        )  # HOST alone is named
 
     def test_old_tls_is_refused(self, site: Site) -> None:
         old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -216,7 +224,9 @@ R = "tacit/v1/r"
 
 
 class TestTopics:
-    @pytest.mark.parametrize("topic", [f"{R}/up/edge-0/1/0", f"{R}/presence/edge-0", f"{R}/peer/edge-1/from/edge-0/x"])
+    @pytest.mark.parametrize(
+        "topic", [f"{R}/up/edge-0/1/0", f"{R}/presence/edge-0", f"{R}/peer/edge-1/from/edge-0/x"]
+    )
     def test_an_edge_speaks_for_itself(self, site: Site, topic: str) -> None:
         with client(site, "edge-0") as edge:
             assert edge.says(topic) != NOT_AUTHORIZED
@@ -224,18 +234,30 @@ class TestTopics:
     @pytest.mark.parametrize(
         "topic",
         [
-            f"{R}/up/edge-1/1/0", f"{R}/presence/edge-1", f"{R}/peer/edge-0/from/edge-1/x", f"{R}/model",
-            f"{R}/down/edge-0/receipt/0", f"{R}/down/edge-1/model/0", f"{R}/up", "tacit/v1/up/edge-0/1/0",
-            f"{R}/up/edge-0x/1/0", f"{R}/x/up/edge-0/1/0", "anything", "$SYS/broker/x", f"{R}/presence/edge-0/x",
+            f"{R}/up/edge-1/1/0",
+            f"{R}/presence/edge-1",
+            f"{R}/peer/edge-0/from/edge-1/x",
+            f"{R}/model",
+            f"{R}/down/edge-0/receipt/0",
+            f"{R}/down/edge-1/model/0",
+            f"{R}/up",
+            "tacit/v1/up/edge-0/1/0",
+            f"{R}/up/edge-0x/1/0",
+            f"{R}/x/up/edge-0/1/0",
+            "anything",
+            "$SYS/broker/x",
+            f"{R}/presence/edge-0/x",
         ],
-    )  # fmt: skip
+    )
     def test_and_for_nobody_else(self, site: Site, topic: str) -> None:
         with client(site, "edge-0") as edge:
             assert edge.says(topic, retain=True) == NOT_AUTHORIZED
 
     def test_an_edge_hears_the_model_and_what_is_for_it_and_nothing_else(self, site: Site) -> None:
         with (
-            client(site, "edge-0", "#", "$SYS/#", f"{R}/up/#", f"{R}/down/+/#", f"{R}/presence/+") as edge,
+            client(
+                site, "edge-0", "#", "$SYS/#", f"{R}/up/#", f"{R}/down/+/#", f"{R}/presence/+"
+            ) as edge,
             client(site, "edge-1") as other,
             client(site, "aggregator") as aggregator,
         ):
@@ -245,8 +267,13 @@ class TestTopics:
             aggregator.says(f"{R}/model", b"m", retain=True)
             aggregator.says(f"{R}/down/edge-0/receipt/0")  # the last: all before it would have come
             heard = edge.heard_until(f"{R}/down/edge-0/receipt/0")
-        assert f"{R}/presence/edge-1" in heard  # who is there is for everybody: peers have no server to tell them
-        assert {t for t in heard if "/presence/" not in t} == {f"{R}/model", f"{R}/down/edge-0/receipt/0"}
+        assert (
+            f"{R}/presence/edge-1" in heard
+        )  # who is there is for everybody: peers have no server to tell them
+        assert {t for t in heard if "/presence/" not in t} == {
+            f"{R}/model",
+            f"{R}/down/edge-0/receipt/0",
+        }
 
     def test_the_aggregator_hears_everybody_and_sends_to_everybody(self, site: Site) -> None:
         with (
@@ -260,7 +287,9 @@ class TestTopics:
 
     def test_nobody_takes_over_anothers_session(self, site: Site) -> None:
         with client(site, "edge-0") as edge:
-            thief = Connection(site.address, "x-edge-0", [], lambda inbound: None, tls=site.tls("edge-1"))
+            thief = Connection(
+                site.address, "x-edge-0", [], lambda inbound: None, tls=site.tls("edge-1")
+            )
             thief.start(PATIENCE)
             assert edge.says(f"{R}/up/edge-0/1/0") != NOT_AUTHORIZED
             assert (edge.connection.connects, edge.connection.up) == (1, True)
@@ -280,14 +309,19 @@ class TestFiles:
         with pytest.raises(ConfigError, match=r"tls\.key: not a certificate and its key"):
             mixed.context()
 
-    def test_an_authority_file_without_a_certificate_is_named(self, site: Site, tmp_path: Path) -> None:
+    def test_an_authority_file_without_a_certificate_is_named(
+        self, site: Site, tmp_path: Path
+    ) -> None:
         (tmp_path / "ca").write_text("nothing")
         with pytest.raises(ConfigError, match="TACIT_TLS_CA"):
             Tls(tmp_path / "ca", site.tls("edge-0").cert, site.tls("edge-0").key).context()
 
 
 def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Path) -> None:
-    with started(tmp_path) as site, deployment(tmp_path, RUN, site.address, "memory://", "tls") as made:
+    with (
+        started(tmp_path) as site,
+        deployment(tmp_path, RUN, site.address, "memory://", "tls") as made,
+    ):
         pki = site.authority.folder
         site.authority.issue(rest.SERVER, [HOST])
         (tmp_path / "token").write_text(TokenRegister(pki).add("edge-*", once=False))
@@ -297,10 +331,13 @@ def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Pat
         desk.start("serve", "--listen", f"{HOST}:{port}")
         try:
             enrolling = {
-                "TACIT_TLS_CA": str(own.ca), "TACIT_ENROLL_URL": f"https://{HOST}:{port}",
+                "TACIT_TLS_CA": str(own.ca),
+                "TACIT_ENROLL_URL": f"https://{HOST}:{port}",
                 "TACIT_ENROLL_TOKEN_FILE": str(tmp_path / "token"),
-            }  # fmt: skip
-            made.aggregator(TACIT_TLS_CA=str(own.ca), TACIT_TLS_CERT=str(own.cert), TACIT_TLS_KEY=str(own.key))
+            }
+            made.aggregator(
+                TACIT_TLS_CA=str(own.ca), TACIT_TLS_CERT=str(own.cert), TACIT_TLS_KEY=str(own.key)
+            )
             for _ in range(2):
                 made.edge(None, **enrolling)
             summary = made.ended()

@@ -1,4 +1,7 @@
-"""noise_at = "server": what an edge sends is cut and noised before it is kept; its budget is kept at the aggregator."""
+"""noise_at = "server": what an edge sends is cut and noised before it is kept;
+
+its budget is kept at the aggregator.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ def run_file(updates: int = 1000, z: float = 1.0, epsilon: Sequence[float] = ())
     return config.parse(text + f"epsilon = {list(epsilon)}\n", "test")
 
 
-def make_rig(run: RunFile, broker: Mosquitto, run_id: str, folder: Path, store: MemoryStore | None = None) -> Rig:
+def make_rig(
+    run: RunFile, broker: Mosquitto, run_id: str, folder: Path, store: MemoryStore | None = None
+) -> Rig:
     rig = Rig(run, f"{broker.host}:{broker.port}", run_id, store)
     rig.store.save = lambda snapshot: None  # type: ignore[method-assign]  # keep the whole journal
     rig.ended = trusted.install(rig.driver, run, folder / "trusted.db").close
@@ -51,8 +56,15 @@ def make_rig(run: RunFile, broker: Mosquitto, run_id: str, folder: Path, store: 
 
 def journal(rig: Rig) -> dict[tuple[str, int], wire.Received]:
     """Every update in the journal."""
-    found = {(record.edge, record.seq): wire.decode(bytearray(record.payload)) for record in rig.store.read(0, 10**6)}
-    return {key: received for key, received in found.items() if received.meta.WhichOneof("kind") == "update"}
+    found = {
+        (record.edge, record.seq): wire.decode(bytearray(record.payload))
+        for record in rig.store.read(0, 10**6)
+    }
+    return {
+        key: received
+        for key, received in found.items()
+        if received.meta.WhichOneof("kind") == "update"
+    }
 
 
 def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
@@ -67,14 +79,20 @@ def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
 
 
 def is_normal(noise: Tensor, std: float) -> bool:
-    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 26,000: nine times its own deviation)."""
-    return bool(abs(noise.std() / std - 1) < 0.04) and bool(abs(noise.mean()) < 5 * std / math.sqrt(noise.numel()))
+    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 26,000:
+
+    nine times its own deviation).
+    """
+    return bool(abs(noise.std() / std - 1) < 0.04) and bool(
+        abs(noise.mean()) < 5 * std / math.sqrt(noise.numel())
+    )
 
 
 def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One that comes in a batch with the last would be journalled beside it, and not be in the model.
+    # One that comes in a batch with the last would be journalled beside it, and not be in the
+    # model.
     monkeypatch.setattr("tacit_services.aggregator.ingest.batching.BATCH", 1)
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
     rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
@@ -89,13 +107,24 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     # then edges send one vector of norm C at most, without noise,
     assert all(float(vector.norm()) <= CLIP for vector in sent.values())
     assert len(kept) == 40
-    # the journal has each with noise of standard deviation zC on every coordinate, all of it different,
-    noise = torch.stack([received.tensor - sent[key] for key, received in kept.items() if received.tensor is not None])
+    # the journal has each with noise of standard deviation zC on every coordinate, all of it
+    # different,
+    noise = torch.stack(
+        [
+            received.tensor - sent[key]
+            for key, received in kept.items()
+            if received.tensor is not None
+        ]
+    )
     assert is_normal(noise, 2.5 * CLIP)
     assert not is_normal(noise * 2 / 3, 2.5 * CLIP)
     assert not is_normal(noise * 3 / 2, 2.5 * CLIP)
-    assert float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.55  # none is left out; 650 estimates, 11 % each
-    assert float(torch.corrcoef(noise).fill_diagonal_(0).abs().max()) < 0.25  # no two updates share their noise
+    assert (
+        float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.55
+    )  # none is left out; 650 estimates, 11 % each
+    assert (
+        float(torch.corrcoef(noise).fill_diagonal_(0).abs().max()) < 0.25
+    )  # no two updates share their noise
     # and its fold, which knows nothing of noise, is the model to the last bit.
     records = [record.payload for record in rig.store.read(0, 10**6)]
     assert sha256(refold(rig.run, records)[0]) == sha256(role)
@@ -104,7 +133,9 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
     assert sha256(again.role) == sha256(role)
 
 
-def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(broker: Mosquitto, tmp_path: Path) -> None:
+def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
     rig = make_rig(run_file(updates=12, z=3.0), broker, "reported", tmp_path)
     rig.serve()
     rig.edge(0, tmp_path, seed=None)
@@ -133,7 +164,11 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
     rig.serve()
     rig.edge(0, tmp_path, patience=0.5)
     # when it is spent, then its next push is refused and never kept, and it retires.
-    wait_for(lambda: bool(rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired))
+    wait_for(
+        lambda: bool(
+            rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired
+        )
+    )
     assert rig.driver.role.version == left
     assert rig.driver.counts["rejected:budget"] == 1
     wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
@@ -148,25 +183,33 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
 
 def caller(rig: Rig, edge: str = "edge-0", delta: float = 1e-5) -> Hostile:
     made = Hostile(rig, edge)
-    hello = pb.Hello(epsilon=8.0, delta=delta, mechanism="gaussian@server", noise_variance=1.0, clip_max=10)
+    hello = pb.Hello(
+        epsilon=8.0, delta=delta, mechanism="gaussian@server", noise_variance=1.0, clip_max=10
+    )
     assert made.said(made.message(pb.Meta(hello=hello))) == STATUS.ACCEPTED
     return made
 
 
-def test_the_aggregator_cuts_for_itself_and_counts_for_itself(broker: Mosquitto, tmp_path: Path) -> None:
-    # Given little noise, and an edge that sends 25,000 times the norm it should, with a history of its own,
+def test_the_aggregator_cuts_for_itself_and_counts_for_itself(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    # Given little noise, and an edge that sends 25,000 times the norm it should, with a history of
+    # its own,
     rig = make_rig(run_file(z=0.5), broker, "cuts", tmp_path)
     rig.serve()
     liar = caller(rig, delta=0.9)
     message = liar.update(1000.0)
     message.meta.update.clip = 1e9
     assert liar.said(message) == STATUS.ACCEPTED
-    # then what is applied is no longer than C and the noise, and says what the aggregator has charged.
+    # then what is applied is no longer than C and the noise, and says what the aggregator has
+    # charged.
     (kept,) = journal(rig).values()
     assert kept.tensor is not None
     assert float(kept.tensor.norm()) < CLIP + 0.5 * CLIP * 2 * math.sqrt(rig.model.size)
     assert kept.meta.update.clip == CLIP
-    assert [(s.sampling_rate, s.noise_multiplier, s.count) for s in kept.meta.update.spent] == [(1.0, 0.5, 1)]
+    assert [(s.sampling_rate, s.noise_multiplier, s.count) for s in kept.meta.update.spent] == [
+        (1.0, 0.5, 1)
+    ]
     liar.connection.stop()
     rig.close()
     assert not rig.failures
@@ -182,7 +225,9 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
     for _ in range(3):
         assert edge.said(message) == STATUS.DUPLICATE
     edge.seq = 0
-    assert edge.said(edge.message(pb.Meta(retired=pb.Retired()))) == STATUS.DUPLICATE  # an older one
+    assert (
+        edge.said(edge.message(pb.Meta(retired=pb.Retired()))) == STATUS.DUPLICATE
+    )  # an older one
     edge.seq = 2
     assert edge.said(edge.update(0.01)) == STATUS.ACCEPTED
     after = {key: received.meta.sha256 for key, received in journal(rig).items()}
@@ -209,7 +254,9 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
 
 def delivered(edge: Hostile, message: Message) -> Inbound:
     """As the broker would."""
-    return Inbound(topics.up(edge.run_id, edge.edge, message.seq, 0), edge.parts(message)[0], lambda: None)
+    return Inbound(
+        topics.up(edge.run_id, edge.edge, message.seq, 0), edge.parts(message)[0], lambda: None
+    )
 
 
 def spent(rig: Rig) -> int:
@@ -256,7 +303,10 @@ def test_an_aggregator_without_its_ledger_does_not_go_on(broker: Mosquitto, tmp_
     rig.driver = successor
     connection = rig.connect()
     update = edge.update(0.01)
-    with pytest.raises(PrivacyError, match=r"trusted ledger: edge-0 has fewer charges than the journal knows of \(1\)"):
+    with pytest.raises(
+        PrivacyError,
+        match=r"trusted ledger: edge-0 has fewer charges than the journal knows of \(1\)",
+    ):
         successor.accept([delivered(edge, update)])
     noise.close()
     connection.stop()

@@ -1,4 +1,7 @@
-"""A vertical run as real processes: trained over MQTT, killed and resumed, folded again from its journal."""
+"""A vertical run as real processes:
+
+trained over MQTT, killed and resumed, folded again from its journal.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ PRIVATE = RUN.format(
 @pytest.fixture
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """A deployment of the given run file; nothing is started yet."""
-    with mosquitto(tmp_path) as broker, redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
+    with (
+        mosquitto(tmp_path) as broker,
+        redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,
+    ):
         address = f"{broker.host}:{broker.port}"
         with deployment(tmp_path, request.param, address, redis.url, "vertical") as run:
             yield run
@@ -52,11 +58,16 @@ def everybody(run: Deployment) -> dict[str, Any]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("started", [PRIVATE], indirect=True)
-def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(started: Deployment) -> None:
+def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(
+    started: Deployment,
+) -> None:
     summary = everybody(started)
     file, journal = journalled(started)
     assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
-    model, counts = file.build_model(), {f"edge-{number}": Counter[int]() for number in range(PARTIES)}
+    model, counts = (
+        file.build_model(),
+        {f"edge-{number}": Counter[int]() for number in range(PARTIES)},
+    )
     for entry in journal:
         message = entries.read(entry.payload, model.schema_hash(), model.size)
         if isinstance(message, Update) and message.part is not None:
@@ -73,13 +84,15 @@ def test_a_crash_refunds_nothing_and_the_runs_mu_is_that_of_its_journal(started:
     assert summary["privacy"]["labels_epsilon"] == 2.0
 
 
-# -- labels are drawn once ------------------------------------------------------------------------------------------
+# -- labels are drawn once -------------------------------------------------------------------------
 
 
 def noisy(path: Path, labels: Tensor, epsilon: float = 1.0) -> Tensor:
     import numpy as np
 
-    return labelled_records.answers(path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64))
+    return labelled_records.answers(
+        path, labels, 10, epsilon, np.arange(len(labels), dtype=np.uint64)
+    )
 
 
 def test_noisy_labels_are_drawn_once(tmp_path: Path) -> None:
@@ -90,7 +103,9 @@ def test_noisy_labels_are_drawn_once(tmp_path: Path) -> None:
     assert not torch.equal(noisy(tmp_path / "others", labels), drawn)
 
 
-def test_noisy_labels_are_not_drawn_again_for_another_epsilon_or_other_records(tmp_path: Path) -> None:
+def test_noisy_labels_are_not_drawn_again_for_another_epsilon_or_other_records(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "labels"
     noisy(path, torch.arange(20) % 10)
     with pytest.raises(PrivacyError, match="drawn for epsilon=1 or other records"):

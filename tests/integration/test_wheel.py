@@ -1,4 +1,7 @@
-"""The wheel as somebody installs it: outside the tree, with one extra, from the locks that the images are made of."""
+"""The wheel as somebody installs it:
+
+outside the tree, with one extra, from the locks that the images are made of.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,42 @@ class Venv:
 
     def pip(self, *arguments: str) -> str:
         """Output of pip on it. AssertionError with what it says when it fails."""
-        pip = [sys.executable, "-m", "pip", "--python", str(self.folder / "bin" / "python"), *arguments]
-        settings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        done = subprocess.run(pip, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(self.folder / "bin" / "python"),
+            *arguments,
+        ]
+        settings = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+        }
+        done = subprocess.run(
+            pip, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def run(self, program: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: str, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """A program of it, outside the tree, without our environment."""
-        mine = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+        mine = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "COLUMNS": "200",
+            "OMP_NUM_THREADS": "1",
+        }
         command = [str(self.folder / "bin" / program), *arguments]
         return subprocess.run(
-            command, cwd=cwd or self.folder, env=mine, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command,
+            cwd=cwd or self.folder,
+            env=mine,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
 
     def refused(self, *arguments: str) -> str:
@@ -60,7 +87,17 @@ def advice(extra: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tacit's wheel."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(pip, check=True, timeout=PATIENCE, stdout=sys.stderr)
     [made] = folder.glob("*.whl")
     return made
@@ -68,7 +105,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def venv(folder: Path, wheel: Path) -> Venv:
     """One with the wheel and nothing else."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE
+    )
     made = Venv(folder)
     made.pip("install", "--quiet", "--no-deps", "--no-index", str(wheel))
     return made
@@ -89,13 +128,23 @@ def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path
     folder = tmp_path_factory.mktemp("run") / "venv"
     shutil.copytree(edge.folder, folder, copy_function=os.link, symlinks=True)
     made = Venv(folder)
-    made.pip("install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel))  # its script, too
+    made.pip(
+        "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)
+    )  # its script, too
     locked(made, "requirements.lock")
     return made
 
 
 def locked(made: Venv, lock: str) -> None:
-    made.pip("install", "--quiet", "--no-compile", "--require-hashes", "--no-deps", "-r", str(ROOT / lock))
+    made.pip(
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--require-hashes",
+        "--no-deps",
+        "-r",
+        str(ROOT / lock),
+    )
 
 
 def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
@@ -105,7 +154,9 @@ def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> Non
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
 
 
-def test_with_nothing_installed_the_command_says_what_to_install(wheel: Path, tmp_path: Path) -> None:
+def test_with_nothing_installed_the_command_says_what_to_install(
+    wheel: Path, tmp_path: Path
+) -> None:
     bare = venv(tmp_path / "venv", wheel)
 
     assert bare.refused("edge", "--help") == advice("edge")
@@ -121,7 +172,9 @@ def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
 
     assert edge.run("tacit", "--version").stdout == "tacit 0.1.0\n"
     assert "TACIT_RUN_FILE" in edge.refused("edge")  # it has been imported, and wants its settings
-    loaded = edge.run("python", "-c", "import tacit_client, tacit_services.peer.main, tacit_services.party.main")
+    loaded = edge.run(
+        "python", "-c", "import tacit_client, tacit_services.peer.main, tacit_services.party.main"
+    )
     assert (loaded.returncode, loaded.stderr) == (0, "")
     assert "No broken requirements" in edge.pip("check")
 
@@ -134,7 +187,21 @@ def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
         ("run", ["demo", "inversion"]),
         ("figures", ["figures"]),
         ("figures", ["simulate", "run.toml"]),
-        ("figures", ["plan", "privacy", "--epsilon", "2", "--pushes", "9", "--records", "99", "--plot", "a.png"]),
+        (
+            "figures",
+            [
+                "plan",
+                "privacy",
+                "--epsilon",
+                "2",
+                "--pushes",
+                "9",
+                "--records",
+                "99",
+                "--plot",
+                "a.png",
+            ],
+        ),
         ("aggregator", ["aggregator"]),
         ("aggregator", ["pki", "serve"]),
     ],
@@ -158,7 +225,9 @@ def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
 def test_a_figure_from_kept_points_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
     folder = str(ROOT / "experiments" / "figures")
 
-    done = everything.run("tacit", "figures", FIGURE, "--quick", "--folder", folder, "--out", "out", cwd=tmp_path)
+    done = everything.run(
+        "tacit", "figures", FIGURE, "--quick", "--folder", folder, "--out", "out", cwd=tmp_path
+    )
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "index.html").stat().st_size > 10_000

@@ -51,15 +51,23 @@ samples = 50
 
 def noiseless(updates: int) -> str:
     """A run file of `updates` iterations without noise, two parties to an iteration."""
-    return RUN.format(updates=updates, algorithm="t = 2\nmax_delay = 40", privacy='mechanism = "none"')
+    return RUN.format(
+        updates=updates, algorithm="t = 2\nmax_delay = 40", privacy='mechanism = "none"'
+    )
 
 
 def learned_once(run: Deployment, summary: dict[str, Any]) -> None:
-    """Every answer is learned from once, in the order of the journal, and is what an undisturbed party would say."""
+    """Every answer is learned from once, in the order of the journal, and is what an undisturbed
+    party would say.
+    """
     file, journal = journalled(run)
     assert all(taken == list(range(len(taken))) for taken in steps(file, journal).values())
-    # The oracle: parties that nobody kills, in this process, told the same in the order in which those answered.
-    server, told = fresh_server(run, file), {f"edge-{number}": list[Downward]() for number in range(PARTIES)}
+    # The oracle: parties that nobody kills, in this process, told the same in the order in which
+    # those answered.
+    server, told = (
+        fresh_server(run, file),
+        {f"edge-{number}": list[Downward]() for number in range(PARTIES)},
+    )
     parties = {f"edge-{number}": in_process(run, file, number) for number in range(PARTIES)}
     for entry in journal:
         message = entries.read(entry.payload, server.head.schema_hash(), server.head.size)
@@ -70,7 +78,9 @@ def learned_once(run: Deployment, summary: dict[str, Any]) -> None:
                 assert isinstance(out.message, Roster | Feedback | Request)
                 told[out.to].append(out.message)
     assert server.version == summary["applied"] == file.run.updates
-    assert summary["model_sha256"] == hashlib.sha256(weights(server.head, server.params)).hexdigest()
+    assert (
+        summary["model_sha256"] == hashlib.sha256(weights(server.head, server.params)).hexdigest()
+    )
 
 
 def journalled(run: Deployment) -> tuple[RunFile, list[Accepted]]:

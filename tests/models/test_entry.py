@@ -66,9 +66,15 @@ def test_what_is_not_a_name_is_refused(tmp_path: Path, entry: str) -> None:
         load_entry(entry, tmp_path)
 
 
-@pytest.mark.parametrize("entry", ["os:system", "subprocess:run", "nowhere:Net", "builtins:exec", "tests.models:x"])
-def test_what_is_neither_beside_the_run_file_nor_installed_is_refused(tmp_path: Path, entry: str) -> None:
-    with pytest.raises(ConfigError, match=r"no module .* beside the run file or among the installed packages"):
+@pytest.mark.parametrize(
+    "entry", ["os:system", "subprocess:run", "nowhere:Net", "builtins:exec", "tests.models:x"]
+)
+def test_what_is_neither_beside_the_run_file_nor_installed_is_refused(
+    tmp_path: Path, entry: str
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"no module .* beside the run file or among the installed packages"
+    ):
         load_entry(entry, tmp_path)
 
 

@@ -1,4 +1,7 @@
-"""Own modules: their per-example gradients are those of a loop, and what cannot be private is refused."""
+"""Own modules:
+
+their per-example gradients are those of a loop, and what cannot be private is refused.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,12 @@ class Words(nn.Module):
 
 def convolutions() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+        nn.Conv2d(1, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(36, 3),
     )
 
 
@@ -103,7 +111,9 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 @pytest.mark.parametrize("name", NETS)
 def test_gradients_are_those_of_one_example_at_a_time(name: str) -> None:
     factory, shape = NETS[name]
-    model = module_model(f"nets:{name}", factory, shape=shape, outputs=3, loss=cross_entropy, regularization=0.01)
+    model = module_model(
+        f"nets:{name}", factory, shape=shape, outputs=3, loss=cross_entropy, regularization=0.01
+    )
     x, y = model.random_batch(7, torch.Generator().manual_seed(5))
     params = model.init(3)
     found = example_gradients(model, params, x, y, chunk_size=3)
@@ -117,15 +127,22 @@ def test_gradients_are_those_of_one_example_at_a_time(name: str) -> None:
 @pytest.mark.parametrize("name", ["linear", "convolution and group norm", "tied", "lstm cell"])
 def test_an_examples_gradient_is_the_same_in_any_company(name: str) -> None:
     factory, shape = NETS[name]
-    require_separate_examples(module_model(f"nets:{name}", factory, shape=shape, outputs=3, loss=cross_entropy))
+    require_separate_examples(
+        module_model(f"nets:{name}", factory, shape=shape, outputs=3, loss=cross_entropy)
+    )
 
 
 def test_the_vector_is_the_parameters_in_order_and_starts_from_the_seed() -> None:
     model = module_model("nets:Tied", Tied, shape=(4,), outputs=3, loss=cross_entropy)
     # A tied weight is in the vector once.
     assert [name for name, _ in model.layout] == [
-        "scale", "first.weight", "first.bias", "second.bias", "head.weight", "head.bias",
-    ]  # fmt: skip
+        "scale",
+        "first.weight",
+        "first.bias",
+        "second.bias",
+        "head.weight",
+        "head.bias",
+    ]
     assert torch.equal(model.init(1), model.init(1))
     assert not torch.equal(model.init(1), model.init(2))
     before = torch.random.get_rng_state()
@@ -139,18 +156,34 @@ def test_frozen_parts_stay_and_a_public_start_is_taken() -> None:
     def net() -> nn.Module:
         return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
 
-    model = module_model("nets:net", net, shape=(4,), outputs=2, loss=cross_entropy, trainable=["2.*"], start=start)
+    model = module_model(
+        "nets:net", net, shape=(4,), outputs=2, loss=cross_entropy, trainable=["2.*"], start=start
+    )
     assert [name for name, _ in model.layout] == ["2.weight", "2.bias"]
     assert torch.equal(model.frozen["0.weight"], start["0.weight"])
-    with pytest.raises(ConfigError, match=r"model\.weights: 0\.weight is \[3\], the module has \[6, 4\]"):
-        module_model("nets:net", net, shape=(4,), outputs=2, loss=cross_entropy, start={"0.weight": torch.ones(3)})
+    with pytest.raises(
+        ConfigError, match=r"model\.weights: 0\.weight is \[3\], the module has \[6, 4\]"
+    ):
+        module_model(
+            "nets:net",
+            net,
+            shape=(4,),
+            outputs=2,
+            loss=cross_entropy,
+            start={"0.weight": torch.ones(3)},
+        )
 
 
 @pytest.mark.parametrize(
     ("loss", "y", "by_hand"),
-    [(mse, 0.25, lambda s: (s - 0.25) ** 2), (bce_with_logits, 1.0, lambda s: torch.log1p(torch.exp(-s)))],
+    [
+        (mse, 0.25, lambda s: (s - 0.25) ** 2),
+        (bce_with_logits, 1.0, lambda s: torch.log1p(torch.exp(-s))),
+    ],
 )
-def test_losses_of_one_number(loss: Callable[..., Tensor], y: float, by_hand: Callable[[Tensor], Tensor]) -> None:
+def test_losses_of_one_number(
+    loss: Callable[..., Tensor], y: float, by_hand: Callable[[Tensor], Tensor]
+) -> None:
     score = torch.tensor([0.7])
     assert float(loss(score, torch.tensor(y))) == pytest.approx(float(by_hand(score[0])))
 
@@ -183,8 +216,14 @@ class Noisy(nn.Linear):
 @pytest.mark.parametrize(
     ("factory", "said"),
     [
-        (lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), "layer 1 is BatchNorm1d; use GroupNorm"),
-        (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)), "layer 0 is Dropout; use no dropout"),
+        (
+            lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)),
+            "layer 1 is BatchNorm1d; use GroupNorm",
+        ),
+        (
+            lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 3)),
+            "layer 0 is Dropout; use no dropout",
+        ),
         (lambda: nn.LazyLinear(3), "is LazyLinear; use the layer with its sizes given"),
         (lambda: nn.Flatten(), "no parameter to train"),
         (lambda: nn.Linear(4, 2), r"gives \[2, 2\] for two examples; expected \[2, 3\]"),
@@ -194,8 +233,12 @@ class Noisy(nn.Linear):
         (Lost, r"parameter first\.weight gets no gradient"),
     ],
 )
-def test_what_cannot_be_private_is_refused_before_a_row_is_seen(factory: Callable[[], nn.Module], said: str) -> None:
-    module_model("nets:Net", lambda: nn.Linear(4, 3), shape=(4,), outputs=3, loss=cross_entropy)  # a control
+def test_what_cannot_be_private_is_refused_before_a_row_is_seen(
+    factory: Callable[[], nn.Module], said: str
+) -> None:
+    module_model(
+        "nets:Net", lambda: nn.Linear(4, 3), shape=(4,), outputs=3, loss=cross_entropy
+    )  # a control
     with pytest.raises(ConfigError, match=said) as refused:
         module_model("nets:Net", factory, shape=(4,), outputs=3, loss=cross_entropy)
     assert str(refused.value).startswith("model.entry=nets:Net: ")
@@ -204,6 +247,10 @@ def test_what_cannot_be_private_is_refused_before_a_row_is_seen(factory: Callabl
 
 def test_a_dropout_that_drops_nothing_is_allowed() -> None:
     made = module_model(
-        "nets:Net", lambda: nn.Sequential(nn.Dropout(0.0), nn.Linear(4, 3)), shape=(4,), outputs=3, loss=cross_entropy
+        "nets:Net",
+        lambda: nn.Sequential(nn.Dropout(0.0), nn.Linear(4, 3)),
+        shape=(4,),
+        outputs=3,
+        loss=cross_entropy,
     )
     assert isinstance(made, ModuleModel)

@@ -1,4 +1,7 @@
-"""Peers in one process for tests: a network that loses, repeats and reorders, and disks that outlive their peers."""
+"""Peers in one process for tests:
+
+a network that loses, repeats and reorders, and disks that outlive their peers.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,31 @@ def names(count: int) -> list[str]:
 def rows(number: int, count: int = 8) -> Dataset:
     """Some rows of peer `number`'s own."""
     generator = torch.Generator().manual_seed(number)
-    return Dataset(torch.randn(count, 1, 1, 3, generator=generator), torch.arange(count) % 2, 2, "test")
+    return Dataset(
+        torch.randn(count, 1, 1, 3, generator=generator), torch.arange(count) % 2, 2, "test"
+    )
 
 
 def make(
-    me: str, topology: Topology, *, sync: bool = False, mechanism: Mechanism = "none", rate: float = 0.5,
-    learning_rate: float = 0.0, horizon: int = 10**9, max_staleness: int = 10**6, life: int = 1, z: float = 1.0,
-    data: Dataset | None = None, model: Model = MODEL, batch: float = BATCH, ledger: Ledger | None = None,
-    random: Random | None = None, clip: float = 1.0, epsilon: float = float("inf"),
-) -> AnyPeer:  # fmt: skip
+    me: str,
+    topology: Topology,
+    *,
+    sync: bool = False,
+    mechanism: Mechanism = "none",
+    rate: float = 0.5,
+    learning_rate: float = 0.0,
+    horizon: int = 10**9,
+    max_staleness: int = 10**6,
+    life: int = 1,
+    z: float = 1.0,
+    data: Dataset | None = None,
+    model: Model = MODEL,
+    batch: float = BATCH,
+    ledger: Ledger | None = None,
+    random: Random | None = None,
+    clip: float = 1.0,
+    epsilon: float = float("inf"),
+) -> AnyPeer:
     number = topology.peers.index(me)
     plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
@@ -50,13 +69,17 @@ def make(
     rows_ = rows(number) if data is None else data
     if sync:
         return SyncPeer(me, rows_, model, releaser, terms, topology, seed=1)
-    return Peer(me, rows_, model, releaser, terms, topology, seed=1, life=life, random=Chooser(number))
+    return Peer(
+        me, rows_, model, releaser, terms, topology, seed=1, life=life, random=Chooser(number)
+    )
 
 
 class Net:
     """K peers, what is on its way between them, and their durable states."""
 
-    def __init__(self, count: int, kind: Kind = "ring", *, apart: bool = True, **changes: Any) -> None:
+    def __init__(
+        self, count: int, kind: Kind = "ring", *, apart: bool = True, **changes: Any
+    ) -> None:
         """`apart`: peers begin with models of their own, so that averaging has something to do."""
         self.topology = build_graph(kind, names(count), seed=7)
         self.changes = changes
@@ -71,8 +94,11 @@ class Net:
             peer.here = set(peer.neighbours)
             self.disks[name] = peer.state()
 
-    def call(self, name: str, work: Callable[[AnyPeer], list[Outgoing]], *, crash: bool = False) -> None:
-        """Let a peer do something; as its driver must, make its state durable before anything is sent.
+    def call(
+        self, name: str, work: Callable[[AnyPeer], list[Outgoing]], *, crash: bool = False
+    ) -> None:
+        """Let a peer do something; as its driver must, make its state durable before anything is
+        sent.
 
         `crash`: it dies before either.
         """
@@ -113,7 +139,10 @@ class Net:
             self.call(name, lambda one: one.finish(released))
 
     def settle(self) -> None:
-        """A network that works again: everything arrives, and what has no answer is asked for again."""
+        """A network that works again:
+
+        everything arrives, and what has no answer is asked for again.
+        """
         for _ in range(100):
             while self.flying:
                 self.deliver()

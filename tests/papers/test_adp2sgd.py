@@ -1,4 +1,5 @@
-"""A(DP)²SGD against its paper: one test per equation, line of Algorithm 1, assumption and claim of appendix A.
+"""A(DP)²SGD against its paper: one test per equation, line of Algorithm 1, assumption and claim of
+appendix A.
 
 E1 and E2 are the paper's errors, as reference/privacy.md 7 numbers them.
 """
@@ -31,7 +32,12 @@ from tests.papers.gossip import BATCH, MODEL, SIZE, Net, make, names
 PAIR = build("complete", names(2))
 
 
-EXACT = {"mechanism": "gaussian", "rate": 1.0, "z": 1e-9, "clip": 1e3}  # every row, clipped by nothing, hardly noised
+EXACT = {
+    "mechanism": "gaussian",
+    "rate": 1.0,
+    "z": 1e-9,
+    "clip": 1e3,
+}  # every row, clipped by nothing, hardly noised
 
 
 def peer(**changes: object) -> Peer:
@@ -52,15 +58,19 @@ def proposal(vector: Tensor, seq: int = 1, life: int = 1) -> Proposal:
 
 def released(vector: Tensor) -> Released:
     plan = Plan("none", 0.5, 1.0, 0.0, 0.1, 10.0, 1.0, 1e-5)
-    return Releaser(plan, Ledger(":memory:", "t"), Random(1)).release(1.0, lambda: Clipped(vector, math.inf))
+    return Releaser(plan, Ledger(":memory:", "t"), Random(1)).release(
+        1.0, lambda: Clipped(vector, math.inf)
+    )
 
 
-# -- Algorithm 1 ----------------------------------------------------------------------------------------------------
+# -- Algorithm 1 -----------------------------------------------------------------------------------
 
 
 def test_line_1_all_begin_at_the_same_public_model() -> None:
     net = Net(4, apart=False)
-    assert all(torch.equal(p.trained.params, MODEL.init(1).to(torch.float64)) for p in net.peers.values())
+    assert all(
+        torch.equal(p.trained.params, MODEL.init(1).to(torch.float64)) for p in net.peers.values()
+    )
 
 
 def test_line_3_the_run_ends_when_all_together_have_taken_T_steps() -> None:
@@ -96,13 +106,17 @@ def test_line_4_the_partner_is_a_neighbour_and_only_one_that_is_here() -> None:
     chooser.here = {"peer-2"}
     (out,) = chooser.propose()
     assert out.to == "peer-2"
-    assert chooser.propose() == []  # one exchange at a time on a link: it is never asked for the next before the answer
+    assert (
+        chooser.propose() == []
+    )  # one exchange at a time on a link: it is never asked for the next before the answer
 
 
 def test_line_5_every_row_is_drawn_with_probability_q_of_its_own() -> None:
     certain = peer(**EXACT)
     everybody = certain.x[:-1], certain.y[:-1]
-    expected = mean_gradient(MODEL, certain.trained.params.float(), *everybody) * certain.records / BATCH
+    expected = (
+        mean_gradient(MODEL, certain.trained.params.float(), *everybody) * certain.records / BATCH
+    )
     assert torch.allclose(certain.gradient(certain.trained.params).vector, expected, atol=1e-4)
     none = peer(**EXACT | {"rate": 1e-9})
     assert float(none.gradient(certain.trained.params).vector.abs().max()) < 1e-4
@@ -122,7 +136,9 @@ def test_line_6_the_gradient_is_of_the_model_that_was_read_not_of_what_it_has_be
 def test_line_7_and_E1_the_noise_on_the_sum_is_zC_and_L_divides_both(mechanism: str) -> None:
     noisy = peer(mechanism=mechanism, rate=1e-9, z=2.0, clip=0.5)  # no rows: noise alone
     drawn = torch.stack([_value(noisy.gradient(noisy.trained.params)) for _ in range(400)])
-    assert float(drawn.std()) == pytest.approx(2.0 * 0.5 / BATCH, rel=0.06)  # 3,200 numbers: 1.25 % each σ
+    assert float(drawn.std()) == pytest.approx(
+        2.0 * 0.5 / BATCH, rel=0.06
+    )  # 3,200 numbers: 1.25 % each σ
     assert float(drawn.std()) > 2 * 2.0 * 0.5 / BATCH**2  # the paper's: for the mean, on the sum
 
 
@@ -184,7 +200,7 @@ def test_adpsgd_takes_the_mean_gradient_of_its_batch_without_noise() -> None:
     assert plain.releaser.releases_left is None
 
 
-# -- assumptions and appendix A -------------------------------------------------------------------------------------
+# -- assumptions and appendix A --------------------------------------------------------------------
 
 
 def test_assumption_2_3_staleness_is_bounded_and_nothing_is_refused_for_it() -> None:
@@ -194,7 +210,9 @@ def test_assumption_2_3_staleness_is_bounded_and_nothing_is_refused_for_it() -> 
     assert read is not None
     answers = []
     for number in range(1, 6):
-        answers += busy.hear(Proposal(f"peer-{number}", 1, 1, torch.full((SIZE,), float(number)), {}))
+        answers += busy.hear(
+            Proposal(f"peer-{number}", 1, 1, torch.full((SIZE,), float(number)), {})
+        )
     assert len(answers) == 2  # the others wait for the step
     answers += busy.finish(busy.gradient(read))
     assert [out.to for out in answers] == [f"peer-{number}" for number in range(1, 6)]
@@ -231,13 +249,16 @@ def test_no_peer_waits_for_one_that_is_away() -> None:
     counted = {name: p.steps for name, p in net.peers.items()}
     assert counted == {"peer-0": 20, "peer-1": 0, "peer-2": 20, "peer-3": 20}
     links = [net.peers[name].links["peer-1"] for name in ("peer-0", "peer-2")]  # type: ignore[union-attr]
-    assert [(link.proposed, link.open) for link in links] == [(1, True), (1, True)]  # one exchange each, kept open
+    assert [(link.proposed, link.open) for link in links] == [
+        (1, True),
+        (1, True),
+    ]  # one exchange each, kept open
     total = net.total()
     net.settle()  # it is back
     assert torch.allclose(net.total(), total, atol=1e-12)
 
 
-# -- exactly once: what a random search seldom meets ----------------------------------------------------------------
+# -- exactly once: what a random search seldom meets -----------------------------------------------
 
 
 def test_an_old_answer_is_not_taken_for_the_new_one() -> None:
@@ -295,7 +316,9 @@ def test_a_repeated_proposal_carries_the_model_of_today() -> None:
     assert torch.equal(again.model.vector, proposer.trained.params.float())
 
 
-@pytest.mark.parametrize("vector", [torch.full((SIZE,), math.nan), torch.full((SIZE,), 2 * LARGEST), torch.ones(3)])
+@pytest.mark.parametrize(
+    "vector", [torch.full((SIZE,), math.nan), torch.full((SIZE,), 2 * LARGEST), torch.ones(3)]
+)
 def test_what_nobody_has_learnt_is_not_averaged_with(vector: Tensor) -> None:
     receiver = peer()
     assert receiver.hear(proposal(vector)) == []
@@ -310,7 +333,7 @@ def test_strangers_and_other_messages_change_nothing() -> None:
     assert not receiver.trained.params.any()
 
 
-# -- privacy --------------------------------------------------------------------------------------------------------
+# -- privacy ---------------------------------------------------------------------------------------
 
 
 def test_what_a_neighbour_sees_are_the_noisy_gradients_themselves() -> None:
@@ -330,7 +353,16 @@ def test_what_a_neighbour_sees_are_the_noisy_gradients_themselves() -> None:
 
 
 def test_epsilon_from_the_event_log_is_the_ledgers() -> None:
-    net = Net(4, "ring", mechanism="gaussian", rate=0.5, z=3.0, learning_rate=0.1, random=Random(), apart=False)
+    net = Net(
+        4,
+        "ring",
+        mechanism="gaussian",
+        rate=0.5,
+        z=3.0,
+        learning_rate=0.1,
+        random=Random(),
+        apart=False,
+    )
     events: list[tuple[str, float, float]] = []
     for turn in range(12):
         for name in net.peers:
@@ -350,17 +382,26 @@ def test_epsilon_from_the_event_log_is_the_ledgers() -> None:
 
 def test_E2_the_papers_rate_understates_what_a_worker_spends() -> None:
     K, q, z, own = 16, 256 / 3125, 1.0, 500
-    assert epsilon_pld([Spend(q / K, z, own * K)], 1e-5) < 0.5 * epsilon_pld([Spend(q, z, own)], 1e-5)
+    assert epsilon_pld([Spend(q / K, z, own * K)], 1e-5) < 0.5 * epsilon_pld(
+        [Spend(q, z, own)], 1e-5
+    )
 
 
 def theorem_2(mu: float, epsilon: float) -> bool:
-    """(7) at the paper's CIFAR setting: K = 16 workers of n = 3,125, B = 256, T of 300 epochs; δ = 1e-5."""
+    """(7) at the paper's CIFAR setting: K = 16 workers of n = 3,125, B = 256, T of 300 epochs;
+
+    δ = 1e-5.
+    """
     K, n, B, T = 16, 3125, 256, 58_593
     alpha = math.log(1 / 1e-5) / ((1 - mu) * epsilon) + 1
-    return alpha <= math.log(K**3 * n**3 * mu * epsilon / (K**2 * n**2 * mu * epsilon * B + 5 * T * alpha * B**3))
+    return alpha <= math.log(
+        K**3 * n**3 * mu * epsilon / (K**2 * n**2 * mu * epsilon * B + 5 * T * alpha * B**3)
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "holds"), [(1.0, False), (4.0, False), (8.0, False), (10.0, True)])
+@pytest.mark.parametrize(
+    ("epsilon", "holds"), [(1.0, False), (4.0, False), (8.0, False), (10.0, True)]
+)
 def test_E3_eq_7_has_no_mu_at_the_papers_own_setting(epsilon: float, holds: bool) -> None:
     assert any(theorem_2(mu / 1000, epsilon) for mu in range(1, 1000)) == holds
 
@@ -405,7 +446,7 @@ def test_a_model_that_diverges_stops_the_peer() -> None:
         wild.descend(released(torch.full((SIZE,), 3e38)), 10.0)
 
 
-# -- SYNC -----------------------------------------------------------------------------------------------------------
+# -- SYNC ------------------------------------------------------------------------------------------
 
 
 def test_sync_is_the_step_then_the_mean_of_all() -> None:
@@ -460,7 +501,8 @@ def test_sync_who_comes_late_asks_before_its_own_step_for_what_was_said_without_
     params, _ = first.begin()
     assert params is not None
     first.finish(first.gradient(params))
-    # when another comes, then it asks for that at once, and has all that the round needs with its own step.
+    # when another comes, then it asks for that at once, and has all that the round needs with its
+    # own step.
     (asked,) = late.repeat(["peer-0"])
     assert asked == Outgoing("peer-0", Missing("peer-1", 0))
     (said,) = first.hear(Missing("peer-1", 0))
@@ -476,12 +518,16 @@ def test_sync_who_comes_late_asks_before_its_own_step_for_what_was_said_without_
 
 def test_sync_shares_of_other_rounds_and_strangers_change_nothing() -> None:
     sync = make("peer-0", PAIR, sync=True)
-    for message in (Share("peer-1", 7, torch.ones(SIZE)), Share("peer-9", 0, torch.ones(SIZE)), Missing("peer-1", 0)):
+    for message in (
+        Share("peer-1", 7, torch.ones(SIZE)),
+        Share("peer-9", 0, torch.ones(SIZE)),
+        Missing("peer-1", 0),
+    ):
         assert sync.hear(message) == []
     assert sync.begin()[0] is not None
 
 
-# -- what a lying neighbour can do ------------------------------------------------------------------------------------
+# -- what a lying neighbour can do -----------------------------------------------------------------
 
 
 def test_no_counter_is_believed_beyond_t_and_none_of_a_refused_message() -> None:

@@ -59,7 +59,9 @@ def server(updates: int = 100) -> Server:
 def device(tau: int, plan: Plan, seed: int | None = 1) -> Edge:
     algorithm = run_file(tau).algorithm
     assert isinstance(algorithm, DpPasgd)
-    return Edge(algorithm, "a", DATA, MODEL, Releaser(plan, Ledger(":memory:", "test"), Random(seed)))
+    return Edge(
+        algorithm, "a", DATA, MODEL, Releaser(plan, Ledger(":memory:", "test"), Random(seed))
+    )
 
 
 def plan(mechanism: str = "gaussian", z: float = 1.0, q: float = 0.5) -> Plan:
@@ -122,7 +124,9 @@ def test_a_straggler_is_left_out_of_the_average_and_of_nothing_else() -> None:
 def test_eq_6_the_noise_of_tau_steps_has_its_standard_deviation(scale: float) -> None:
     # No row is ever drawn (q tiny), so what comes is noise alone: τ steps of std η·z·C/L each.
     made = device(9, plan("gaussian", z=2.0 * scale, q=1e-6))
-    found = torch.cat([pushed(made, torch.zeros(SIZE), clip=0.1).released.vector for _ in range(300)]).double()
+    found = torch.cat(
+        [pushed(made, torch.zeros(SIZE), clip=0.1).released.vector for _ in range(300)]
+    ).double()
     expected = 0.5 * 2.0 * 0.1 / 4.0 * 9**0.5
     ratio = float(found.std()) / expected
     assert (0.95 < ratio < 1.05) == (scale == 1.0)

@@ -1,4 +1,5 @@
-"""DP-PASGD's optimal design against its paper: one test per equation, its two mistakes, and the search.
+"""DP-PASGD's optimal design against its paper: one test per equation, its two mistakes, and the
+search.
 
 Figures without a number of the paper are those of reference/privacy.md 5.
 """
@@ -20,9 +21,19 @@ from tacit.errors import ConfigError
 from tacit.privacy.accounting import Spend, calibrate, epsilon_pld
 
 WORKED: dict[str, Any] = {
-    "epsilon": 10.0, "delta": 1e-4, "devices": 16, "batch": (256.0,), "lipschitz": 1.0, "dim": 103,
-    "smoothness": 0.25, "strong_convexity": 0.01, "lr": 0.1, "c1": 100.0, "c2": 1.0, "resource": 1000.0,
-}  # fmt: skip
+    "epsilon": 10.0,
+    "delta": 1e-4,
+    "devices": 16,
+    "batch": (256.0,),
+    "lipschitz": 1.0,
+    "dim": 103,
+    "smoothness": 0.25,
+    "strong_convexity": 0.01,
+    "lr": 0.1,
+    "c1": 100.0,
+    "c2": 1.0,
+    "resource": 1000.0,
+}
 
 
 def problem(**changes: Any) -> Problem:
@@ -33,23 +44,31 @@ def at(*values: float) -> Numbers:
     return np.array(values, dtype=np.float64)
 
 
-# -- the equations ----------------------------------------------------------------------------------------------------
+# -- the equations ---------------------------------------------------------------------------------
 
 
 def test_eq_8_cost_counts_every_step_and_every_average() -> None:
     assert design.cost(problem(), at(8), at(22))[0] == 100 * 176 / 22 + 1 * 176 == 976
 
 
-@pytest.mark.parametrize(("K", "X", "G", "sigma"), [(1, 1, 1, 1.0), (176, 256, 1, 0.05), (99, 64, 3, 0.2)])
+@pytest.mark.parametrize(
+    ("K", "X", "G", "sigma"), [(1, 1, 1, 1.0), (176, 256, 1, 0.05), (99, 64, 3, 0.2)]
+)
 def test_eq_9_epsilon_of_k_steps(K: int, X: float, G: float, sigma: float) -> None:
     delta = 1e-4
-    as_printed = 2 * K * G**2 / (X * sigma) ** 2 + 2 * G / (X * sigma) * math.sqrt(2 * K * math.log(1 / delta))
+    as_printed = 2 * K * G**2 / (X * sigma) ** 2 + 2 * G / (X * sigma) * math.sqrt(
+        2 * K * math.log(1 / delta)
+    )
     assert design.epsilon_zcdp(K, sigma * X / G, delta) == pytest.approx(as_printed, rel=1e-12)
 
 
 def test_eq_9_is_lemmas_1_to_3() -> None:
-    rho = sum((2 / 4.0) ** 2 / (2 * 0.5**2) for _ in range(7))  # Lemma 2 at Δ = 2G/X, X = 4, G = 1, σ = 0.5; Lemma 1
-    assert design.epsilon_zcdp(7, 0.5 * 4, 1e-3) == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1e3)))  # Lemma 3
+    rho = sum(
+        (2 / 4.0) ** 2 / (2 * 0.5**2) for _ in range(7)
+    )  # Lemma 2 at Δ = 2G/X, X = 4, G = 1, σ = 0.5; Lemma 1
+    assert design.epsilon_zcdp(7, 0.5 * 4, 1e-3) == pytest.approx(
+        rho + 2 * math.sqrt(rho * math.log(1e3))
+    )  # Lemma 3
 
 
 def test_eq_12_as_printed() -> None:
@@ -63,7 +82,9 @@ def test_eq_13_and_20_the_floor() -> None:
     sigmas = (z * 2 / 10, z * 2 / 40)
     spread = 0.3 + 103 / 2 * sum(s**2 for s in sigmas)
     rate = 0.1 * 0.25 + (0.1 * 0.25) ** 2 * (7 - 1) * 2
-    assert design.variance_floor(p, at(7), at(z**2))[0] == pytest.approx(rate / (2 * 0.01 * 2) * spread)
+    assert design.variance_floor(p, at(7), at(z**2))[0] == pytest.approx(
+        rate / (2 * 0.01 * 2) * spread
+    )
 
 
 def test_eq_21_every_feasible_pair_and_no_other() -> None:
@@ -74,10 +95,13 @@ def test_eq_21_every_feasible_pair_and_no_other() -> None:
         (R, tau)
         for R in range(1, 100)
         for tau in range(1, 100)
-        if 7 * R + 2 * R * tau <= 95 and rate + rate**2 * tau * (tau - 1) <= 1 + 1e-12  # (21d), (21e)
+        if 7 * R + 2 * R * tau <= 95
+        and rate + rate**2 * tau * (tau - 1) <= 1 + 1e-12  # (21d), (21e)
     }
     assert ours == brute
-    assert max(tau for _, tau in brute) == int(design.longest_period(p)) == 2  # here it is (21e) that ends it
+    assert (
+        max(tau for _, tau in brute) == int(design.longest_period(p)) == 2
+    )  # here it is (21e) that ends it
 
 
 def test_eq_22_spends_the_whole_resource() -> None:
@@ -97,13 +121,16 @@ def test_eq_23_inverts_eq_9_by_the_right_root(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "truth", "too_small"), [(1.0, 76.6, 38.8), (2.0, 79.5, 20.4), (4.0, 85.0, 11.1), (10.0, 100.0, 5.50)]
+    ("epsilon", "truth", "too_small"),
+    [(1.0, 76.6, 38.8), (2.0, 79.5, 20.4), (4.0, 85.0, 11.1), (10.0, 100.0, 5.50)],
 )
 def test_eq_25_as_printed_is_the_wrong_root(epsilon: float, truth: float, too_small: float) -> None:
     Z = design.paper_scale(epsilon, 1e-4)
     assert design.epsilon_zcdp(50, math.sqrt(2 * 50 / Z), 1e-4) == pytest.approx(truth, abs=0.06)
     assert math.sqrt(Z / design.scale(epsilon, 1e-4)) == pytest.approx(too_small, rel=3e-3)
-    assert Z * design.scale(epsilon, 1e-4) == pytest.approx(epsilon**2)  # the two roots of one quadratic
+    assert Z * design.scale(epsilon, 1e-4) == pytest.approx(
+        epsilon**2
+    )  # the two roots of one quadratic
 
 
 def test_eq_25_figures_of_privacy_md() -> None:
@@ -134,7 +161,7 @@ def test_the_relaxed_optimum_rounds_past_the_resource() -> None:
     assert abs(K - grid[design.paper_bound(problem(), grid, B).argmin()]) < 0.1
 
 
-# -- what the bounds say of a run whose gap is known ------------------------------------------------------------------
+# -- what the bounds say of a run whose gap is known -----------------------------------------------
 
 
 def quadratic(p: Problem, K: int, tau: int, sigma: float, runs: int) -> Numbers:
@@ -153,39 +180,60 @@ def quadratic(p: Problem, K: int, tau: int, sigma: float, runs: int) -> Numbers:
 
 
 def test_eq_12_is_false_without_any_noise() -> None:
-    p = problem(devices=1, dim=1, smoothness=1.0, strong_convexity=1.0, lr=1e-3, gap=1.0, variance=0.0)
+    p = problem(
+        devices=1, dim=1, smoothness=1.0, strong_convexity=1.0, lr=1e-3, gap=1.0, variance=0.0
+    )
     B = design.variance_floor(p, at(1), at(0))
     gaps = quadratic(p, 100, 1, 0.0, 1)
     assert B[0] == 0
     assert gaps.min() == gaps[-1] == pytest.approx(0.8187, abs=1e-4)
-    assert design.paper_bound(p, at(100), B)[0] == pytest.approx(0.00905, abs=1e-5)  # claims a hundredth of it
+    assert design.paper_bound(p, at(100), B)[0] == pytest.approx(
+        0.00905, abs=1e-5
+    )  # claims a hundredth of it
     assert design.last_iterate(p, at(100), B)[0] == pytest.approx(0.9048, abs=1e-4)
-    assert design.average_iterate(p, at(100), B)[0] == pytest.approx(np.mean(0.999 ** np.arange(1, 101)))
+    assert design.average_iterate(p, at(100), B)[0] == pytest.approx(
+        np.mean(0.999 ** np.arange(1, 101))
+    )
 
 
 @pytest.mark.parametrize("K", [10, 50, 200])
 def test_the_corrected_bounds_hold_where_eq_12_does_not(K: int) -> None:
-    p = problem(devices=4, dim=20, smoothness=1.0, strong_convexity=1.0, lr=0.02, gap=5.0, variance=0.0, batch=(1.0,))
+    p = problem(
+        devices=4,
+        dim=20,
+        smoothness=1.0,
+        strong_convexity=1.0,
+        lr=0.02,
+        gap=5.0,
+        variance=0.0,
+        batch=(1.0,),
+    )
     sigma, tau = 0.5, 5
     B = design.variance_floor(p, at(tau), at(sigma**2))  # z = σX/G = σ
     gaps = quadratic(p, K, tau, sigma, 200)
     assert gaps[-1] < design.last_iterate(p, at(K), B)[0]
     assert gaps.mean() < design.average_iterate(p, at(K), B)[0]
-    assert (gaps.min() > design.paper_bound(p, at(K), B)[0]) == (K < 200)  # at 200 the gap is at B, all agree
+    assert (gaps.min() > design.paper_bound(p, at(K), B)[0]) == (
+        K < 200
+    )  # at 200 the gap is at B, all agree
 
 
 @given(K=st.integers(1, 10_000), B=st.floats(0, 10), step=st.floats(1e-9, 0.9))
 def test_the_last_iterate_is_no_later_than_the_average(K: int, B: float, step: float) -> None:
     p = problem(smoothness=1.0, strong_convexity=1.0, lr=step)
-    last, average = (bound(p, at(K), at(B))[0] for bound in (design.last_iterate, design.average_iterate))
+    last, average = (
+        bound(p, at(K), at(B))[0] for bound in (design.last_iterate, design.average_iterate)
+    )
     assert min(p.gap, B) * (1 - 1e-9) <= last <= average * (1 + 1e-9)
 
 
-# -- the search -------------------------------------------------------------------------------------------------------
+# -- the search ------------------------------------------------------------------------------------
 
 
 def brute(p: Problem, Z: float) -> tuple[float, int, int]:
-    """The least last-iterate bound over all K and all τ dividing K, by the formulas of privacy.md §5 alone."""
+    """The least last-iterate bound over all K and all τ dividing K, by the formulas of
+    privacy.md §5 alone.
+    """
     return min(_brute(p, Z))
 
 
@@ -194,7 +242,10 @@ def _brute(p: Problem, Z: float) -> Iterator[tuple[float, int, int]]:
     inverse = sum(1 / x**2 for x in p.batch) / len(p.batch)
     for K in range(1, int(p.resource / p.c2) + 1):
         for tau in (tau for tau in range(1, K + 1) if K % tau == 0):
-            if p.c1 * K / tau + p.c2 * K > p.resource or eta * L + eta**2 * L**2 * tau * (tau - 1) > 1 + 1e-12:
+            if (
+                p.c1 * K / tau + p.c2 * K > p.resource
+                or eta * L + eta**2 * L**2 * tau * (tau - 1) > 1 + 1e-12
+            ):
                 continue
             spread = p.xi2 + 2 * K * p.dim * p.lipschitz**2 / Z * inverse
             B = (eta * L / (2 * lam * M) + eta**2 * L**2 * (tau - 1) / (2 * lam)) * spread
@@ -203,9 +254,17 @@ def _brute(p: Problem, Z: float) -> Iterator[tuple[float, int, int]]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"epsilon": 1.0}, {"batch": (64.0,)}, {"lr": 1.0}, {"c1": 10.0, "resource": 300.0},
-     {"devices": 2, "batch": (30.0, 300.0)}, {"c1": 0.0, "resource": 60.0}, {"variance": 0.0, "resource": 400.0}],
-)  # fmt: skip
+    [
+        {},
+        {"epsilon": 1.0},
+        {"batch": (64.0,)},
+        {"lr": 1.0},
+        {"c1": 10.0, "resource": 300.0},
+        {"devices": 2, "batch": (30.0, 300.0)},
+        {"c1": 0.0, "resource": 60.0},
+        {"variance": 0.0, "resource": 400.0},
+    ],
+)
 def test_the_search_finds_what_trying_everything_finds(changes: dict[str, Any]) -> None:
     p = problem(**changes)
     found, (least, K, tau) = plan(p), brute(p, design.scale(p.epsilon, p.delta))
@@ -242,9 +301,12 @@ def test_the_objective_is_least_at_the_plan() -> None:
     assert min(found.objective, key=lambda point: point[1]) == (found.tau, found.predicted_loss)
 
 
-def taus(planner: Any, epsilons: list[float], resources: list[float], batch: float) -> list[list[int]]:
+def taus(
+    planner: Any, epsilons: list[float], resources: list[float], batch: float
+) -> list[list[int]]:
     return [
-        [plan(problem(epsilon=e, resource=c, batch=(batch,)), planner).tau for c in resources] for e in epsilons
+        [plan(problem(epsilon=e, resource=c, batch=(batch,)), planner).tau for c in resources]
+        for e in epsilons
     ]  # rows: ε
 
 
@@ -266,12 +328,13 @@ def test_tau_falls_with_the_resource_from_500_to_1000_to_2000(planner: str, batc
 
 
 def test_tau_rises_between_the_resources_that_pay_for_one_round_more() -> None:
-    # Rounds are whole: until C_th pays for one more, only longer rounds can use it. A saw's teeth, falling overall.
+    # Rounds are whole: until C_th pays for one more, only longer rounds can use it. A saw's teeth,
+    # falling overall.
     (row,) = taus("corrected", [10.0], [310.0, 320.0, 330.0, 420.0, 430.0, 440.0], 64.0)
     assert row == [11, 6, 9, 9, 7, 8]
 
 
-# -- Poisson batches and PLD ------------------------------------------------------------------------------------------
+# -- Poisson batches and PLD -----------------------------------------------------------------------
 
 SMALL = {"epsilon": 2.0, "c1": 10.0, "resource": 34.0, "batch": (256.0,), "smoothness": 2.5}
 Q = 0.25
@@ -290,14 +353,21 @@ def test_the_poisson_planner_finds_what_calibrating_everywhere_finds(poisson: Pl
     z = np.array([noise[k] for k in K.tolist()])
     losses = design.last_iterate(p, K, design.variance_floor(p, tau, z**2))
     assert poisson.predicted_loss == pytest.approx(losses.min(), rel=2e-3)
-    assert poisson.predicted_loss == pytest.approx(losses[(K == poisson.K) & (tau == poisson.tau)].item(), rel=1e-12)
+    assert poisson.predicted_loss == pytest.approx(
+        losses[(K == poisson.K) & (tau == poisson.tau)].item(), rel=1e-12
+    )
     assert poisson.noise_multiplier == noise[poisson.K]
 
 
 def test_the_poisson_planner_keeps_the_budget_with_less_noise(poisson: Plan) -> None:
     spent = epsilon_pld([Spend(Q, poisson.noise_multiplier, poisson.K, "discrete_gaussian")], 1e-4)
     assert poisson.epsilon == spent <= 2
-    assert epsilon_pld([Spend(Q, poisson.noise_multiplier - 1e-3, poisson.K, "discrete_gaussian")], 1e-4) > 2
+    assert (
+        epsilon_pld(
+            [Spend(Q, poisson.noise_multiplier - 1e-3, poisson.K, "discrete_gaussian")], 1e-4
+        )
+        > 2
+    )
     assert poisson.sigma == poisson.noise_multiplier / 256
     zcdp = plan(problem(**SMALL))
     assert poisson.sigma < math.sqrt(2 * poisson.K / design.scale(2, 1e-4)) / 256 / 5
@@ -305,32 +375,68 @@ def test_the_poisson_planner_keeps_the_budget_with_less_noise(poisson: Plan) -> 
 
 
 def test_poisson_sampling_needs_a_nineteenth_of_the_noise() -> None:
-    for z, within in ((0.548, True), (0.546, False)):  # privacy.md §5: X = 64, n = 1628, K = 100: σ = .00855
+    for z, within in (
+        (0.548, True),
+        (0.546, False),
+    ):  # privacy.md §5: X = 64, n = 1628, K = 100: σ = .00855
         assert (epsilon_pld([Spend(64 / 1628, z, 100)], 1e-4) <= 10) == within
     assert math.sqrt(2 * 100 / design.scale(10, 1e-4)) / 64 == pytest.approx(0.164, abs=5e-4)
 
 
-# -- whatever is asked ------------------------------------------------------------------------------------------------
+# -- whatever is asked -----------------------------------------------------------------------------
 
 positive = st.floats(1e-3, 1e3)
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    epsilon=st.floats(1e-6, 1e4), delta=st.floats(1e-12, 0.5), devices=st.integers(1, 5), lipschitz=positive,
-    dim=st.integers(1, 10**6), smoothness=positive, convexity=st.floats(1e-6, 1.0), rate=st.floats(1e-3, 1.0),
-    c1=st.floats(0, 1e3), c2=st.floats(1e-3, 10), times=st.floats(1.0, 300.0), gap=positive,
-    sizes=st.lists(st.integers(1, 10_000), min_size=5, max_size=5), one=st.booleans(),
-)  # fmt: skip
+    epsilon=st.floats(1e-6, 1e4),
+    delta=st.floats(1e-12, 0.5),
+    devices=st.integers(1, 5),
+    lipschitz=positive,
+    dim=st.integers(1, 10**6),
+    smoothness=positive,
+    convexity=st.floats(1e-6, 1.0),
+    rate=st.floats(1e-3, 1.0),
+    c1=st.floats(0, 1e3),
+    c2=st.floats(1e-3, 10),
+    times=st.floats(1.0, 300.0),
+    gap=positive,
+    sizes=st.lists(st.integers(1, 10_000), min_size=5, max_size=5),
+    one=st.booleans(),
+)
 def test_a_plan_keeps_both_limits(
-    epsilon: float, delta: float, devices: int, lipschitz: float, dim: int, smoothness: float, convexity: float,
-    rate: float, c1: float, c2: float, times: float, gap: float, sizes: list[int], one: bool,
-) -> None:  # fmt: skip
+    epsilon: float,
+    delta: float,
+    devices: int,
+    lipschitz: float,
+    dim: int,
+    smoothness: float,
+    convexity: float,
+    rate: float,
+    c1: float,
+    c2: float,
+    times: float,
+    gap: float,
+    sizes: list[int],
+    one: bool,
+) -> None:
     batch = tuple(float(size) for size in sizes[: 1 if one else devices])
     p = Problem(
-        epsilon, delta, devices, batch, lipschitz, dim, smoothness, convexity * smoothness, 0.99 * rate / smoothness,
-        c1, c2, (c1 + c2) * times, gap,
-    )  # fmt: skip
+        epsilon,
+        delta,
+        devices,
+        batch,
+        lipschitz,
+        dim,
+        smoothness,
+        convexity * smoothness,
+        0.99 * rate / smoothness,
+        c1,
+        c2,
+        (c1 + c2) * times,
+        gap,
+    )
     found = plan(p)
     assert found.rounds * found.tau == found.K
     assert c1 * found.rounds + c2 * found.K <= p.resource * (1 + 1e-12)
@@ -358,7 +464,10 @@ def test_a_plan_keeps_both_limits(
         ({"dim": 0}, "dim=0"),
         ({"smoothness": math.inf}, "smoothness=inf"),
         ({"lr": 5.0}, "lr=5.0: times smoothness=0.25 is 1.25, above 1: (21e)"),
-        ({"lr": 4.0, "strong_convexity": 0.25}, "lr=4.0: times strong_convexity=0.25 is 1; below 1 needed"),
+        (
+            {"lr": 4.0, "strong_convexity": 0.25},
+            "lr=4.0: times strong_convexity=0.25 is 1; below 1 needed",
+        ),
         ({"strong_convexity": 0.5}, "strong_convexity=0.5: is above smoothness=0.25"),
         ({"c1": -1.0}, "c1=-1.0: expected a number of at least 0"),
         ({"c2": math.nan}, "c2=nan"),
@@ -378,7 +487,9 @@ def test_bad_input_names_the_field_and_the_value(changes: dict[str, Any], said: 
 
 @pytest.mark.parametrize("rate", [None, 0.0, 1.5, math.nan])
 def test_the_poisson_planner_needs_a_sampling_rate(rate: float | None) -> None:
-    with pytest.raises(ConfigError, match=f"sampling_rate={rate}: planner poisson needs a number above 0"):
+    with pytest.raises(
+        ConfigError, match=f"sampling_rate={rate}: planner poisson needs a number above 0"
+    ):
         plan(problem(), "poisson", rate)
 
 

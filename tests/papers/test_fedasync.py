@@ -1,6 +1,8 @@
-"""FedAsync, FedBuff, FedAvg and SGD against their papers: Algorithm 1 and section 5.2 of FedAsync line by line.
+"""FedAsync, FedBuff, FedAvg and SGD against their papers: Algorithm 1 and section 5.2 of FedAsync
+line by line.
 
-The mistakes that other systems made (reference/peers.md 3.1) are each held off by a test of their own.
+The mistakes that other systems made (reference/peers.md 3.1) are each held off by a test of their
+own.
 """
 
 from __future__ import annotations
@@ -69,8 +71,12 @@ count = {count}
 """
 
 
-def run_file(name: str = "fedasync", section: str = "", updates: int = 1000, count: int = 4) -> RunFile:
-    return config.parse(FILE.format(name=name, section=section, updates=updates, count=count), "test")
+def run_file(
+    name: str = "fedasync", section: str = "", updates: int = 1000, count: int = 4
+) -> RunFile:
+    return config.parse(
+        FILE.format(name=name, section=section, updates=updates, count=count), "test"
+    )
 
 
 def server(name: str = "fedasync", section: str = "", **more: Any) -> ServerRole:
@@ -96,7 +102,7 @@ def addressees(outgoing: list[Outgoing]) -> list[str]:
     return [out.to for out in outgoing]
 
 
-# -- s(t - τ), section 5.2 ------------------------------------------------------------------------------------------
+# -- s(t - τ), section 5.2 -------------------------------------------------------------------------
 
 
 def section_of(staleness: str, a: float = 0.5, b: int = 4) -> FedAsync:
@@ -109,11 +115,17 @@ def test_a_fresh_update_has_weight_one(staleness: str) -> None:
 
 
 def test_the_three_weights_by_hand() -> None:
-    constant, polynomial, hinge = section_of("constant"), section_of("polynomial"), section_of("hinge", a=10.0)
+    constant, polynomial, hinge = (
+        section_of("constant"),
+        section_of("polynomial"),
+        section_of("hinge", a=10.0),
+    )
     for u in range(30):
         assert staleness_weight(u, constant) == 1.0
         assert staleness_weight(u, polynomial) == pytest.approx((u + 1) ** -0.5)
-        assert staleness_weight(u, hinge) == (1.0 if u <= 4 else pytest.approx(1 / (10 * (u - 4) + 1)))
+        assert staleness_weight(u, hinge) == (
+            1.0 if u <= 4 else pytest.approx(1 / (10 * (u - 4) + 1))
+        )
 
 
 def test_the_bracket_of_the_hinge_is_where_the_paper_has_it() -> None:
@@ -121,7 +133,7 @@ def test_the_bracket_of_the_hinge_is_where_the_paper_has_it() -> None:
     assert staleness_weight(5, section_of("hinge", a=10.0, b=4)) == pytest.approx(1 / 11)
 
 
-# -- Updater --------------------------------------------------------------------------------------------------------
+# -- Updater ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +165,8 @@ def test_three_updates_by_hand(section: str, weights: tuple[float, float, float]
 
 
 def test_alpha_never_compounds() -> None:
-    # α·= s(…) gave .9, .1, .0063, .0016, .00006 for staleness 0, 2, 3, 1, 4 in another system: a frozen model.
+    # α·= s(…) gave .9, .1, .0063, .0016, .00006 for staleness 0, 2, 3, 1, 4 in another system: a
+    # frozen model.
     made = joined(server(section='mixing = 0.9\nstaleness = "polynomial"\na = 2.0'), "a")
     found = []
     for version, staleness in enumerate((0, 0, 2, 3, 1, 4)):
@@ -171,7 +184,9 @@ def test_a_model_is_mixed_in_not_added() -> None:
 
 
 def test_alpha_decays_after_its_part_of_the_run() -> None:
-    made = joined(server(section="mixing = 0.8\nmixing_decay = 0.5\nmixing_decay_at = 0.4", updates=10), "a")
+    made = joined(
+        server(section="mixing = 0.8\nmixing_decay = 0.5\nmixing_decay_at = 0.4", updates=10), "a"
+    )
     found = []
     for version in range(10):
         made.on_message(update("a", version, 1.0))
@@ -190,7 +205,9 @@ def test_too_stale_is_paid_for_and_not_applied() -> None:
     assert made.edges["b"].spent == (Spend(0.1, 1.0, 1),)
 
 
-def test_staleness_is_measured_from_the_base_in_the_message_and_survives_a_restart_of_the_edge() -> None:
+def test_staleness_is_measured_from_the_base_in_the_message_and_survives_a_restart_of_the_edge() -> (
+    None
+):
     made = joined(server(section='staleness = "polynomial"\nmixing = 1.0\na = 1.0'), "a", "b")
     for version in range(3):
         made.on_message(update("a", version, 0.0))
@@ -206,7 +223,7 @@ def test_the_end() -> None:
     assert (out.to, out.message) == (EVERYONE, Halt(2, "all updates applied"))
 
 
-# -- Scheduler ------------------------------------------------------------------------------------------------------
+# -- Scheduler -------------------------------------------------------------------------------------
 
 
 def test_without_a_limit_everybody_works_all_the_time() -> None:
@@ -263,7 +280,7 @@ def test_a_retired_worker_makes_room() -> None:
     assert addressees(made.on_message(Retired("a", "spent", ()))) == ["b"]
 
 
-# -- FedBuff --------------------------------------------------------------------------------------------------------
+# -- FedBuff ---------------------------------------------------------------------------------------
 
 
 def test_fedbuff_by_hand() -> None:
@@ -272,25 +289,32 @@ def test_fedbuff_by_hand() -> None:
     made.on_message(update("a", 0, 1.0))
     assert made.version == 0
     assert torch.equal(made.params, torch.zeros(SIZE))
-    made.on_message(update("a", 0, 3.0))  # the same version still: fresh, weight 1, not 1/(1 + √1) nor 1/√2
+    made.on_message(
+        update("a", 0, 3.0)
+    )  # the same version still: fresh, weight 1, not 1/(1 + √1) nor 1/√2
     torch.testing.assert_close(made.params, torch.full((SIZE,), 0.5 * (1.0 + 3.0) / 2))
     assert made.version == 1
     made.on_message(update("b", 0, 2.0))  # one version old
     made.on_message(update("a", 1, 1.0))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 1.0 + 0.5 * (2.0 / 2**0.5 + 1.0) / 2))
+    torch.testing.assert_close(
+        made.params, torch.full((SIZE,), 1.0 + 0.5 * (2.0 / 2**0.5 + 1.0) / 2)
+    )
     assert made.version == 2
 
 
 def test_fedbuff_takes_distances_to_the_base_not_to_the_current_model() -> None:
-    # Two edges, both from version 0; the second arrives after the model has moved. Its distance is its own.
+    # Two edges, both from version 0; the second arrives after the model has moved. Its distance is
+    # its own.
     made = joined(server("fedbuff", "buffer = 1\nstaleness = 'constant'"), "a", "b")
     base = made.params.clone()
     made.on_message(update("a", 0, torch.full((SIZE,), 4.0) - base))
     made.on_message(update("b", 0, torch.full((SIZE,), 6.0) - base))
-    torch.testing.assert_close(made.params, torch.full((SIZE,), 10.0))  # 6 if taken against the current model
+    torch.testing.assert_close(
+        made.params, torch.full((SIZE,), 10.0)
+    )  # 6 if taken against the current model
 
 
-# -- FedAvg ---------------------------------------------------------------------------------------------------------
+# -- FedAvg ----------------------------------------------------------------------------------------
 
 
 def test_fedavg_averages_those_it_asked() -> None:
@@ -323,7 +347,10 @@ def test_every_worker_is_chosen_about_as_often() -> None:
 
 
 def test_the_average_does_not_depend_on_the_order_of_arrival() -> None:
-    values = {edge: torch.randn(SIZE, generator=torch.Generator().manual_seed(n)) for n, edge in enumerate("abcd")}
+    values = {
+        edge: torch.randn(SIZE, generator=torch.Generator().manual_seed(n))
+        for n, edge in enumerate("abcd")
+    }
     found = []
     for order in ("abcd", "dcba", "cadb"):
         made = joined(server("fedavg"), *"abcd")
@@ -395,20 +422,26 @@ def test_the_first_round_begins_without_those_who_never_come() -> None:
     assert addressees(made.on_message(hello("d"))) == ["d"]  # and it may still join
 
 
-# -- restarts -------------------------------------------------------------------------------------------------------
+# -- restarts --------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(
         [
-            ("fedasync", 'concurrency = 2\nstaleness = "polynomial"'), ("fedbuff", "buffer = 3"), ("fedavg", ""),
-            ("fedavg", "clients = 2\nquorum = 1.0"), ("dp-pasgd", ""),
+            ("fedasync", 'concurrency = 2\nstaleness = "polynomial"'),
+            ("fedbuff", "buffer = 3"),
+            ("fedavg", ""),
+            ("fedavg", "clients = 2\nquorum = 1.0"),
+            ("dp-pasgd", ""),
         ]
     ),
-    st.lists(st.tuples(st.sampled_from(["hello", "update", "deadline", "retired"]), st.integers(0, 3)), max_size=40),
+    st.lists(
+        st.tuples(st.sampled_from(["hello", "update", "deadline", "retired"]), st.integers(0, 3)),
+        max_size=40,
+    ),
     st.data(),
-)  # fmt: skip
+)
 def test_a_restart_at_any_point_gives_the_same_bits(
     which: tuple[str, str], events: list[tuple[str, int]], data: st.DataObject
 ) -> None:
@@ -417,7 +450,9 @@ def test_a_restart_at_any_point_gives_the_same_bits(
     halves = server(name, section)
     for role, breaks in ((whole, False), (halves, True)):
         for place, event in enumerate(events):
-            if breaks and place == cut:  # through the bytes of a snapshot, into a new process's role
+            if (
+                breaks and place == cut
+            ):  # through the bytes of a snapshot, into a new process's role
                 tensors, values = state_file.loads(state_file.dumps(*role.state()))
                 role = server(name, section)
                 role.restore(tensors, values)
@@ -441,7 +476,7 @@ def happen(role: ServerRole, kind: str, number: int, place: int) -> None:
         role.on_message(update(edge, max(0, role.version - place % 3), float(place)))
 
 
-# -- Worker ---------------------------------------------------------------------------------------------------------
+# -- Worker ----------------------------------------------------------------------------------------
 
 X = torch.randn(12, 1, 1, 3, generator=torch.Generator().manual_seed(3))
 DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
@@ -454,7 +489,9 @@ def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float
 def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> Edge:
     algorithm = run_file(name, section).algorithm
     assert isinstance(algorithm, FedAsync)
-    return Edge(algorithm, "edge-0", DATA, MODEL, Releaser(made, Ledger(":memory:", "test"), Random(seed)))
+    return Edge(
+        algorithm, "edge-0", DATA, MODEL, Releaser(made, Ledger(":memory:", "test"), Random(seed))
+    )
 
 
 def pushed(edge: Edge, model: GlobalModel) -> Push:
@@ -473,7 +510,9 @@ def test_every_local_step_draws_a_batch_of_its_own() -> None:
     section = run_file(section="steps_min = 6").algorithm
     assert isinstance(section, FedAsync)
     releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
-    pushed(Watched(section, "edge-0", DATA, MODEL, releaser), GlobalModel(1, torch.zeros(SIZE), 1.0))
+    pushed(
+        Watched(section, "edge-0", DATA, MODEL, releaser), GlobalModel(1, torch.zeros(SIZE), 1.0)
+    )
     assert len(drawn) == 6
     assert len({tuple(batch.index.tolist()) for batch in drawn}) == 6
 
@@ -495,7 +534,9 @@ def test_fedbuff_pushes_the_distance_to_its_base() -> None:
     start = torch.linspace(-1, 1, SIZE)
     section = "learning_rate = 0.3\nsteps_min = 4"
     model = pushed(worker(section, plan()), GlobalModel(0, start, 1.0)).released.vector
-    delta = pushed(worker(section, plan(), name="fedbuff"), GlobalModel(0, start, 1.0)).released.vector
+    delta = pushed(
+        worker(section, plan(), name="fedbuff"), GlobalModel(0, start, 1.0)
+    ).released.vector
     torch.testing.assert_close(delta, model - start)
 
 
@@ -510,22 +551,30 @@ def test_every_local_step_is_a_clipped_noisy_sum_over_a_fresh_batch() -> None:
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
 def test_every_local_step_is_charged(mechanism: str) -> None:
-    made = worker("steps_min = 7", plan(mechanism, z=20.0 if mechanism == "knorm" else 2.0), seed=None)
+    made = worker(
+        "steps_min = 7", plan(mechanism, z=20.0 if mechanism == "knorm" else 2.0), seed=None
+    )
     for number in (1, 2, 3):
         push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 1.0))
         assert push.released.charged.count == 7 * number
         assert sum(row.count for row in push.released.spent) == 7 * number
 
 
-def test_a_budget_that_does_not_pay_for_a_whole_task_pays_for_a_shorter_one_then_the_edge_retires() -> None:
+def test_a_budget_that_does_not_pay_for_a_whole_task_pays_for_a_shorter_one_then_the_edge_retires() -> (
+    None
+):
     made = worker("steps_min = 3\nsteps_max = 5", plan("gaussian", z=1.0), seed=None)
     made.releaser.releases_left = 7
     counts: list[int] = []
-    while isinstance(out := made.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push):
+    while isinstance(
+        out := made.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push
+    ):
         counts.append(out.released.charged.count)
     assert isinstance(out, Retired)
     assert 7 - 3 < counts[-1] <= 7
-    assert made.releaser.ledger.charged().count == counts[-1]  # nothing was charged for what was not done
+    assert (
+        made.releaser.ledger.charged().count == counts[-1]
+    )  # nothing was charged for what was not done
 
 
 def test_h_is_between_its_bounds_public_and_the_same_again() -> None:
@@ -549,10 +598,12 @@ def test_the_roles_are_what_their_names_say() -> None:
     assert type(server("fedavg")) is AveragingServer
 
 
-# -- the trusted-cloud form -----------------------------------------------------------------------------------------
+# -- the trusted-cloud form ------------------------------------------------------------------------
 
 
-def test_a_trusted_cloud_gets_a_distance_of_bounded_length_and_the_weight_scales_noise_and_signal_alike() -> None:
+def test_a_trusted_cloud_gets_a_distance_of_bounded_length_and_the_weight_scales_noise_and_signal_alike() -> (
+    None
+):
     trusted = replace(plan("gaussian", z=1.0), noise_at="server")
     made = worker("learning_rate = 50.0\nsteps_min = 3", trusted, name="fedbuff")
     push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 0.01, Terms(trusted.declared, 0.5, 1.0)))

@@ -72,9 +72,17 @@ count = {count}
 def run_file(**changes: Any) -> RunFile:
     """Two edges; what one push's noise adds to the variance is 0.01 C²."""
     usual = {
-        "updates": 1000, "name": "mapa", "deviation": 10.0, "gap": 2.3, "mechanism": "gaussian", "batch": 64.0,
-        "clip": 10.0, "clip_min": 0.1, "count": 2, "z": 64.0 * math.sqrt(0.01 / SIZE),
-    }  # fmt: skip
+        "updates": 1000,
+        "name": "mapa",
+        "deviation": 10.0,
+        "gap": 2.3,
+        "mechanism": "gaussian",
+        "batch": 64.0,
+        "clip": 10.0,
+        "clip_min": 0.1,
+        "count": 2,
+        "z": 64.0 * math.sqrt(0.01 / SIZE),
+    }
     return config.parse(FILE.format(**{**usual, **changes}), "test")
 
 
@@ -98,13 +106,15 @@ def one(outgoing: list[Any]) -> Any:
     return only
 
 
-# -- the equations --------------------------------------------------------------------------------------------------
+# -- the equations ---------------------------------------------------------------------------------
 
 
 def test_eq_6_as_printed_puts_the_noise_on_the_norm() -> None:
     plan = Plan("paper", 0.5, 12.0, 0.0, 0.1, 100.0, 2.0, 1e-5, paper_epsilon=0.5)
     sensitivity = 2 * 1.0 / 12  # ΔS = 2C/b at C = 1
-    assert plan.noise_variance(7850) == pytest.approx(2 * sensitivity**2 / 0.5**2)  # (9), whatever d is
+    assert plan.noise_variance(7850) == pytest.approx(
+        2 * sensitivity**2 / 0.5**2
+    )  # (9), whatever d is
 
 
 def test_eq_9_delta_b_is_sampling_variance_plus_noise_variance() -> None:
@@ -115,7 +125,9 @@ def test_eq_10_the_rate_of_audp() -> None:
     a = run_file(name="audp").algorithm
     assert isinstance(a, Mapa)
     for t, tau, variance in ((1, 0, 0.0), (7, 4, 3.5), (1000, 20, 100.0)):
-        inverse = 10.0 * (tau + 1) + math.sqrt(variance + 1) * math.sqrt(t) / 2.0  # the paper's R is 1, ours 2
+        inverse = (
+            10.0 * (tau + 1) + math.sqrt(variance + 1) * math.sqrt(t) / 2.0
+        )  # the paper's R is 1, ours 2
         assert mapa.audp_rate(t, tau, variance, a) == pytest.approx(1 / inverse)
 
 
@@ -131,7 +143,9 @@ def test_eq_12_the_first_clip_norm_at_equality() -> None:
 def test_eq_12_holds_for_any_probability(failure: float) -> None:
     clip = mapa.first_clip(30.0, failure)
     x = (30.0 / clip) ** 2
-    assert 2 * x - x * x == pytest.approx(failure, rel=1e-3)  # 1 - (1 - x)², without the cancellation
+    assert 2 * x - x * x == pytest.approx(
+        failure, rel=1e-3
+    )  # 1 - (1 - x)², without the cancellation
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 1e6])
@@ -164,7 +178,7 @@ def test_eq_16_lets_the_gradient_bound_fall_to_theta_c() -> None:
     assert math.sqrt(2 * 1e4 / (p * 5)) == pytest.approx(0.5 * 10.0)  # sqrt(2Δ_b / (P(τ+1))) = θC
 
 
-# -- the measured example: eps = 2, d = 7850, L = 10, F0 = 2.3, tau = 4, theta = .5, sigma = 10 ---------------------
+# -- the measured example: eps = 2, d = 7850, L = 10, F0 = 2.3, tau = 4, theta = .5, sigma = 10 ----
 
 
 def stage_of(clip: float, batch: float, z: float) -> tuple[float, float]:
@@ -177,15 +191,24 @@ def stage_of(clip: float, batch: float, z: float) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("batch", "z", "clip", "p", "length"),
     [
-        (256, 2.46, 10.0, 1.17, 44), (256, 2.46, 5.0, 1.19, 175), (256, 2.46, 2.5, 1.26, 744),
-        (256, 2.46, 1.25, 1.56, 3681), (256, 2.46, 0.625, 2.76, 26027),
-        (12, 0.589, 10.0, 30.4, 1119), (12, 0.589, 5.0, 30.8, 4533), (12, 0.589, 2.5, 32.4, 19073),
+        (256, 2.46, 10.0, 1.17, 44),
+        (256, 2.46, 5.0, 1.19, 175),
+        (256, 2.46, 2.5, 1.26, 744),
+        (256, 2.46, 1.25, 1.56, 3681),
+        (256, 2.46, 0.625, 2.76, 26027),
+        (12, 0.589, 10.0, 30.4, 1119),
+        (12, 0.589, 5.0, 30.8, 4533),
+        (12, 0.589, 2.5, 32.4, 19073),
     ],
-)  # fmt: skip
-def test_the_stages_of_the_measured_example(batch: float, z: float, clip: float, p: float, length: float) -> None:
+)
+def test_the_stages_of_the_measured_example(
+    batch: float, z: float, clip: float, p: float, length: float
+) -> None:
     found_p, found_length = stage_of(clip, batch, z)
     assert found_p == pytest.approx(p, rel=0.006)
-    assert found_length == pytest.approx(length, rel=0.012, abs=1.1)  # the figures are whole updates
+    assert found_length == pytest.approx(
+        length, rel=0.012, abs=1.1
+    )  # the figures are whole updates
 
 
 def test_a_stage_is_one_over_theta_squared_longer_than_the_last_where_noise_rules() -> None:
@@ -194,7 +217,7 @@ def test_a_stage_is_one_over_theta_squared_longer_than_the_last_where_noise_rule
     assert stage_of(5.0, 12, 20.0)[1] / length == pytest.approx(4, rel=1e-3)
 
 
-# -- Table II -------------------------------------------------------------------------------------------------------
+# -- Table II --------------------------------------------------------------------------------------
 
 
 def applied(made: Server, count: int) -> Server:
@@ -237,24 +260,30 @@ def test_table_2_mapa() -> None:
     assert made.learning_rate() == pytest.approx(1 / (2 * p * 10.0 * 2))
 
 
-# -- Algorithm 1, cloud side ----------------------------------------------------------------------------------------
+# -- Algorithm 1, cloud side -----------------------------------------------------------------------
 
 
 def test_cloud_lines_1_and_2_the_noisiest_edge_rules_delta_0() -> None:
     run = run_file()
     privacy = run.privacy.model_copy(update={"noise_multiplier": None, "pushes": 100})
-    calibrated = run.model_copy(update={"edges": Edges(count=3, epsilon=(8.0, 0.5)), "privacy": privacy})
+    calibrated = run.model_copy(
+        update={"edges": Edges(count=3, epsilon=(8.0, 0.5)), "privacy": privacy}
+    )
     strict = calibrated.plan(1)
     assert strict.epsilon == 0.5
     made = Server(calibrated.define(), MODEL)
-    assert made.noise_variance == strict.noise_variance(SIZE) > calibrated.plan(0).noise_variance(SIZE)
+    assert (
+        made.noise_variance == strict.noise_variance(SIZE) > calibrated.plan(0).noise_variance(SIZE)
+    )
     assert made.variance == pytest.approx(10.0**2 / 64 + strict.noise_variance(SIZE) * 10.0**2)
 
 
 @pytest.mark.parametrize("name", ["mapa", "audp"])
 @pytest.mark.parametrize("edge", ["edge-0", "edge-1", "a stranger"])
 @pytest.mark.parametrize("noise", [0.0, 5e-324, 1.0, 1e300, 1e308])
-def test_nothing_that_an_edge_says_of_its_noise_moves_the_schedule(name: str, edge: str, noise: float) -> None:
+def test_nothing_that_an_edge_says_of_its_noise_moves_the_schedule(
+    name: str, edge: str, noise: float
+) -> None:
     made, quiet = server(name=name), server(name=name)
     made.on_message(hello(edge, noise))
     for one_of_both in (made, quiet):
@@ -268,7 +297,13 @@ def test_nothing_that_an_edge_says_of_its_noise_moves_the_schedule(name: str, ed
 def test_cloud_line_2_the_smallest_epsilon_is_the_noisiest_edge() -> None:
     plans = [
         Plan.calibrated(
-            epsilon=e, delta=1e-5, pushes=100, sampling_rate=0.1, batch=64.0, clip_min=0.1, clip_max=10.0
+            epsilon=e,
+            delta=1e-5,
+            pushes=100,
+            sampling_rate=0.1,
+            batch=64.0,
+            clip_min=0.1,
+            clip_max=10.0,
         ).noise_variance(SIZE)
         for e in (0.5, 1.0, 4.0)
     ]
@@ -280,8 +315,19 @@ def test_cloud_line_4_the_first_model_and_clip_norm() -> None:
     assert (made.version, made.clip) == (0, 10.0)
     assert torch.equal(made.params, MODEL.init(1))
     text = FILE.replace("clip = {clip}\n", "clip_max = 1e6\n")
-    usual = {"z": 1.0, "updates": 10, "deviation": 30.0, "gap": 2.3, "batch": 64.0, "clip_min": 0.1, "count": 2}
-    by_12 = Server(config.parse(text.format(name="mapa", mechanism="gaussian", **usual), "test").define(), MODEL)
+    usual = {
+        "z": 1.0,
+        "updates": 10,
+        "deviation": 30.0,
+        "gap": 2.3,
+        "batch": 64.0,
+        "clip_min": 0.1,
+        "count": 2,
+    }
+    by_12 = Server(
+        config.parse(text.format(name="mapa", mechanism="gaussian", **usual), "test").define(),
+        MODEL,
+    )
     assert by_12.clip == mapa.first_clip(30.0, 1e-3)
 
 
@@ -388,7 +434,9 @@ def test_an_operators_halt_ends_the_run_whatever_its_reason() -> None:
 def test_unknown_and_impossible_updates_are_refused() -> None:
     made = applied(server(), 25)
     assert made.screen(update("a", 5)) is None
-    assert made.screen(update("a", 4)) is None  # too old, but its edge has paid for it: the fold must know
+    assert (
+        made.screen(update("a", 4)) is None
+    )  # too old, but its edge has paid for it: the fold must know
     assert made.screen(update("stranger", 25)) == "unknown"
     assert made.screen(update("a", 26)) == "version"
 
@@ -420,13 +468,15 @@ def test_paper_mode_survives_any_number_of_stages() -> None:
     assert bool(torch.isfinite(made.params).all())
 
 
-# -- state ----------------------------------------------------------------------------------------------------------
+# -- state -----------------------------------------------------------------------------------------
 
 names = st.sampled_from(["a", "b", "c"])
 messages = st.lists(
     st.one_of(
         st.builds(hello, names, st.floats(0, 10)),
-        st.builds(lambda e, back, v: (e, back, v), names, st.integers(0, 30), st.floats(-5, 5, width=32)),
+        st.builds(
+            lambda e, back, v: (e, back, v), names, st.integers(0, 30), st.floats(-5, 5, width=32)
+        ),
         st.builds(Retired, names, st.just("budget"), st.just((Spend(0.1, 0.3, 4),))),
     ),
     max_size=60,
@@ -449,9 +499,13 @@ def fed(made: Server, sequence: list[Any]) -> Server:
 def test_a_restored_server_ends_in_the_same_bits(sequence: list[Any], cut: int, name: str) -> None:
     made = fed(server(name=name, updates=30, gap=0.01), sequence[:cut])
     tensors, values = made.state()
-    again = server(hello("z"), name=name, updates=30, gap=0.01)  # not fresh: all of it must be replaced
+    again = server(
+        hello("z"), name=name, updates=30, gap=0.01
+    )  # not fresh: all of it must be replaced
     again.on_message(update("z", 0))
-    again.restore({key: tensor.clone() for key, tensor in tensors.items()}, json.loads(json.dumps(values)))
+    again.restore(
+        {key: tensor.clone() for key, tensor in tensors.items()}, json.loads(json.dumps(values))
+    )
     fed(made, sequence[cut:])
     fed(again, sequence[cut:])
     assert again.params.numpy().tobytes() == made.params.numpy().tobytes()
@@ -460,14 +514,16 @@ def test_a_restored_server_ends_in_the_same_bits(sequence: list[Any], cut: int, 
     assert again.learning_rate() == made.learning_rate()
 
 
-# -- Algorithm 1, edge side -----------------------------------------------------------------------------------------
+# -- Algorithm 1, edge side ------------------------------------------------------------------------
 
 X = torch.randn(40, 1, 1, 3, generator=torch.Generator().manual_seed(1))
 DATA = Dataset(X, torch.arange(40) % 2, 2, "test")
 PARAMS = torch.linspace(-1, 1, SIZE)
 
 
-def plan(mechanism: Any = "gaussian", *, q: float = 0.25, batch: float = 10.0, z: float = 1.0) -> Plan:
+def plan(
+    mechanism: Any = "gaussian", *, q: float = 0.25, batch: float = 10.0, z: float = 1.0
+) -> Plan:
     return Plan(mechanism, q, batch, z, 0.1, 100.0, 2.0, 1e-5, rows_max=400)
 
 
@@ -528,15 +584,20 @@ def test_an_empty_batch_still_pushes_pure_noise() -> None:
 def test_the_sum_is_divided_by_the_public_batch_size_not_by_the_drawn_one() -> None:
     alike = Dataset(DATA.x[:1].expand(40, 1, 1, 3), DATA.y[:1].expand(40), 2, "test")
     made = edge(plan(q=0.25, batch=10.0, z=1e-4), alike)
-    drawn = [float(push(made, clip=0.1).released.vector.norm()) * 10 / 0.1 for _ in range(30)]  # |B|, each row is C
+    drawn = [
+        float(push(made, clip=0.1).released.vector.norm()) * 10 / 0.1 for _ in range(30)
+    ]  # |B|, each row is C
     assert all(abs(size - round(size)) < 0.01 for size in drawn)
     assert len({round(size) for size in drawn}) > 3
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "work"), [("gaussian", "linear_factors"), ("discrete_gaussian", "example_gradients")]
+    ("mechanism", "work"),
+    [("gaussian", "linear_factors"), ("discrete_gaussian", "example_gradients")],
 )
-def test_the_batch_has_one_shape_whatever_is_drawn(mechanism: str, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_has_one_shape_whatever_is_drawn(
+    mechanism: str, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shapes, real = set(), getattr(edge_roles, work)
 
     def recorded(model: Model, params: Tensor, x: Tensor, y: Tensor) -> Any:
@@ -557,7 +618,9 @@ def test_an_edge_whose_budget_is_spent_retires_with_its_history() -> None:
     spent = push(made).released.spent
     retired = one(made.on_message(GlobalModel(8, PARAMS, 1.0)))
     assert retired.to == SERVER
-    assert retired.message == Retired("a", retired.message.reason, spent, made.releaser.ledger.charged())
+    assert retired.message == Retired(
+        "a", retired.message.reason, spent, made.releaser.ledger.charged()
+    )
     assert "budget" in retired.message.reason
 
 
@@ -579,7 +642,9 @@ def test_without_noise_the_push_is_the_exact_mean_gradient(monkeypatch: pytest.M
     rows = chosen(monkeypatch, made)
     sent = push(made, clip=1e-6)  # nothing is clipped
     assert len(rows[0]) == 10
-    assert torch.equal(sent.released.vector, mean_gradient(MODEL, PARAMS, DATA.x[rows[0]], DATA.y[rows[0]]))
+    assert torch.equal(
+        sent.released.vector, mean_gradient(MODEL, PARAMS, DATA.x[rows[0]], DATA.y[rows[0]])
+    )
 
 
 def test_paper_mode_clips_the_mean_and_not_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:

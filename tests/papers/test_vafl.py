@@ -1,4 +1,7 @@
-"""VAFL against its paper: one test per equation, line of Algorithms 1 and 2, update rule and theorem's step size."""
+"""VAFL against its paper:
+
+one test per equation, line of Algorithms 1 and 2, update rule and theorem's step size.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def vectors(message: Update) -> Tensor:
     return message.vector.view(len(part_of(message).rows), -1)
 
 
-# -- the problem ----------------------------------------------------------------------------------------------------
+# -- the problem -----------------------------------------------------------------------------------
 
 
 def test_eq_1_with_linear_embeddings_is_logistic_regression_on_all_features() -> None:
@@ -68,16 +71,20 @@ def test_eq_1_each_client_has_its_own_regularizer() -> None:
         made.deliver(take(made, first_upload(made)))
     name = next(name for name, party in plain.parties.items() if party.step == 2)
     difference = plain.parties[name].theta - penalised.parties[name].theta
-    assert torch.allclose(difference, 0.5 * 0.5 * before[name], atol=1e-6)  # η·λ·θ_m of (4a), η = 0.5
+    assert torch.allclose(
+        difference, 0.5 * 0.5 * before[name], atol=1e-6
+    )  # η·λ·θ_m of (4a), η = 0.5
 
 
-# -- Algorithm 1 ----------------------------------------------------------------------------------------------------
+# -- Algorithm 1 -----------------------------------------------------------------------------------
 
 
 def test_line_1_every_model_has_its_own_beginning() -> None:
     made = world()
     thetas = [party.theta for party in made.parties.values()]
-    assert all(not torch.equal(one, other) for one in thetas for other in thetas if one is not other)
+    assert all(
+        not torch.equal(one, other) for one in thetas for other in thetas if one is not other
+    )
     again = world()
     assert all(torch.equal(made.parties[n].theta, again.parties[n].theta) for n in made.parties)
     assert torch.equal(made.server.params, torch.zeros(10))
@@ -89,7 +96,10 @@ def test_line_4_an_epoch_takes_every_record_once_in_an_order_of_its_own() -> Non
     assert torch.equal(torch.cat(first).sort().values, torch.arange(320))
     assert torch.equal(torch.cat(second).sort().values, torch.arange(320))
     assert not torch.equal(torch.cat(first), torch.cat(second))
-    assert all(torch.equal(batch, batch_rows(PROTOCOL, 0, step, 320)) for step, batch in enumerate(first, 1))
+    assert all(
+        torch.equal(batch, batch_rows(PROTOCOL, 0, step, 320))
+        for step, batch in enumerate(first, 1)
+    )
 
 
 def test_line_4_parties_choose_without_coordination_unless_synchronous() -> None:
@@ -102,7 +112,9 @@ def test_line_5_an_upload_is_h_of_the_chosen_records_and_of_no_other() -> None:
     made = world().after_tables()
     server, message = made.server, first_upload(made)
     party = made.parties[message.edge]
-    assert torch.equal(part_of(message).rows, batch_rows(PROTOCOL, party.number, 1, server.people.records))
+    assert torch.equal(
+        part_of(message).rows, batch_rows(PROTOCOL, party.number, 1, server.people.records)
+    )
     x, _, _ = table("digits", None)
     expected = party.embedding.embed(party.theta, blocks(x, 4)[party.number][part_of(message).rows])
     assert torch.allclose(vectors(message), expected, atol=1e-6)
@@ -141,7 +153,9 @@ def test_eq_4b_the_other_clients_stay_as_they_are() -> None:
     before = {name: party.theta for name, party in made.parties.items()}
     message = take(made, first_upload(made))
     made.deliver(message)
-    assert [name for name in before if made.parties[name].theta is not before[name]] == [message.edge]
+    assert [name for name in before if made.parties[name].theta is not before[name]] == [
+        message.edge
+    ]
 
 
 @settings(max_examples=20, deadline=None)
@@ -159,7 +173,9 @@ def test_eq_3_the_delay_recursion(order: int, steps: int) -> None:
         assert isinstance(message, Update)
         made.deliver(message)
         delays += 1  # τ_{n,m}^{k+1} = τ_{n,m}^k + 1 …
-        delays[part_of(message).rows, server.place(message.edge)] = 1  # … but 1 for m = m_k, n = n_k
+        delays[part_of(message).rows, server.place(message.edge)] = (
+            1  # … but 1 for m = m_k, n = n_k
+        )
         assert torch.equal(server.delays(everything), delays)
 
 
@@ -198,7 +214,7 @@ def test_nothing_begins_before_every_table_is_there() -> None:
     assert made.server.version == 0
 
 
-# -- Algorithm 2 and the other update rules -------------------------------------------------------------------------
+# -- Algorithm 2 and the other update rules --------------------------------------------------------
 
 
 def test_algorithm_2_waits_for_t_clients_and_answers_each_of_them() -> None:
@@ -211,7 +227,9 @@ def test_algorithm_2_waits_for_t_clients_and_answers_each_of_them() -> None:
     replies = made.deliver(batch[2])
     assert [out.to for out in replies] == [message.edge for message in batch]
     assert server.version == 1  # one iteration for the t of them
-    mean = sum(server_gradient(server, before, part_of(message).rows) for message in batch) / 3  # appendix D: 1/t Σ
+    mean = (
+        sum(server_gradient(server, before, part_of(message).rows) for message in batch) / 3
+    )  # appendix D: 1/t Σ
     assert torch.allclose(server.params, before - 0.5 * mean, atol=1e-6)
     for out, message in zip(replies, batch, strict=True):
         assert isinstance(out.message, Feedback)
@@ -290,7 +308,7 @@ def test_bounded_delay_the_server_waits_for_the_fresh_ones_then_goes_on() -> Non
     assert not any(server.asked.values())
 
 
-# -- who fails, repeats or leaves -----------------------------------------------------------------------------------
+# -- who fails, repeats or leaves ------------------------------------------------------------------
 
 
 def test_an_answer_that_comes_twice_is_used_once() -> None:
@@ -354,7 +372,7 @@ def test_a_party_too_many_is_told_so() -> None:
     assert "stranger" not in made.server.edges
 
 
-# -- perturbed embeddings in the protocol ---------------------------------------------------------------------------
+# -- perturbed embeddings in the protocol ----------------------------------------------------------
 
 
 def test_a_frozen_party_learns_nothing_and_is_sent_no_gradient() -> None:
@@ -380,7 +398,7 @@ def test_the_smoothing_neurons_are_the_same_in_an_upload_and_in_its_gradient() -
     assert torch.equal(party._embed(party.theta, part_of(message).rows), vectors(message))
 
 
-# -- evaluation -----------------------------------------------------------------------------------------------------
+# -- evaluation ------------------------------------------------------------------------------------
 
 
 def test_an_evaluation_sees_fresh_embeddings_of_rows_that_are_not_trained_on() -> None:
@@ -415,7 +433,7 @@ def test_the_last_evaluation_does_not_wait_for_ever() -> None:
     assert out.message == Halt(5, "all updates applied")
 
 
-# -- the role in a driver -------------------------------------------------------------------------------------------
+# -- the role in a driver --------------------------------------------------------------------------
 
 
 def test_a_snapshot_at_any_point_goes_on_to_the_same_bits() -> None:
@@ -429,7 +447,9 @@ def test_a_snapshot_at_any_point_goes_on_to_the_same_bits() -> None:
         drawn += 7
         tensors, values = broken.server.state()
         again = world(settings_, data=small()).server
-        again.restore({name: one.clone() for name, one in tensors.items()}, json.loads(json.dumps(values)))
+        again.restore(
+            {name: one.clone() for name, one in tensors.items()}, json.loads(json.dumps(values))
+        )
         again.taken = broken.server.taken  # the latest evaluation is kept for showing only
         broken.server = again
     assert broken.server.version == 60
@@ -455,7 +475,9 @@ def test_a_party_restored_between_any_two_messages_goes_on_to_the_same_bits() ->
             fresh = world().parties[name]
             fresh.restore(tensors, json.loads(json.dumps(values)))
             other.parties[name] = fresh
-    assert all(torch.equal(one.parties[name].theta, party.theta) for name, party in other.parties.items())
+    assert all(
+        torch.equal(one.parties[name].theta, party.theta) for name, party in other.parties.items()
+    )
     assert torch.equal(one.server.params, other.server.params)
 
 
@@ -471,13 +493,17 @@ def test_a_party_restored_between_any_two_messages_goes_on_to_the_same_bits() ->
         (Part(1, 0, torch.tensor([1, 2])), 0, None),
     ],
 )
-def test_what_is_no_upload_never_enters_the_journal(part: Part | None, numbers: int, reason: str | None) -> None:
+def test_what_is_no_upload_never_enters_the_journal(
+    part: Part | None, numbers: int, reason: str | None
+) -> None:
     server = world().after_tables().server
     assert server.screen(Update("party-0", 0, torch.ones(numbers), 1.0, (), part=part)) == reason
-    assert server.screen(Update("stranger", 0, torch.ones(numbers), 1.0, (), part=part)) == "unknown"
+    assert (
+        server.screen(Update("stranger", 0, torch.ones(numbers), 1.0, (), part=part)) == "unknown"
+    )
 
 
-# -- step sizes -----------------------------------------------------------------------------------------------------
+# -- step sizes ------------------------------------------------------------------------------------
 
 
 def test_theorem_1_the_step() -> None:
@@ -496,7 +522,9 @@ def test_theorem_2_the_step_of_the_proof() -> None:
 
 def test_theorem_3_the_step_takes_the_sum_of_the_tail() -> None:
     tail, ratio = 0.7, 0.6
-    total = sum(sum(s * tail * ratio**s for s in range(d, 400)) for d in range(1, 400))  # c_m = Σ_d Σ_{s>=d} s·p_s
+    total = sum(
+        sum(s * tail * ratio**s for s in range(d, 400)) for d in range(1, 400)
+    )  # c_m = Σ_d Σ_{s>=d} s·p_s
     assert step_rules.delay_constant(tail, ratio) == pytest.approx(total, rel=1e-9)
     step = step_rules.theorem_3(10.0, tail, ratio, 1e9, 100)
     assert step == pytest.approx(1 / (4 * (1 + math.sqrt(total)) * 10))
@@ -510,7 +538,9 @@ def test_theorem_4_the_step() -> None:
     nu = min((1 - ratio) * c / (longest * (20 + c)), mu * q / 2)
     start = 4 * (1 + math.sqrt(c)) * L / nu
     for k in (0, 7, 1000):
-        assert step_rules.theorem_4(k, L, mu, tail, ratio, q) == pytest.approx(2 / (nu * (k + start)))
+        assert step_rules.theorem_4(k, L, mu, tail, ratio, q) == pytest.approx(
+            2 / (nu * (k + start))
+        )
 
 
 @pytest.mark.parametrize("rule", ["theorem_1", "theorem_3"])
@@ -522,7 +552,9 @@ def test_theorems_7_and_9_the_server_steps_t_times_as_far_as_a_party(rule: str) 
 
 @pytest.mark.parametrize("rule", ["theorem_2", "theorem_4"])
 def test_theorems_8_and_10_a_larger_t_starts_with_a_longer_step(rule: str) -> None:
-    one, four = (Steps(rule=rule, smoothness=3.0, convexity=0.1, delay=5, rarest=0.2, t=t) for t in (1, 4))
+    one, four = (
+        Steps(rule=rule, smoothness=3.0, convexity=0.1, delay=5, rarest=0.2, t=t) for t in (1, 4)
+    )
     assert four.party(0) == pytest.approx(4 * one.party(0))
     assert four.server(9) == four.party(9)
     assert four.party(10**9) == pytest.approx(one.party(10**9), rel=1e-3)
@@ -534,7 +566,7 @@ def test_the_experiments_step_is_constant_with_a_share_for_the_server() -> None:
     assert steps.server(5) == pytest.approx(0.7 / 12)
 
 
-# -- what it reaches ------------------------------------------------------------------------------------------------
+# -- what it reaches -------------------------------------------------------------------------------
 
 
 def reference(made: World, horizon: int, views: list[Tensor], y: Tensor, penalty: float) -> float:
@@ -542,30 +574,50 @@ def reference(made: World, horizon: int, views: list[Tensor], y: Tensor, penalty
     server, models = made.server, [party.embedding for party in made.parties.values()]
     records = server.people.records
     params, thetas = centralised(
-        server.protocol, horizon, models, server.head, [v[:records] for v in views], y[:records], penalty
+        server.protocol,
+        horizon,
+        models,
+        server.head,
+        [v[:records] for v in views],
+        y[:records],
+        penalty,
     )
-    h = torch.stack([e.embed(theta, view[records:]) for e, theta, view in zip(models, thetas, views, strict=True)], 1)
+    h = torch.stack(
+        [
+            e.embed(theta, view[records:])
+            for e, theta, view in zip(models, thetas, views, strict=True)
+        ],
+        1,
+    )
     return float((server.head.logits(params, h).argmax(1) == y[records:]).float().mean())
 
 
 @pytest.mark.exhaustive
-def test_parkinsons_over_three_parties_reaches_the_centralised_model(data_root: Path | None) -> None:
+def test_parkinsons_over_three_parties_reaches_the_centralised_model(
+    data_root: Path | None,
+) -> None:
     if data_root is None:
         pytest.skip("no real data")
     data = table("pd-speech", data_root)
     settings_ = run_file(updates=900, batch=20.0, parties=3, rate=0.003)
     made = world(settings_, data=data, width=2, regularization=0.001).start()
     made.run()
-    central = reference(made, 300, blocks(data[0], 3), data[1], 0.001)  # as many steps as each party took
+    central = reference(
+        made, 300, blocks(data[0], 3), data[1], 0.001
+    )  # as many steps as each party took
     assert made.accuracy() > central - 0.01
     assert central > 0.7
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("t", "updates"), [(1, 3000), (3, 1500), (7, 1500)])
-def test_mnist_over_seven_parties_reaches_the_centralised_model(data_root: Path | None, t: int, updates: int) -> None:
+def test_mnist_over_seven_parties_reaches_the_centralised_model(
+    data_root: Path | None, t: int, updates: int
+) -> None:
     data = table("mnist", data_root or pytest.skip("no real data"), 20_000)
-    made = world(run_file(updates=updates, t=t, batch=200.0, parties=7), data=data, regularization=0.001).start()
+    made = world(
+        run_file(updates=updates, t=t, batch=200.0, parties=7), data=data, regularization=0.001
+    ).start()
     made.run()
     central = reference(made, 1500, blocks(data[0], 7), data[1], 0.001)
     assert made.accuracy() > central - 0.01 > 0.87

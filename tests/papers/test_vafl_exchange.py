@@ -1,4 +1,7 @@
-"""VAFL against its paper, continued: one exchange between a client and the server, and what all exchanges cost."""
+"""VAFL against its paper, continued:
+
+one exchange between a client and the server, and what all exchanges cost.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,14 @@ from tests.papers.vafl_rig import (
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
 
 
-def test_lines_3_6_8_and_11_an_upload_is_also_the_query_and_its_answer_activates_that_client_alone() -> None:
+def test_lines_3_6_8_and_11_an_upload_is_also_the_query_and_its_answer_activates_that_client_alone() -> (
+    None
+):
     made = world().after_tables()
     waiting = {message.edge for message in uploads(made)}
-    assert waiting == set(made.parties)  # line 3: each has begun by itself, nobody's answer was needed
+    assert waiting == set(
+        made.parties
+    )  # line 3: each has begun by itself, nobody's answer was needed
     for k in range(1, 9):
         message = take(made, next(uploads(made)))
         others = list(made.under_way)
@@ -43,7 +50,9 @@ def test_lines_3_6_8_and_11_an_upload_is_also_the_query_and_its_answer_activates
         assert not torch.equal(made.server.params, before)  # line 8
         assert isinstance(reply.message, Feedback)
         assert reply.message.gradient is not None
-        assert made.under_way[:-1] == others  # line 3 again: one client is activated, by its own answer
+        assert (
+            made.under_way[:-1] == others
+        )  # line 3 again: one client is activated, by its own answer
         again = made.under_way[-1]
         assert isinstance(again, Update)
         assert (again.edge, part_of(again).step) == (message.edge, part_of(message).step + 1)
@@ -55,17 +64,23 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
     images, labels, records = table("digits", None)
     images = images.reshape(-1, 1, 16, 4)  # whose blocks are squares, as a convolution needs them
     data = (images, labels, records)
-    made = world(plan=plan, kind=kind, hidden=(6,), combine="concat", width=3, data=data).after_tables()
+    made = world(
+        plan=plan, kind=kind, hidden=(6,), combine="concat", width=3, data=data
+    ).after_tables()
     message = take(made, next(uploads(made)))
     party, server = made.parties[message.edge], made.server
-    server.params = torch.linspace(-1, 1, server.head.size)  # at θ_0 = 0 no gradient would come back
+    server.params = torch.linspace(
+        -1, 1, server.head.size
+    )  # at θ_0 = 0 no gradient would come back
     rows, place = part_of(message).rows, server.place(message.edge)
     theta = party.theta.clone().requires_grad_()
     own = party.embedding.embed(theta, blocks(images, 4)[party.number][rows])
     own = clip_rows(own, plan.bound) if plan.private else own
     h = server.table[rows].clone()
     h[:, place] = message.vector.view(len(rows), -1) - own.detach() + own  # the noise is a constant
-    torch.autograd.backward(functional.cross_entropy(server.head.logits(server.params, h), labels[rows]))
+    torch.autograd.backward(
+        functional.cross_entropy(server.head.logits(server.params, h), labels[rows])
+    )
     before = party.theta
     made.deliver(message)
     assert theta.grad is not None
@@ -75,7 +90,10 @@ def test_eqs_2b_4a_the_chain_rule_is_that_of_one_graph(kind: str, plan: Embeddin
 
 @pytest.mark.parametrize("c", [0.5, 1.0, 2.0])
 def test_eqs_12_13_the_smoothness_constant_of_a_perturbed_kink_falls_with_c(c: float) -> None:
-    """L of h over a bias: 1/(2·sqrt(3)·c) of one relu, which is below the theorem's L_σ̄(c) = 2·sqrt(d)·L⁰/c."""
+    """L of h over a bias:
+
+    1/(2·sqrt(3)·c) of one relu, which is below the theorem's L_σ̄(c) = 2·sqrt(d)·L⁰/c.
+    """
     h, width = embedding("mlp", (1,), 1, hidden=(1,), smoothing=c), 0.2 * c
     slopes = []
     for bias in (-width, width):
@@ -112,11 +130,15 @@ def test_mu_of_every_party_is_that_of_what_it_said_counted_again() -> None:
         expected = math.sqrt(most) * 2 * FRESH.bound / FRESH.std
         assert most > 2
         assert gdp.mu(party.releaser.ledger.history()) == pytest.approx(expected)
-        assert gdp.mu(server.edges[name].spent) == pytest.approx(expected, rel=0.2)  # its latest words are under way
+        assert gdp.mu(server.edges[name].spent) == pytest.approx(
+            expected, rel=0.2
+        )  # its latest words are under way
 
 
 class Newest(World):
-    """Gives a party only the last of what one upload makes the server say to it, as the driver does."""
+    """Gives a party only the last of what one upload makes the server say to it, as the driver
+    does.
+    """
 
     def answered(self, message: Uplink) -> list[Outgoing]:
         return list({reply.to: reply for reply in super().answered(message)}.values())
@@ -124,7 +146,10 @@ class Newest(World):
 
 @pytest.mark.parametrize("order", range(5))
 def test_a_party_that_is_asked_twice_at_once_answers_both(order: int) -> None:
-    """An evaluation falls due where old entries are waited for: the first of two requests was lost, then refused."""
+    """An evaluation falls due where old entries are waited for:
+
+    the first of two requests was lost, then refused.
+    """
     made = world(run_file(updates=120, every=10, algorithm="max_delay = 8"))
     server = Newest(made.server, made.parties).start().run(order)
     assert (server.version, server.halted) == (120, "all updates applied")

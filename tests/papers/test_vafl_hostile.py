@@ -41,15 +41,21 @@ def test_an_embedding_out_of_all_bounds_is_refused() -> None:
 def test_what_a_party_says_of_its_noise_and_mode_moves_nothing(plan: EmbeddingPlan) -> None:
     # Given a party that says it has no noise, and is of another mode than the run,
     made, honest = world(plan=plan).start(), world(plan=plan).start()
-    lies = {"noise_variance": 0.0, "mechanism": "embedding:dp_sgd" if plan is FRESH else "embedding:cached"}
+    lies = {
+        "noise_variance": 0.0,
+        "mechanism": "embedding:dp_sgd" if plan is FRESH else "embedding:cached",
+    }
     made.under_way = [replace(m, **lies) if isinstance(m, Hello) else m for m in made.under_way]  # type: ignore[arg-type]
-    # then its embeddings are weighted as the run says, and it is given a gradient only where its mode learns.
+    # then its embeddings are weighted as the run says, and it is given a gradient only where its
+    # mode learns.
     for one in (made, honest):
         one.run(until=lambda one=one: one.server.version >= 8)  # type: ignore[misc]
     assert torch.equal(made.server.scales(), honest.server.scales())
     assert bool((made.server.scales() < 1.0).all())
     learnt = [edge for edge, answer in made.server.answers.items() if answer.gradient is not None]
-    assert learnt == [edge for edge, answer in honest.server.answers.items() if answer.gradient is not None]
+    assert learnt == [
+        edge for edge, answer in honest.server.answers.items() if answer.gradient is not None
+    ]
     assert bool(learnt) == (plan is not FRESH)
 
 
@@ -71,11 +77,19 @@ def test_one_party_alone_makes_no_iteration_of_several() -> None:
 
 
 @pytest.mark.parametrize("plan", [NONE, FRESH, replace(FRESH, mode="dp_sgd", step_multiplier=5.0)])
-def test_a_servers_word_that_fits_nothing_is_refused_before_anything_is_paid_for(plan: EmbeddingPlan) -> None:
+def test_a_servers_word_that_fits_nothing_is_refused_before_anything_is_paid_for(
+    plan: EmbeddingPlan,
+) -> None:
     made = world(plan=plan).after_tables()
     party = made.parties["party-0"]
-    paid, records = party.releaser.ledger.charged(), len(party.place) if party.place is not None else 0
-    width, batch = party.embedding.classes, len(batch_rows(party.protocol, 0, party.step, party.records))
+    paid, records = (
+        party.releaser.ledger.charged(),
+        len(party.place) if party.place is not None else 0,
+    )
+    width, batch = (
+        party.embedding.classes,
+        len(batch_rows(party.protocol, 0, party.step, party.records)),
+    )
     hostile: list[Feedback | Request] = [
         Feedback(1, party.step, torch.ones(batch + 1, width)),
         Feedback(1, party.step, torch.ones(batch, width + 1)),

@@ -1,4 +1,7 @@
-"""VAFL's roles in one process: digits cut into blocks of rows, messages delivered in an order drawn from a seed."""
+"""VAFL's roles in one process:
+
+digits cut into blocks of rows, messages delivered in an order drawn from a seed.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,15 @@ samples = 20
 def run_file(*, algorithm: str = "", **changes: Any) -> RunFile:
     """A vertical run over four parties with digits' rows; other numbers by name."""
     usual = {
-        "updates": 200, "seed": 1, "rate": 0.5, "t": 1, "synchronous": "false", "batch": 32.0, "parties": 4,
+        "updates": 200,
+        "seed": 1,
+        "rate": 0.5,
+        "t": 1,
+        "synchronous": "false",
+        "batch": 32.0,
+        "parties": 4,
         "every": 10**6,
-    }  # fmt: skip
+    }
     return config.parse(FILE.format(**{**usual, **changes}, algorithm=algorithm), "test")
 
 
@@ -120,7 +129,15 @@ def received(message: Any) -> Uplink:
         assert isinstance(message, Hello | Retired)
         return message
     vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
-    return Update(message.edge, message.iteration, vector, 1.0, message.spent, message.charged, part=message.part)
+    return Update(
+        message.edge,
+        message.iteration,
+        vector,
+        1.0,
+        message.spent,
+        message.charged,
+        part=message.part,
+    )
 
 
 @lru_cache(maxsize=4)
@@ -137,12 +154,25 @@ def blocks(x: Tensor, parties: int) -> list[Tensor]:
 
 
 def world(
-    run: RunFile | None = None, plan: EmbeddingPlan = NONE, *, data: tuple[Tensor, Tensor, int] | None = None,
-    kind: Any = "linear", width: int = 10, combine: Any = "sum", hidden: tuple[int, ...] = (),
-    head_hidden: tuple[int, ...] = (), seed: int | None = 7, regularization: float = 0.0, smoothing: float = 0.0,
-    channels: tuple[int, ...] = (4,), label_epsilon: float = float("inf"),
-) -> World:  # fmt: skip
-    """Roles of a run on the digits, or on `data`; every party has its rows in an order of its own."""
+    run: RunFile | None = None,
+    plan: EmbeddingPlan = NONE,
+    *,
+    data: tuple[Tensor, Tensor, int] | None = None,
+    kind: Any = "linear",
+    width: int = 10,
+    combine: Any = "sum",
+    hidden: tuple[int, ...] = (),
+    head_hidden: tuple[int, ...] = (),
+    seed: int | None = 7,
+    regularization: float = 0.0,
+    smoothing: float = 0.0,
+    channels: tuple[int, ...] = (4,),
+    label_epsilon: float = float("inf"),
+) -> World:
+    """Roles of a run on the digits, or on `data`;
+
+    every party has its rows in an order of its own.
+    """
     run = run or run_file()
     protocol = vertical_settings.vertical(run.define()).protocol
     x, y, records = data or table("digits", None)
@@ -153,11 +183,20 @@ def world(
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number)).tolist()
-        h = embedding(kind, tuple(view.shape[1:]), width, hidden=hidden, channels=channels, smoothing=smoothing)
+        h = embedding(
+            kind,
+            tuple(view.shape[1:]),
+            width,
+            hidden=hidden,
+            channels=channels,
+            smoothing=smoothing,
+        )
         random_ = Random(None if seed is None else seed + number)
         releaser = EmbeddingReleaser(plan, Ledger(":memory:", "digits"), random_, len(x))
         mine = names([ids[row] for row in order], b"salt", f"party-{number}")
-        party = Party(f"party-{number}", number, protocol, view[order], mine, h, releaser, regularization)
+        party = Party(
+            f"party-{number}", number, protocol, view[order], mine, h, releaser, regularization
+        )
         parties[party.edge] = party
     return World(server, parties)
 
@@ -176,4 +215,8 @@ def take(world: World, message: Any) -> Any:
 
 def uploads(world: World) -> Iterator[Update]:
     """The activations under way."""
-    return (message for message in world.under_way if isinstance(message, Update) and part_of(message).step > 0)
+    return (
+        message
+        for message in world.under_way
+        if isinstance(message, Update) and part_of(message).step > 0
+    )

@@ -1,6 +1,8 @@
-"""The audit itself: honest edges pass it, every mutant is caught by name, and each of its tests can fail.
+"""The audit itself: honest edges pass it, every mutant is caught by name, and each of its tests can
+fail.
 
-Seeds are fixed; `tacit audit` draws fresh ones. One run raises a false alarm with probability below ALPHA = 1e-3.
+Seeds are fixed; `tacit audit` draws fresh ones. One run raises a false alarm with probability below
+ALPHA = 1e-3.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def bad(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.good]
 
 
-# -- the whole ------------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -66,8 +68,12 @@ def test_the_whole_audit_passes_every_mechanism_and_catches_every_mutant() -> No
     assert {*PRIVATE, "accounting", *(subject.name for subject in ALGORITHMS)} <= honest
     assert {subject.name for _, subject, _ in PARTIES} <= honest
     caught = {finding.target for finding in findings if finding.verdict == "caught"}
-    several = {subject.name for _, subject, _ in SAMPLED} | {subject.name for _, subject, _ in MUTANTS}
-    assert caught == several | {subject.name for _, subject in OTHERS} | {subject.name for _, subject in STRUCTURE}
+    several = {subject.name for _, subject, _ in SAMPLED} | {
+        subject.name for _, subject, _ in MUTANTS
+    }
+    assert caught == several | {subject.name for _, subject in OTHERS} | {
+        subject.name for _, subject in STRUCTURE
+    }
     assert sum(finding.honest for finding in findings) <= DECISIONS
 
 
@@ -79,7 +85,14 @@ def test_thirty_audits_of_honest_mechanisms_raise_no_alarm() -> None:
         for subject in HONEST:
             findings = checks.canary(subject, source, 500)
             findings += checks.noise(subject, source, 300) + rows.sampler(subject, source, 300)
-            for check in (checks.anew, checks.empty_batch, checks.starts, checks.fields, checks.orders, training):
+            for check in (
+                checks.anew,
+                checks.empty_batch,
+                checks.starts,
+                checks.fields,
+                checks.orders,
+                training,
+            ):
                 findings += check(subject, source)
             alarms += bad(findings)
     assert alarms == []
@@ -101,11 +114,13 @@ def test_a_mutant_that_is_not_caught_is_a_bad_finding_and_so_is_an_honest_alarm(
 
 
 def test_every_mechanism_and_the_papers_own_are_audited() -> None:
-    covered = {subject.mechanism for subject in HONEST} | {subject.mechanism for _, subject, _ in SAMPLED}
+    covered = {subject.mechanism for subject in HONEST} | {
+        subject.mechanism for _, subject, _ in SAMPLED
+    }
     assert covered == set(AUDITED)
 
 
-# -- A: one record, in or out ---------------------------------------------------------------------------------------
+# -- A: one record, in or out ----------------------------------------------------------------------
 
 
 @cache
@@ -149,7 +164,10 @@ def nearer(points: Tensor, shift: Tensor) -> Values:
 
 
 def test_the_papers_noise_alone_leaks_more_than_it_claims_and_knorm_does_not() -> None:
-    """Even with a sensitivity that holds: two points ΔS apart in 200 dimensions, at 0.5 per release."""
+    """Even with a sensitivity that holds:
+
+    two points ΔS apart in 200 dimensions, at 0.5 per release.
+    """
     random, shift = Random(1), torch.zeros(200, dtype=torch.float64)
     shift[0] = 1.0
     draws: dict[str, Callable[[], Tensor]] = {
@@ -159,7 +177,9 @@ def test_the_papers_noise_alone_leaks_more_than_it_claims_and_knorm_does_not() -
     found = {}
     for name, draw in draws.items():
         noise = torch.stack([draw() for _ in range(2 * PUSHES)])
-        found[name] = proven(nearer(noise[:PUSHES] + shift, shift), nearer(noise[PUSHES:], shift), 0.0)[1]
+        found[name] = proven(
+            nearer(noise[:PUSHES] + shift, shift), nearer(noise[PUSHES:], shift), 0.0
+        )[1]
     assert found["paper"] > 4 * 0.5
     assert found["knorm"] <= 0.5
 
@@ -178,7 +198,7 @@ def test_the_bounds_see_a_larger_distance(true: float) -> None:
     assert proven(rng.normal(true, 1.0, 8000), rng.normal(0.0, 1.0, 8000), 1e-5)[0] > 0.85 * true
 
 
-# -- B: structure ---------------------------------------------------------------------------------------------------
+# -- B: structure ----------------------------------------------------------------------------------
 
 
 @cache
@@ -193,15 +213,21 @@ def test_every_coordinate_on_the_wire_carries_the_claimed_noise(subject: Subject
 
 
 def test_coordinates_without_their_noise_are_named() -> None:
-    assert uneven(drawn(FIRST_LAYER), FIRST_LAYER.std)[1] == list(range(NARROW.first_layer.stop, NARROW.size))
+    assert uneven(drawn(FIRST_LAYER), FIRST_LAYER.std)[1] == list(
+        range(NARROW.first_layer.stop, NARROW.size)
+    )
     assert uneven(drawn(HALF), HALF.std)[1] == list(range(NARROW.size))
 
 
 @pytest.mark.parametrize("scale", [2 / 3, 0.85, 1.18, 3 / 2])
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
-def test_noise_of_another_scale_is_caught_in_every_coordinate(subject: Subject, scale: float) -> None:
+def test_noise_of_another_scale_is_caught_in_every_coordinate(
+    subject: Subject, scale: float
+) -> None:
     assert uneven(drawn(subject), subject.std, subject.kurtosis)[1] == []
-    assert uneven(scale * drawn(subject), subject.std, subject.kurtosis)[1] == list(range(NARROW.size))
+    assert uneven(scale * drawn(subject), subject.std, subject.kurtosis)[1] == list(
+        range(NARROW.size)
+    )
 
 
 def test_one_coordinate_of_a_wide_model_is_found() -> None:
@@ -232,12 +258,18 @@ def test_an_empty_batch_looks_like_any_other(subject: Subject) -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-9])
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
-def test_everything_but_the_vector_is_the_same_with_and_without_the_record(subject: Subject, rate: float) -> None:
-    with_it, without = (quiet_source(subject.but(rate=rate), Randomness(1), canary=there) for there in (True, False))
-    assert [checks._public(with_it()) for _ in range(20)] == [checks._public(without()) for _ in range(20)]
+def test_everything_but_the_vector_is_the_same_with_and_without_the_record(
+    subject: Subject, rate: float
+) -> None:
+    with_it, without = (
+        quiet_source(subject.but(rate=rate), Randomness(1), canary=there) for there in (True, False)
+    )
+    assert [checks._public(with_it()) for _ in range(20)] == [
+        checks._public(without()) for _ in range(20)
+    ]
 
 
-# -- C: who was in the batch ----------------------------------------------------------------------------------------
+# -- C: who was in the batch -----------------------------------------------------------------------
 
 
 def table(
@@ -277,13 +309,19 @@ def test_a_poisson_sampler_passes_and_others_do_not() -> None:
 
 def test_the_samplers_p_value_is_one() -> None:
     rng = np.random.default_rng(1)
-    values = [sampler_p_value((rng.random((300, 40)) < 0.1).astype(np.int64), 0.1) for _ in range(200)]
+    values = [
+        sampler_p_value((rng.random((300, 40)) < 0.1).astype(np.int64), 0.1) for _ in range(200)
+    ]
     for level in (0.01, 0.05, 0.2):
         assert np.mean(np.array(values) < level) <= level + 3 * math.sqrt(level / 200)
 
 
-@pytest.mark.parametrize(("test", "mutant"), [pair for pair in OTHERS if pair[0] == "sampler"], ids=str)
-def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(test: str, mutant: Subject) -> None:
+@pytest.mark.parametrize(
+    ("test", "mutant"), [pair for pair in OTHERS if pair[0] == "sampler"], ids=str
+)
+def test_a_sampler_that_is_not_poisson_is_caught_through_the_wire(
+    test: str, mutant: Subject
+) -> None:
     assert [finding.verdict for finding in rows.sampler(mutant, Randomness(1))] == ["caught"]
 
 
@@ -295,9 +333,15 @@ def test_the_sampler_of_every_algorithm_passes(subject: Subject) -> None:
 NEW = ("against", "places", "crowd")
 
 
-@pytest.mark.parametrize(("test", "mutant", "pushes"), [row for row in SAMPLED if row[0] in NEW], ids=str)
-def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(test: str, mutant: Subject, pushes: int) -> None:
-    assert "caught" in {finding.verdict for finding in SAMPLED_TESTS[test](mutant, Randomness(1), pushes)}
+@pytest.mark.parametrize(
+    ("test", "mutant", "pushes"), [row for row in SAMPLED if row[0] in NEW], ids=str
+)
+def test_rows_that_are_added_moved_or_rounded_otherwise_are_caught(
+    test: str, mutant: Subject, pushes: int
+) -> None:
+    assert "caught" in {
+        finding.verdict for finding in SAMPLED_TESTS[test](mutant, Randomness(1), pushes)
+    }
 
 
 @pytest.mark.parametrize("test", NEW)
@@ -309,7 +353,10 @@ def test_rows_of_the_real_edge_are_not(test: str, subject: Subject) -> None:
 def test_an_edge_without_any_row_sends_noise_like_any_other() -> None:
     assert checks.strange(GAUSSIAN, Randomness(1))[0].measured == 0
     empty = MessageSource(
-        GAUSSIAN, Randomness(1), World(quiet_world(NARROW).params, NOBODY, NOBODY, torch.empty(0)), canary=False
+        GAUSSIAN,
+        Randomness(1),
+        World(quiet_world(NARROW).params, NOBODY, NOBODY, torch.empty(0)),
+        canary=False,
     )
     assert uneven(empty.vectors(400), GAUSSIAN.std)[1] == []
 
@@ -320,13 +367,16 @@ def test_cut_tails_and_equal_messages_are_found() -> None:
     assert tails(noise.clamp(-3.4, 3.4))[0] < SHARE
 
 
-# -- D: one run -----------------------------------------------------------------------------------------------------
+# -- D: one run ------------------------------------------------------------------------------------
 
 
 def test_the_one_run_bound_is_steinkes() -> None:
-    # Without δ it is the binomial tail: ε with P[Bin(r, e^ε/(1+e^ε)) >= r] = p, by hand ln(p^(1/r)/(1-p^(1/r))).
+    # Without δ it is the binomial tail: ε with P[Bin(r, e^ε/(1+e^ε)) >= r] = p, by hand
+    # ln(p^(1/r)/(1-p^(1/r))).
     root = SHARE ** (1 / 200)
-    assert one_run_epsilon(200, 200, 1000, 0.0) == pytest.approx(math.log(root / (1 - root)), abs=1e-3)
+    assert one_run_epsilon(200, 200, 1000, 0.0) == pytest.approx(
+        math.log(root / (1 - root)), abs=1e-3
+    )
     assert one_run_p_value(0, 200, 1000, 1.0, 0.0) == 1.0
     # P[W >= 2] + 2mδ·max(P[W = 1], P[W >= 0 and W < 2]/2), W ~ Bin(2, 1/2), m = 10, δ = 0.01
     assert one_run_p_value(2, 2, 10, 0.0, 0.01) == pytest.approx(0.25 + 0.2 * max(0.5, 0.75 / 2))
@@ -340,12 +390,14 @@ def test_the_one_run_bound_falls_with_delta_and_rises_with_guesses_that_were_rig
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_whole_training_of_the_real_edge_passes_and_one_of_mean_clipping_does_not(seed: int) -> None:
+def test_a_whole_training_of_the_real_edge_passes_and_one_of_mean_clipping_does_not(
+    seed: int,
+) -> None:
     assert [finding.verdict for finding in training(GAUSSIAN, Randomness(seed))] == ["passes"]
     assert [finding.verdict for finding in training(MEAN_CLIP, Randomness(seed))] == ["caught"]
 
 
-# -- E: the accountants ---------------------------------------------------------------------------------------------
+# -- E: the accountants ----------------------------------------------------------------------------
 
 
 def exact(rate: float, z: float, count: int, delta: float) -> float:
@@ -372,7 +424,7 @@ def test_without_a_second_accountant_the_row_says_so() -> None:
     assert len(HISTORIES) >= 3
 
 
-# -- the command ----------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def tacit(*arguments: str) -> int:

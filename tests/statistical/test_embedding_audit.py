@@ -1,8 +1,10 @@
-"""The audit of embeddings: what a server can learn of one record stays below the ledger's μ, and mutants are caught.
+"""The audit of embeddings: what a server can learn of one record stays below the ledger's μ, and
+mutants are caught.
 
-Two worlds differ in the features of record 0. The statistic is what the server is sent for that record, along the
-direction in which its embeddings lie apart (the strongest possible attacker on a Gaussian). Each bound is below the
-truth with probability 1 - SHARE (audit/statistics.py), and now and then far below: the seeds are fixed.
+Two worlds differ in the features of record 0. The statistic is what the server is sent for that
+record, along the direction in which its embeddings lie apart (the strongest possible attacker on a
+Gaussian). Each bound is below the truth with probability 1 - SHARE (audit/statistics.py), and now
+and then far below: the seeds are fixed.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def honest(h: Tensor) -> Tensor:
 def test_one_release_leaks_no_more_than_its_mu_and_nearly_that() -> None:
     mu = both(honest)
     assert mu <= 1.0
-    assert mu > 0.6  # the two worlds are as far apart as clipping lets them: the accounting is tight
+    assert (
+        mu > 0.6
+    )  # the two worlds are as far apart as clipping lets them: the accounting is tight
 
 
 def mean_of(count: int) -> Callable[[Tensor], Tensor]:
@@ -84,7 +88,7 @@ def test_fresh_releases_add_up_as_the_ledger_says() -> None:
     assert 0.6 < mu <= 1.0
 
 
-# -- mutants: each must be proven to leak more than μ = 1 ------------------------------------------------------------
+# -- mutants: each must be proven to leak more than μ = 1 ------------------------------------------
 
 
 def unclipped(h: Tensor) -> Tensor:
@@ -98,7 +102,10 @@ def half_the_sensitivity(h: Tensor) -> Tensor:
 
 
 def theorem_6(h: Tensor) -> Tensor:
-    """c = N_m·sqrt(K)/(μN) of (15) at μ = 1, N_m/N = 1/100, K = 900: amplified by a sampling that the server sees."""
+    """c = N_m·sqrt(K)/(μN) of (15) at μ = 1, N_m/N = 1/100, K = 900:
+
+    amplified by a sampling that the server sees.
+    """
     std = 0.01 * math.sqrt(900)
     return gaussian(clip_rows(h, 1.0).flatten(), std, known(h)).view_as(h)
 
@@ -125,9 +132,13 @@ def clipped_by_the_batch(h: Tensor) -> Tensor:
 
 
 MUTANTS = [
-    unclipped, half_the_sensitivity, theorem_6, noise_in_the_hidden_layers_only, averaged_but_charged_once,
+    unclipped,
+    half_the_sensitivity,
+    theorem_6,
+    noise_in_the_hidden_layers_only,
+    averaged_but_charged_once,
     clipped_by_the_batch,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -152,7 +163,9 @@ def test_without_protection_a_batch_is_charged_as_all_of_its_vectors() -> None:
     for _ in range(2 * ROUNDS):
         out.release(torch.arange(BATCH), lambda: torch.ones(BATCH, 1))
     one_batch = 1 / 4.0 * math.sqrt(BATCH)  # μ of one batch by the ledger
-    assert gdp.mu(out.ledger.history()) == pytest.approx(math.sqrt(before**2 + 2 * ROUNDS * one_batch**2))
+    assert gdp.mu(out.ledger.history()) == pytest.approx(
+        math.sqrt(before**2 + 2 * ROUNDS * one_batch**2)
+    )
 
 
 def test_without_protection_one_record_moves_every_vector_of_the_others() -> None:
@@ -165,10 +178,12 @@ def test_without_protection_one_record_moves_every_vector_of_the_others() -> Non
         return np.array([float(out.release(rows, lambda: h).vectors.mean()) for _ in range(ROUNDS)])
 
     mu, _ = proven(world(1.0), world(-1.0), 1e-5)
-    assert 1 / 4.0 < mu <= 1 / 4.0 * math.sqrt(BATCH)  # more than the μ of one vector, at most that of all
+    assert (
+        1 / 4.0 < mu <= 1 / 4.0 * math.sqrt(BATCH)
+    )  # more than the μ of one vector, at most that of all
 
 
-# -- the noise itself -----------------------------------------------------------------------------------------------
+# -- the noise itself ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("scale", "right"), [(1.0, True), (2 / 3, False), (3 / 2, False)])

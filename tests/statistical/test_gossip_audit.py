@@ -1,6 +1,8 @@
-"""The audit of a peer: a neighbour that reads the wire and knows the model before and after one step.
+"""The audit of a peer: a neighbour that reads the wire and knows the model before and after one
+step.
 
-What the audit of an edge does with pushes, done with the models that a peer sends: it takes the step away from them.
+What the audit of an edge does with pushes, done with the models that a peer sends: it takes the
+step away from them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def test_a_neighbour_learns_no_more_than_the_ledger_says_and_the_test_has_power(
 
 
 @pytest.mark.parametrize(
-    "mutant", [PEER.but(releaser=MeanNoise), PEER.but(releaser=LessNoise), PEER.but(edge=TwiceTheClip)]
+    "mutant",
+    [PEER.but(releaser=MeanNoise), PEER.but(releaser=LessNoise), PEER.but(edge=TwiceTheClip)],
 )
 def test_too_little_noise_shows(mutant: Subject) -> None:
     assert found(mutant, 1000)["μ"].measured > 1.2  # of 1

@@ -1,9 +1,11 @@
-"""Two attacks by an aggregator that only sends models, at the scale at which they once proved more than the claim.
+"""Two attacks by an aggregator that only sends models, at the scale at which they once proved more
+than the claim.
 
-*Place*: a product of matrices rounds by where a row stands. Parameters that cancel make that last bit a large number,
-so a record without any gradient of its own changed what the others added, when rows stood one behind the other: µ at
-least 2.2 of 0.05 claimed. *Time*: a row that overflowed made a push a third longer: ε at least 2.4 of 0.045.
-Here both see bytes on the wire, and the processor time of each push.
+*Place*: a product of matrices rounds by where a row stands. Parameters that cancel make that last
+bit a large number, so a record without any gradient of its own changed what the others added, when
+rows stood one behind the other: µ at least 2.2 of 0.05 claimed. *Time*: a row that overflowed made
+a push a third longer: ε at least 2.4 of 0.045. Here both see bytes on the wire, and the processor
+time of each push.
 """
 
 from __future__ import annotations
@@ -42,8 +44,12 @@ class Packed(Edge):
         return Batch(torch.arange(len(self.y) - 1), torch.ones(len(self.y) - 1, dtype=torch.bool))
 
 
-def edge(kind: type[Edge], data: Dataset, model: Model, mechanism: Mechanism, z: float, clip: float) -> Edge:
-    plan = Plan(mechanism, 1.0, 320.0, z, clip, clip, math.inf, DELTA)  # public: the same with the record and without
+def edge(
+    kind: type[Edge], data: Dataset, model: Model, mechanism: Mechanism, z: float, clip: float
+) -> Edge:
+    plan = Plan(
+        mechanism, 1.0, 320.0, z, clip, clip, math.inf, DELTA
+    )  # public: the same with the record and without
     return kind("edge-0", data, model, Releaser(plan, Ledger(":memory:", "attack"), Random()))
 
 
@@ -55,14 +61,16 @@ def sent(role: Edge, params: Tensor, clip: float) -> bytes | None:
     return None
 
 
-# -- place ------------------------------------------------------------------------------------------------------------
+# -- place -----------------------------------------------------------------------------------------
 
 ADULT = build("logistic", (1, 1, 102), 2)
 ROWS, LOUD = 100, 20.0  # rows beside the record that is removed; z
 
 
 def cancelling(seed: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Parameters (d,) and a row (102,) for which both scores are sums that cancel to zero, on paper."""
+    """Parameters (d,) and a row (102,) for which both scores are sums that cancel to zero, on
+    paper.
+    """
     generator = torch.Generator().manual_seed(seed)
     weights, values = (torch.rand(50, generator=generator) / 2 + 0.5 for _ in range(2))
     weights *= torch.randint(2, (50,), generator=generator) * 2 - 1
@@ -74,7 +82,10 @@ def cancelling(seed: int, scale: float) -> tuple[Tensor, Tensor]:
 
 
 def rows(row: Tensor, *, record: bool) -> Dataset:
-    """(record,) row, quiet, row, quiet, …: the record is quiet, too, and moves every other by one place."""
+    """(record,) row, quiet, row, quiet, …:
+
+    the record is quiet, too, and moves every other by one place.
+    """
     quiet = torch.zeros(102)
     quiet[0] = 1.0
     x = torch.stack([*([quiet] if record else []), *([row, quiet] * (ROWS // 2))])
@@ -82,7 +93,10 @@ def rows(row: Tensor, *, record: bool) -> Dataset:
 
 
 def mean_shift(kind: type[Edge], params: Tensor, row: Tensor, clip: float) -> Tensor:
-    """How far the record moves the sum (d,), if every push is like the first. It has no gradient of its own."""
+    """How far the record moves the sum (d,), if every push is like the first.
+
+    It has no gradient of its own.
+    """
     sums = []
     for record in (True, False):
         made = edge(kind, rows(row, record=record), ADULT, "gaussian", LOUD, clip)
@@ -104,11 +118,16 @@ def weakness(scale: float, clip: float) -> tuple[Tensor, Tensor, Tensor]:
 def proven_by_place(
     kind: type[Edge], mechanism: Mechanism, params: Tensor, row: Tensor, shift: Tensor, clip: float
 ) -> tuple[float, float]:
-    """(µ, ε) that PUSHES pushes with the record and as many without it prove, along `shift`; 0 where nothing leaves."""
+    """(µ, ε) that PUSHES pushes with the record and as many without it prove, along `shift`;
+
+    0 where nothing leaves.
+    """
     scores: list[Values] = []
     for record in (True, False):
         role = edge(kind, rows(row, record=record), ADULT, mechanism, LOUD, clip)
-        pushes = [payload for _ in range(PUSHES) if (payload := sent(role, params, clip)) is not None]
+        pushes = [
+            payload for _ in range(PUSHES) if (payload := sent(role, params, clip)) is not None
+        ]
         if not pushes:
             return 0.0, 0.0
         scores.append((torch.stack([vector(payload) for payload in pushes]) @ shift).numpy())
@@ -118,7 +137,9 @@ def proven_by_place(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("scale", "clip"), [(1e12, 1.0), (1e6, 8.0)])
-def test_a_record_without_a_gradient_moves_nothing(scale: float, clip: float, mechanism: Mechanism) -> None:
+def test_a_record_without_a_gradient_moves_nothing(
+    scale: float, clip: float, mechanism: Mechanism
+) -> None:
     params, row, shift = weakness(scale, clip)
     mu, epsilon = proven_by_place(Edge, mechanism, params, row, shift, clip)
     assert mu <= 1 / LOUD
@@ -145,22 +166,31 @@ def test_parameters_that_nobody_learnt_are_refused_and_nothing_is_charged() -> N
     assert role.refusals == 4
 
 
-# -- time -------------------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 def proven_by_time(subject: Subject, pushes: int) -> dict[str, Finding]:
-    """By strange row: what the times of pushes with it prove, against pushes with an ordinary row."""
+    """By strange row:
+
+    what the times of pushes with it prove, against pushes with an ordinary row.
+    """
     return {finding.test: finding for finding in times(subject, Randomness(), pushes)}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_a_push(mechanism: Mechanism) -> None:
+def test_neither_a_row_that_overflows_nor_one_of_denormals_shows_in_the_time_of_a_push(
+    mechanism: Mechanism,
+) -> None:
     found = proven_by_time(Subject(mechanism, mechanism=mechanism), 400)
     assert set(found) == {"time, overflow", "time, denormals"}
-    assert all(finding.measured <= finding.claim == epsilon_pld([Spend(1.0, QUIET_Z, 1, mechanism)], DELTA)
-               for finding in found.values())  # fmt: skip
+    assert all(
+        finding.measured <= finding.claim == epsilon_pld([Spend(1.0, QUIET_Z, 1, mechanism)], DELTA)
+        for finding in found.values()
+    )
 
 
 def test_the_attack_finds_a_copy_that_is_made_for_some_rows_only() -> None:
-    found = proven_by_time(Subject("MUTANT", edge=CopiesStrangeRows, honest=False), 160)["time, overflow"]
+    found = proven_by_time(Subject("MUTANT", edge=CopiesStrangeRows, honest=False), 160)[
+        "time, overflow"
+    ]
     assert found.measured > found.claim

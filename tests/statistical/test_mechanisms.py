@@ -39,7 +39,9 @@ def ks(sample: torch.Tensor) -> float:
 
 def variance(sample: torch.Tensor) -> float:
     statistic = float((sample / STD).square().sum())
-    return float(2 * min(stats.chi2.sf(statistic, len(sample)), stats.chi2.cdf(statistic, len(sample))))
+    return float(
+        2 * min(stats.chi2.sf(statistic, len(sample)), stats.chi2.cdf(statistic, len(sample)))
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -95,7 +97,7 @@ def test_the_noise_does_not_depend_on_the_sum() -> None:
     assert ks(gaussian(total, STD, Random(2)) - total) > ALPHA
 
 
-# -- discrete_gaussian ------------------------------------------------------------------------------------------------
+# -- discrete_gaussian -----------------------------------------------------------------------------
 
 
 def discrete(scale: float, seed: int = 1) -> torch.Tensor:
@@ -119,13 +121,15 @@ def test_discrete_noise_of_another_scale_is_caught(test: Test, scale: float) -> 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_every_coordinate_has_discrete_noise_the_last_too(size: int) -> None:
     random, total = Random(size), torch.zeros(size, dtype=torch.int64)
-    vectors = torch.stack([discrete_gaussian(total, 0.5, random) for _ in range(400)]) * (STD / noise_units(0.5))
+    vectors = torch.stack([discrete_gaussian(total, 0.5, random) for _ in range(400)]) * (
+        STD / noise_units(0.5)
+    )
     assert uneven(vectors) == []
     vectors[:, -1] = 0.0
     assert uneven(vectors) == [size - 1]
 
 
-# -- knorm: radius Gamma(d), direction uniform, variance (d+1)·scale² a coordinate -----------------------------------
+# -- knorm: radius Gamma(d), direction uniform, variance (d+1)·scale² a coordinate -----------------
 
 DIMS = 5
 
@@ -140,7 +144,10 @@ def radius(sample: torch.Tensor) -> float:
 
 
 def coordinates(sample: torch.Tensor) -> float:
-    """Each coordinate's variance; the degrees of freedom are those of its kurtosis, 3(d+3)/(d+1)."""
+    """Each coordinate's variance;
+
+    the degrees of freedom are those of its kurtosis, 3(d+3)/(d+1).
+    """
     degrees = 2 * len(sample) / (3 * (DIMS + 3) / (DIMS + 1) - 1)
     statistic = degrees * sample.square().mean(dim=0).numpy() / ((DIMS + 1) * STD**2)
     p = 2 * DIMS * np.minimum(stats.chi2.sf(statistic, degrees), stats.chi2.cdf(statistic, degrees))
@@ -148,19 +155,26 @@ def coordinates(sample: torch.Tensor) -> float:
 
 
 def likelihood_ratio(sample: torch.Tensor) -> float:
-    """On a line, sensitivity S = STD at ε = 1: beyond S the ratio of the two outputs is e, everywhere."""
+    """On a line, sensitivity S = STD at ε = 1:
+
+    beyond S the ratio of the two outputs is e, everywhere.
+    """
     line = sample.flatten()
     return float(stats.binomtest(int((line > STD).sum()), len(line), 0.5 * math.exp(-1.0)).pvalue)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize(("test", "dims"), [(radius, DIMS), (coordinates, DIMS), (likelihood_ratio, 1)])
+@pytest.mark.parametrize(
+    ("test", "dims"), [(radius, DIMS), (coordinates, DIMS), (likelihood_ratio, 1)]
+)
 def test_knorm_is_the_claimed_distribution(test: Test, dims: int, seed: int) -> None:
     assert test(radial(1.0, seed, dims)) > ALPHA
 
 
 @pytest.mark.parametrize("scale", [2 / 3, 3 / 2])
-@pytest.mark.parametrize(("test", "dims"), [(radius, DIMS), (coordinates, DIMS), (likelihood_ratio, 1)])
+@pytest.mark.parametrize(
+    ("test", "dims"), [(radius, DIMS), (coordinates, DIMS), (likelihood_ratio, 1)]
+)
 def test_knorm_of_another_scale_is_caught(test: Test, dims: int, scale: float) -> None:
     assert test(radial(scale, 1, dims)) < ALPHA
 
@@ -168,7 +182,9 @@ def test_knorm_of_another_scale_is_caught(test: Test, dims: int, scale: float) -
 def test_the_direction_of_knorm_is_uniform_and_independent_of_its_radius() -> None:
     noise = radial(1.0, 1, 3)
     radii = noise.norm(dim=1, keepdim=True)
-    for column in (noise / radii).T.numpy():  # on a sphere in three dimensions each coordinate is uniform
+    for column in (
+        noise / radii
+    ).T.numpy():  # on a sphere in three dimensions each coordinate is uniform
         assert stats.kstest(column, "uniform", args=(-1, 2)).pvalue > ALPHA
         assert abs(stats.spearmanr(column, radii.numpy().ravel()).statistic) < 0.07
 
@@ -179,7 +195,7 @@ def test_the_radius_tells_knorm_from_the_papers_density() -> None:
     assert radius(printed) < ALPHA
 
 
-# -- the paper's eq. (6): right as printed, which is not private ----------------------------------------------------
+# -- the paper's eq. (6): right as printed, which is not private -----------------------------------
 
 
 def paper(scale: float) -> torch.Tensor:
@@ -196,6 +212,8 @@ def test_the_norm_of_paper_noise_is_exponential() -> None:
 def test_the_direction_of_paper_noise_is_uniform_and_independent_of_its_norm() -> None:
     noise = paper(STD)
     norms = torch.linalg.vector_norm(noise, dim=1, keepdim=True)
-    for column in (noise / norms).T.numpy():  # on a sphere in three dimensions each coordinate is uniform
+    for column in (
+        noise / norms
+    ).T.numpy():  # on a sphere in three dimensions each coordinate is uniform
         assert stats.kstest(column, "uniform", args=(-1, 2)).pvalue > ALPHA
         assert abs(stats.spearmanr(column, norms.numpy().ravel()).statistic) < 0.07

@@ -1,7 +1,9 @@
-"""The audit of a party: a hostile server that reads the wire and asks for record 0 as often as it likes.
+"""The audit of a party: a hostile server that reads the wire and asks for record 0 as often as it
+likes.
 
-As test_embedding_audit.py, but through `Party` and the bytes that it sends; and of its training, where the server
-chooses the gradients and sees θ_m after every step, which is more than it ever gets.
+As test_embedding_audit.py, but through `Party` and the bytes that it sends; and of its training,
+where the server chooses the gradients and sees θ_m after every step, which is more than it ever
+gets.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ def leaked(name: str, subject: Vertical, count: int) -> Finding:
 
 
 @pytest.mark.parametrize(("name", "subject", "count"), HONEST)
-def test_a_hostile_server_learns_no_more_than_the_ledger_says(name: str, subject: Vertical, count: int) -> None:
+def test_a_hostile_server_learns_no_more_than_the_ledger_says(
+    name: str, subject: Vertical, count: int
+) -> None:
     finding = leaked(name, subject, count)
     assert finding.verdict == "passes"
     assert finding.measured > 0.35 * finding.claim  # a test that always says 0 would pass anything
@@ -30,7 +34,9 @@ def test_every_mode_with_a_promise_is_audited() -> None:
     assert {subject.mode for _, subject, _ in HONEST} == {"cached", "fresh", "dp_sgd", "trained"}
 
 
-@pytest.mark.parametrize(("name", "subject", "count"), MUTANTS, ids=lambda value: getattr(value, "name", None))
+@pytest.mark.parametrize(
+    ("name", "subject", "count"), MUTANTS, ids=lambda value: getattr(value, "name", None)
+)
 def test_a_mutant_is_caught(name: str, subject: Vertical, count: int) -> None:
     assert leaked(name, subject, count).verdict == "caught"
 
@@ -45,4 +51,7 @@ def test_a_table_that_is_asked_for_again_is_the_same() -> None:
 
 
 def test_one_noise_for_all_and_a_table_made_again_are_caught() -> None:
-    assert [test(subject, Randomness(1))[0].verdict for test, subject in STRUCTURE] == ["caught", "caught"]
+    assert [test(subject, Randomness(1))[0].verdict for test, subject in STRUCTURE] == [
+        "caught",
+        "caught",
+    ]

@@ -48,11 +48,16 @@ def fresh_without_replacement(seed: int) -> Table:
 
 def with_replacement(seed: int) -> Table:
     rng, size = np.random.default_rng(seed), round(ROWS * RATE)
-    return np.stack([np.bincount(rng.integers(0, ROWS, size), minlength=ROWS) for _ in range(DRAWS)])
+    return np.stack(
+        [np.bincount(rng.integers(0, ROWS, size), minlength=ROWS) for _ in range(DRAWS)]
+    )
 
 
 def never_empty_of_the_first(seed: int) -> Table:
-    """Poisson, but row 0 fills the smallest batches: one record more often than the accountant believes."""
+    """Poisson, but row 0 fills the smallest batches:
+
+    one record more often than the accountant believes.
+    """
     table = ours(seed)
     table[table.sum(1) <= 6, 0] = 1
     return table
@@ -65,7 +70,9 @@ def two_sided(statistic: float, degrees: int) -> float:
 def inclusion(table: Table) -> float:
     """p-value of: every row is in a batch with probability RATE."""
     z = (table.sum(0) - DRAWS * RATE) / np.sqrt(DRAWS * RATE * (1 - RATE))
-    return float(min(two_sided(float((z**2).sum()), ROWS), 2 * ROWS * stats.norm.sf(np.abs(z).max())))
+    return float(
+        min(two_sided(float((z**2).sum()), ROWS), 2 * ROWS * stats.norm.sf(np.abs(z).max()))
+    )
 
 
 def size_variance(table: Table) -> float:
@@ -77,7 +84,8 @@ def pairs(table: Table) -> float:
     """p-value of: two rows are together in a batch with probability q², over all pairs."""
     together = table.T @ table
     both = together[np.triu_indices(ROWS, 1)].astype(np.float64) / DRAWS
-    # Under independence the mean over pairs has the variance of a U-statistic; its leading term is enough here.
+    # Under independence the mean over pairs has the variance of a U-statistic; its leading term is
+    # enough here.
     spread = np.sqrt((4 * RATE**3 * (1 - RATE) / ROWS + 2 * RATE**4 / ROWS**2) / DRAWS)
     return float(2 * stats.norm.sf(abs(both.mean() - RATE**2) / spread))
 
@@ -89,8 +97,11 @@ def next_call(table: Table) -> float:
 
 
 TESTS: dict[str, Callable[[Table], float]] = {
-    "inclusion": inclusion, "size": size_variance, "pairs": pairs, "next call": next_call,
-}  # fmt: skip
+    "inclusion": inclusion,
+    "size": size_variance,
+    "pairs": pairs,
+    "next call": next_call,
+}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -108,7 +119,9 @@ def test_our_sampler_passes_every_test(seed: int) -> None:
         (never_empty_of_the_first, {"inclusion"}),
     ],
 )
-def test_samplers_that_are_not_poisson_are_caught(sampler: Callable[[int], Table], caught_by: set[str]) -> None:
+def test_samplers_that_are_not_poisson_are_caught(
+    sampler: Callable[[int], Table], caught_by: set[str]
+) -> None:
     table = sampler(1)
     failed = {name for name, test in TESTS.items() if test(table) < ALPHA}
     assert caught_by <= failed

@@ -13,9 +13,16 @@ from tacit.privacy.sampling import Random
 
 
 def plan(
-    mechanism: Mechanism = "gaussian", *, q: float = 0.25, batch: float = 4.0, z: float = 1.0,
-    clip_min: float = 0.1, clip_max: float = 100.0, epsilon: float = 2.0, paper_epsilon: float = 0.1,
-) -> Plan:  # fmt: skip
+    mechanism: Mechanism = "gaussian",
+    *,
+    q: float = 0.25,
+    batch: float = 4.0,
+    z: float = 1.0,
+    clip_min: float = 0.1,
+    clip_max: float = 100.0,
+    epsilon: float = 2.0,
+    paper_epsilon: float = 0.1,
+) -> Plan:
     """A plan whose z is given, not calibrated."""
     return Plan(mechanism, q, batch, z, clip_min, clip_max, epsilon, 1e-5, paper_epsilon)
 

@@ -24,7 +24,9 @@ def test_every_row_of_the_roster_is_found(order: list[int], kept: int) -> None:
 
 def test_a_name_is_a_keyed_hash() -> None:
     (name,) = names(["alice"], b"salt", "server")
-    assert name == int.from_bytes(hmac.new(b"salt", b"alice", hashlib.sha256).digest()[:8], "little")
+    assert name == int.from_bytes(
+        hmac.new(b"salt", b"alice", hashlib.sha256).digest()[:8], "little"
+    )
     assert name != names(["alice"], b"pepper", "server")[0]
     assert name != names(["bob"], b"salt", "server")[0]
 
@@ -32,7 +34,9 @@ def test_a_name_is_a_keyed_hash() -> None:
 def test_missing_records_are_counted_and_named() -> None:
     roster = names(["a", "b", "c", "d", "e"], b"salt", "server")
     mine = names(["e", "a", "x"], b"salt", "party-2")
-    with pytest.raises(DataError, match="party-2: 3 of the run's 5 records are not among its 3") as error:
+    with pytest.raises(
+        DataError, match="party-2: 3 of the run's 5 records are not among its 3"
+    ) as error:
         align(roster, mine, "party-2")
     assert all(f"{name:016x}" in str(error.value) for name in roster[1:4])
 
@@ -62,5 +66,7 @@ def test_names_are_64_bits() -> None:
 def test_a_roster_that_names_a_record_twice_is_refused() -> None:
     """Else a server could have one record released as often as it likes, at the price of once."""
     mine = names(["a", "b", "c"], b"salt", "party-1")
-    with pytest.raises(DataError, match="party-1: the run's roster of 3 names a record more than once"):
+    with pytest.raises(
+        DataError, match="party-1: the run's roster of 3 names a record more than once"
+    ):
         align(mine[[0, 1, 0]], mine, "party-1")

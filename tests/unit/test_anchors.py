@@ -31,7 +31,9 @@ def verdict(anchors: Anchors, seq: int, message: Retired) -> str:
 
 def test_it_may_stand_still_and_go_on() -> None:
     anchors = Anchors("digits")
-    assert [verdict(anchors, seq, said(count)) for seq, count in enumerate((0, 0, 1, 1, 2, 9), 1)] == ["ok"] * 6
+    assert [
+        verdict(anchors, seq, said(count)) for seq, count in enumerate((0, 0, 1, 1, 2, 9), 1)
+    ] == ["ok"] * 6
 
 
 def test_falling_back_is_a_rollback_and_stays_one() -> None:
@@ -46,7 +48,9 @@ def test_another_history_of_the_same_length_is_a_clone() -> None:
     anchors = Anchors("digits")
     assert verdict(anchors, 1, said(5)) == "ok"
     assert verdict(anchors, 2, said(5, copy=1)) == "clone"
-    assert verdict(anchors, 1, said(6, copy=1)) == "clone"  # other bytes under a number that was used
+    assert (
+        verdict(anchors, 1, said(6, copy=1)) == "clone"
+    )  # other bytes under a number that was used
     assert verdict(anchors, 2, said(5)) == "ok"
 
 

@@ -9,11 +9,16 @@ from tacit.models import build
 
 
 def test_every_network_batch_and_mechanism_has_a_ratio_of_processor_times() -> None:
-    tiny = {"logistic": build("logistic", (4,), 2), "cnn": build("cnn", (1, 8, 8), 2, channels=(2,), kernel=3)}
+    tiny = {
+        "logistic": build("logistic", (4,), 2),
+        "cnn": build("cnn", (1, 8, 8), 2, channels=(2,), kernel=3),
+    }
 
     found = step_over_plain(tiny, (4, 8), rows=40, seconds=0.0)
 
-    assert {name: list(batches) for name, batches in found.items()} == {name: ["4", "8"] for name in tiny}
+    assert {name: list(batches) for name, batches in found.items()} == {
+        name: ["4", "8"] for name in tiny
+    }
     ratios = [ratios for batches in found.values() for ratios in batches.values()]
     assert all(tuple(row) == MECHANISMS for row in ratios)
     assert all(0 < ratio < math.inf for row in ratios for ratio in row.values())

@@ -1,4 +1,7 @@
-"""The `tacit` command: output, exit codes, and one line instead of a traceback for anything a person gets wrong."""
+"""The `tacit` command:
+
+output, exit codes, and one line instead of a traceback for anything a person gets wrong.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,13 @@ def tacit(*arguments: str) -> int:
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "tacit_services.cli.main", *arguments], capture_output=True, text=True, timeout=PATIENCE,
-        check=False, env=os.environ | environment,
-    )  # fmt: skip
+        [sys.executable, "-m", "tacit_services.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=os.environ | environment,
+    )
 
 
 class TestOperator:
@@ -91,7 +98,11 @@ class TestOperator:
         head, first, second, below = capsys.readouterr().out.strip().splitlines()
         assert head.split()[:5] == ["edge", "state", "releases", "q", "z"]
         assert first.split()[:5] == ["edge-0", "online", "3", "0.07", "1"]
-        refused, left, budget = first.split()[-1], float(first.split()[-2]), float(first.split()[-3])
+        refused, left, budget = (
+            first.split()[-1],
+            float(first.split()[-2]),
+            float(first.split()[-3]),
+        )
         assert 0 < left < budget == rig.run.privacy.epsilon  # whatever the edge says
         assert refused == "-"
         assert second.count("∞ (not private)") == 2
@@ -106,20 +117,26 @@ class TestOperator:
         assert "dense1.weight" in capsys.readouterr().out
         assert tacit("model", "--url", url, "--out", str(tmp_path / "no" / "such" / "folder")) == 2
 
-    def test_halt_with_a_token_file(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
+    def test_halt_with_a_token_file(
+        self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
+    ) -> None:
         token = tmp_path / "token"
         token.write_text(TOKEN + "\n")
         assert tacit("halt", "--url", url, "--token-file", str(token), "--reason", "enough") == 0
         assert "enough" in capsys.readouterr().out
         assert rig.operator.wanted() == "enough"
 
-    def test_halt_without_a_token(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
+    def test_halt_without_a_token(
+        self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
+    ) -> None:
         assert tacit("halt", "--url", url) == 1
         assert one_line(capsys).endswith(f"401 Unauthorized: {WRONG_TOKEN}")
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
         assert rig.operator.wanted() is None
 
-    def test_release_from_quarantine(self, rig: Rig, url: str, capsys: Captured, tmp_path: Path) -> None:
+    def test_release_from_quarantine(
+        self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
+    ) -> None:
         guarded = rig.run.model_copy(update={"guard": sections.Guard(quarantine_after=1)})
         rig.driver.uplink.guard = guard = Guard(guarded, rig.role)
         guard.refused("edge-0", "norm")
@@ -147,7 +164,9 @@ class TestOperator:
         assert "finished" in shown
         assert ("╭" in shown) == terminal
 
-    def test_watch_says_when_the_aggregator_stops_first(self, rig: Rig, url: str, capsys: Captured) -> None:
+    def test_watch_says_when_the_aggregator_stops_first(
+        self, rig: Rig, url: str, capsys: Captured
+    ) -> None:
         rig.operator.close()
         assert tacit("watch", "--url", url, "--json") == 4
         said = capsys.readouterr()
@@ -171,7 +190,11 @@ class TestBadInput:
         [
             ("updates = 6", "updates = 6\ncolour = 1", "run.colour=1: unknown key"),
             ("updates = 6", "updates = 'six'", "run.updates='six'"),
-            ("clip = 1.0", "clip = 1.0\nepsilon = 0", "privacy.epsilon=0: Input should be greater than 0"),
+            (
+                "clip = 1.0",
+                "clip = 1.0\nepsilon = 0",
+                "privacy.epsilon=0: Input should be greater than 0",
+            ),
             ("clip = 1.0", "clip = 1.0\nepsilon = inf", "privacy.epsilon=inf"),
             ("batch = 32", "batch = 480", "privacy.batch=480.0 is above the 479 rows of one edge"),
             ("count = 3", "count = 0", "edges.count=0"),
@@ -180,7 +203,9 @@ class TestBadInput:
             ("[run]", "[run", "not TOML"),
         ],
     )
-    def test_a_bad_run_file(self, old: str, new: str, said: str, capsys: Captured, tmp_path: Path) -> None:
+    def test_a_bad_run_file(
+        self, old: str, new: str, said: str, capsys: Captured, tmp_path: Path
+    ) -> None:
         file = tmp_path / "bad.toml"
         file.write_text(RUN_FILE.replace(old, new, 1))
         assert tacit("run", str(file), "--out", str(tmp_path / "out")) == 2
@@ -198,14 +223,23 @@ class TestBadInput:
         assert "mnist" in one_line(capsys)
 
     @pytest.mark.parametrize(
-        "arguments", [["nonsense"], ["run"], ["--nope"], ["run", "x", "--edges", "0"], ["run", "x", "--seed", "-1"]]
+        "arguments",
+        [
+            ["nonsense"],
+            ["run"],
+            ["--nope"],
+            ["run", "x", "--edges", "0"],
+            ["run", "x", "--seed", "-1"],
+        ],
     )
     def test_usage(self, arguments: list[str], capsys: Captured) -> None:
         assert tacit(*arguments) == 2
         assert one_line(capsys).startswith("tacit: ")
 
     @pytest.mark.parametrize("service", ["aggregator", "edge"])
-    def test_a_bad_setting_is_named(self, service: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bad_setting_is_named(
+        self, service: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("TACIT_RUN_FILE", "x.toml")
         monkeypatch.setenv("TACIT_BROKER", "nowhere")
         assert tacit(service) == 2
@@ -242,20 +276,30 @@ class TestProcess:
 
     def test_status_does_without_torch(self) -> None:
         # Torch takes seconds to load; a status is asked for often.
-        script = "import sys; from tacit_services.cli import main\ntry: main.main(['status', '--url', sys.argv[1]])\n"
+        script = (
+            "import sys; from tacit_services.cli import main\ntry: main.main(['status', "
+            "'--url', sys.argv[1]])\n"
+        )
         script += "finally: print({'torch', 'fastapi', 'numpy', 'paho'} & set(sys.modules))"
         done = subprocess.run(
-            [sys.executable, "-c", script, f"http://{HOST}:{free_port()}"], capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", script, f"http://{HOST}:{free_port()}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stdout.strip()) == (4, "set()")
 
     def test_an_aggregator_without_broker_gives_up_and_logs_lines(self, tmp_path: Path) -> None:
         file = tmp_path / "run.toml"
         file.write_text(RUN_FILE)
         settings = {
-            "TACIT_RUN_FILE": str(file), "TACIT_STORE": "memory://", "TACIT_HTTP": f"{HOST}:0",
-            "TACIT_OUT": str(tmp_path), "TACIT_BROKER": f"{HOST}:{free_port()}", "TACIT_CONNECT_TIMEOUT": "0.3",
-        }  # fmt: skip
+            "TACIT_RUN_FILE": str(file),
+            "TACIT_STORE": "memory://",
+            "TACIT_HTTP": f"{HOST}:0",
+            "TACIT_OUT": str(tmp_path),
+            "TACIT_BROKER": f"{HOST}:{free_port()}",
+            "TACIT_CONNECT_TIMEOUT": "0.3",
+        }
         aggregator = Service("aggregator", settings, tmp_path / "log")
         aggregator.start()
         assert aggregator.wait() == 4
@@ -264,8 +308,12 @@ class TestProcess:
 
     def test_log_lines_carry_time_level_and_name(self) -> None:
         script = "import logging; from tacit_services.logs import to_stderr as on; on('info')\n"
-        script += "logging.getLogger('tacit.x').info('hello'); logging.getLogger('tacit.x').debug('no')"
-        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+        script += (
+            "logging.getLogger('tacit.x').info('hello'); logging.getLogger('tacit.x').debug('no')"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         time, *rest = done.stderr.split()
         assert rest == ["INFO", "tacit.x", "hello"]
         assert time.endswith("Z")

@@ -73,8 +73,12 @@ def test_every_document_is_typed(rig: Rig, client: Client) -> None:
     assert client.series(after=1) == []
 
 
-@pytest.mark.parametrize(("kind", "read"), [(EdgePrivacy, models.EdgePrivacy), (RunPrivacy, models.Privacy)])
-def test_the_client_reads_what_is_reported_of_privacy(kind: type[BaseModel], read: type[BaseModel]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "read"), [(EdgePrivacy, models.EdgePrivacy), (RunPrivacy, models.Privacy)]
+)
+def test_the_client_reads_what_is_reported_of_privacy(
+    kind: type[BaseModel], read: type[BaseModel]
+) -> None:
     assert set(kind.model_json_schema()["properties"]) == set(read.model_fields)
 
 
@@ -117,7 +121,10 @@ def test_a_refusal_carries_the_problem(rig: Rig, client: Client) -> None:
     with pytest.raises(ApiError) as refused:
         client.edge("nobody/../../..")
     assert refused.value.status == 404
-    with pytest.raises(ApiError, match="401 Unauthorized: the operator's token"), Client(client._url) as nobody:
+    with (
+        pytest.raises(ApiError, match="401 Unauthorized: the operator's token"),
+        Client(client._url) as nobody,
+    ):
         nobody.halt()
 
 
@@ -157,14 +164,29 @@ def test_damaged_weights_are_refused() -> None:
 def test_nobody_there() -> None:
     url = f"http://{HOST}:{free_port()}"
     with Client(url) as client:
-        for call in (client.status, client.ready, client.weights, client.halt, lambda: next(client.events())):
+        for call in (
+            client.status,
+            client.ready,
+            client.weights,
+            client.halt,
+            lambda: next(client.events()),
+        ):
             with pytest.raises(Unreachable) as error:
                 call()
             assert error.value.url == url
 
 
 @pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8000", "ftp://host", "http://", "http://host:port", f"http://{70 * 'a'}.com", "http://a..b"]
+    "url",
+    [
+        "",
+        "127.0.0.1:8000",
+        "ftp://host",
+        "http://",
+        "http://host:port",
+        f"http://{70 * 'a'}.com",
+        "http://a..b",
+    ],
 )
 def test_a_bad_url_is_named(url: str) -> None:
     with pytest.raises(ValueError, match="url="):
@@ -195,5 +217,7 @@ def test_the_client_stands_alone() -> None:
         "print({name.partition('.')[0] for name in sys.modules}"
         " & {'torch', 'tacit', 'tacit_services', 'fastapi', 'numpy'})"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, text=True
+    )
     assert done.stdout.strip() == "set()"

@@ -9,7 +9,14 @@ import pytest
 
 from tests.conftest import ROOT
 
-WALL = {"time", "time_ns", "localtime", "gmtime", "ctime", "strftime"}  # of `time`; monotonic and perf_counter are not
+WALL = {
+    "time",
+    "time_ns",
+    "localtime",
+    "gmtime",
+    "ctime",
+    "strftime",
+}  # of `time`; monotonic and perf_counter are not
 ALLOWED = {
     ("services/tacit_services/logs.py", "time.gmtime"),  # when a log line was written
     (
@@ -20,7 +27,10 @@ ALLOWED = {
 
 
 def readings(path: Path) -> set[tuple[str, str]]:
-    """Every mention of a clock that can be set: `time.time`, `from time import time`, anything of `datetime`."""
+    """Every mention of a clock that can be set:
+
+    `time.time`, `from time import time`, anything of `datetime`.
+    """
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -42,7 +52,9 @@ def test_nothing_but_the_log_and_a_new_peer_reads_a_clock_that_can_be_set() -> N
     assert set[tuple[str, str]]().union(*map(readings, sources)) == ALLOWED
 
 
-@pytest.mark.parametrize("line", ["import time; time.time()", "from time import time", "import datetime"])
+@pytest.mark.parametrize(
+    "line", ["import time; time.time()", "from time import time", "import datetime"]
+)
 def test_the_search_finds_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     monkeypatch.setattr("tests.unit.test_clocks.ROOT", tmp_path)
     (tmp_path / "x.py").write_text(line)

@@ -51,7 +51,12 @@ def refusal(content: str, **replaced: Any) -> str:
 
 def test_the_file_that_all_others_are_made_from_is_good() -> None:
     run = parsed()
-    assert (run.run.updates, run.privacy.batch, run.edges.count, run.public_size()) == (100, 32.0, 2, 718)
+    assert (run.run.updates, run.privacy.batch, run.edges.count, run.public_size()) == (
+        100,
+        32.0,
+        2,
+        718,
+    )
 
 
 @pytest.mark.parametrize("section", GOOD)
@@ -60,10 +65,16 @@ def test_an_unknown_key_is_refused_in_every_section(section: str) -> None:
 
 
 def test_an_unknown_key_names_the_one_that_was_meant() -> None:
-    assert "privacy.pushs=1: unknown key; did you mean pushes?" in refusal(text({"privacy.pushs": "1"}))
+    assert "privacy.pushs=1: unknown key; did you mean pushes?" in refusal(
+        text({"privacy.pushs": "1"})
+    )
     assert "privcy: unknown key; did you mean privacy?" in refusal(text() + "\n[privcy]\n")
-    assert "algorithm.tau=1: unknown key: it belongs to another algorithm" in refusal(text({"algorithm.tau": "1"}))
-    assert "algorithm.deviatoin=1: unknown key; did you mean deviation?" in refusal(text({"algorithm.deviatoin": "1"}))
+    assert "algorithm.tau=1: unknown key: it belongs to another algorithm" in refusal(
+        text({"algorithm.tau": "1"})
+    )
+    assert "algorithm.deviatoin=1: unknown key; did you mean deviation?" in refusal(
+        text({"algorithm.deviatoin": "1"})
+    )
 
 
 def test_an_unknown_section_is_refused() -> None:
@@ -80,7 +91,10 @@ def _sections(without: str) -> str:
 
 
 def _toml(sections: dict[str, dict[str, str]]) -> str:
-    lines = ([f"[{name}]", *(f"{key} = {value}" for key, value in keys.items())] for name, keys in sections.items())
+    lines = (
+        [f"[{name}]", *(f"{key} = {value}" for key, value in keys.items())]
+        for name, keys in sections.items()
+    )
     return "\n".join(line for section in lines for line in section)
 
 
@@ -102,29 +116,55 @@ TEXT = {"data.dataset": '"wikitext-2"', "model.name": '"lstm"'}
             "edges.count=17 is above the 16",
         ),
         (
-            {"data.dataset": '"vehicle"', "data.partition": '"natural"', "data.spare": "1", "edges.count": "3"},
+            {
+                "data.dataset": '"vehicle"',
+                "data.partition": '"natural"',
+                "data.spare": "1",
+                "edges.count": "3",
+            },
             "spare=1: partition=natural",
         ),
-        ({**TEXT, "data.partition": '"dirichlet"'}, "partition=dirichlet: wikitext-2 has no label for each row"),
+        (
+            {**TEXT, "data.partition": '"dirichlet"'},
+            "partition=dirichlet: wikitext-2 has no label for each row",
+        ),
         ({"data.vocabulary": "500"}, "vocabulary=500: digits is not a text"),
         ({"data.sequence": "8"}, "sequence=8: digits is not a text"),
-        ({"model.name": '"lstm"'}, "model.name=lstm: lstm is for text and text for lstm, data.dataset=digits"),
+        (
+            {"model.name": '"lstm"'},
+            "model.name=lstm: lstm is for text and text for lstm, data.dataset=digits",
+        ),
         (
             {**TEXT, "model.name": '"cnn"'},
             "model.name=cnn: lstm is for text and text for lstm, data.dataset=wikitext-2",
         ),
-        ({"model.name": '"resnet"', "data.features": '"scattering"'}, "needs model.name logistic or svm, not resnet"),
+        (
+            {"model.name": '"resnet"', "data.features": '"scattering"'},
+            "needs model.name logistic or svm, not resnet",
+        ),
         ({**TEXT, "data.vocabulary": "33279"}, "data.vocabulary=33279"),
         ({"model.name": '"mlp"', "model.hidden": "[0]"}, "model.hidden.0=0"),
         ({"model.name": '"cnn"', "model.channels": "[]"}, "model.channels=[]"),
     ],
 )
-def test_data_and_model_that_do_not_fit_are_named(changes: dict[str, str | None], complaint: str) -> None:
+def test_data_and_model_that_do_not_fit_are_named(
+    changes: dict[str, str | None], complaint: str
+) -> None:
     assert complaint in refusal(text(changes))
 
 
-SMALL_LSTM = {"data.vocabulary": "100", "data.sequence": "9", "model.embedding": "8", "model.hidden": "[4]"}
-RESNET = {"data.dataset": '"cifar10"', "model.name": '"resnet"', "model.width": "8", "model.blocks": "2"}
+SMALL_LSTM = {
+    "data.vocabulary": "100",
+    "data.sequence": "9",
+    "model.embedding": "8",
+    "model.hidden": "[4]",
+}
+RESNET = {
+    "data.dataset": '"cifar10"',
+    "model.name": '"resnet"',
+    "model.width": "8",
+    "model.blocks": "2",
+}
 FOUR_CONV = {"data.dataset": '"cifar10"', "model.name": '"cnn"', "model.channels": "[4, 4, 8, 8]"}
 FOUR_CONV |= {"model.kernel": "3", "model.hidden": "[16]", "model.pool_every": "2"}
 ADULT = {"data.dataset": '"adult"', "data.partition": '"natural"', "edges.count": "16"}
@@ -139,7 +179,9 @@ ADULT = {"data.dataset": '"adult"', "data.partition": '"natural"', "edges.count"
         (ADULT, 2 * 103, 2035),
     ],
 )
-def test_sizes_of_models_and_data_reach_the_model(changes: dict[str, str | None], size: int, rows: int) -> None:
+def test_sizes_of_models_and_data_reach_the_model(
+    changes: dict[str, str | None], size: int, rows: int
+) -> None:
     run = parsed(changes)
     assert (run.build_model().size, run.public_size()) == (size, rows)
 
@@ -150,26 +192,54 @@ def test_a_missing_key_is_refused(key: str) -> None:
 
 
 NUMBERS = [
-    "privacy.epsilon", "privacy.delta", "privacy.batch", "privacy.noise_multiplier", "privacy.clip",
-    "privacy.clip_min", "privacy.clip_max", "privacy.paper_epsilon", "algorithm.smoothness", "algorithm.deviation",
-    "algorithm.radius", "algorithm.reduction", "algorithm.initial_gap", "algorithm.failure", "data.alpha",
-    "data.spare_weight", "model.regularization",
-]  # fmt: skip
+    "privacy.epsilon",
+    "privacy.delta",
+    "privacy.batch",
+    "privacy.noise_multiplier",
+    "privacy.clip",
+    "privacy.clip_min",
+    "privacy.clip_max",
+    "privacy.paper_epsilon",
+    "algorithm.smoothness",
+    "algorithm.deviation",
+    "algorithm.radius",
+    "algorithm.reduction",
+    "algorithm.initial_gap",
+    "algorithm.failure",
+    "data.alpha",
+    "data.spare_weight",
+    "model.regularization",
+]
 COUNTS = [
-    "run.updates", "run.seed", "run.snapshot_every", "data.spare", "algorithm.max_staleness", "privacy.pushes",
-    "edges.count", "evaluation.every", "evaluation.samples", "model.kernel",
-]  # fmt: skip
+    "run.updates",
+    "run.seed",
+    "run.snapshot_every",
+    "data.spare",
+    "algorithm.max_staleness",
+    "privacy.pushes",
+    "edges.count",
+    "evaluation.every",
+    "evaluation.samples",
+    "model.kernel",
+]
 
 
 @pytest.mark.parametrize("key", NUMBERS)
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1.0", '"2"', "true", "[1.0]", "{a = 1}", "1979-05-27"])
+@pytest.mark.parametrize(
+    "value", ["nan", "inf", "-inf", "-1.0", '"2"', "true", "[1.0]", "{a = 1}", "1979-05-27"]
+)
 def test_a_number_that_is_none_is_refused(key: str, value: str) -> None:
     message = refusal(text({key: value}))
     assert f"{key}" in message
-    assert value in ("{a = 1}", "1979-05-27") or value.strip('"').strip("[]").lower() in message.lower()
+    assert (
+        value in ("{a = 1}", "1979-05-27")
+        or value.strip('"').strip("[]").lower() in message.lower()
+    )
 
 
-@pytest.mark.parametrize("key", [key for key in NUMBERS if key not in ("algorithm.deviation", "model.regularization")])
+@pytest.mark.parametrize(
+    "key", [key for key in NUMBERS if key not in ("algorithm.deviation", "model.regularization")]
+)
 def test_zero_is_refused_where_it_means_nothing(key: str) -> None:
     assert f"{key}=0.0" in refusal(text({key: "0.0"}))
 
@@ -183,13 +253,24 @@ def test_a_count_that_is_none_is_refused(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("run.updates", "0"), ("edges.count", "0"), ("edges.count", "10001"), ("privacy.pushes", "0"),
-        ("run.seed", str(2**63)), ("privacy.delta", "1.0"), ("algorithm.reduction", "1.0"), ("data.spare", "1001"),
-        ("algorithm.failure", "1.0"), ("privacy.clip_min", "1e-07"), ("privacy.clip_max", "10000000.0"),
-        ("privacy.noise_multiplier", "0.05"), ("privacy.batch", "0.5"), ("model.kernel", "16"),
-        ("privacy.pushes", "1" + 400 * "0"), ("model.regularization", "1e+308"),
+        ("run.updates", "0"),
+        ("edges.count", "0"),
+        ("edges.count", "10001"),
+        ("privacy.pushes", "0"),
+        ("run.seed", str(2**63)),
+        ("privacy.delta", "1.0"),
+        ("algorithm.reduction", "1.0"),
+        ("data.spare", "1001"),
+        ("algorithm.failure", "1.0"),
+        ("privacy.clip_min", "1e-07"),
+        ("privacy.clip_max", "10000000.0"),
+        ("privacy.noise_multiplier", "0.05"),
+        ("privacy.batch", "0.5"),
+        ("model.kernel", "16"),
+        ("privacy.pushes", "1" + 400 * "0"),
+        ("model.regularization", "1e+308"),
     ],
-)  # fmt: skip
+)
 def test_a_value_out_of_range_is_refused(key: str, value: str) -> None:
     message = refusal(text({key: value}))
     assert f"{key}=" in message
@@ -227,18 +308,29 @@ def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, said: 
         ({"edges.count": "2000"}, "edges.count = 2000 leaves less than one of 1437 rows"),
         ({**PLAIN, "edges.count": "2000"}, "edges.count = 2000 leaves less than one of 1437 rows"),
         ({**PLAIN, "data.dataset": '"cifar"'}, "data.dataset = 'cifar'"),
-        ({"privacy.clip_min": "2.0", "privacy.clip_max": "1.0"}, "clip_min=2.0 is above clip_max=1.0"),
+        (
+            {"privacy.clip_min": "2.0", "privacy.clip_max": "1.0"},
+            "clip_min=2.0 is above clip_max=1.0",
+        ),
         ({"privacy.clip": "200.0"}, "clip=200.0 is outside [clip_min=0.1, clip_max=100.0]"),
         ({"edges.epsilon": "[1.0, 2.0, 3.0]"}, "edges.epsilon names 3 edges, edges.count=2"),
         ({"algorithm.name": '"asgd"'}, "privacy.mechanism=discrete_gaussian: asgd is not private"),
-        ({"algorithm.name": '"csgd"', "edges.count": "1"}, "privacy.mechanism=discrete_gaussian: csgd is not private"),
+        (
+            {"algorithm.name": '"csgd"', "edges.count": "1"},
+            "privacy.mechanism=discrete_gaussian: csgd is not private",
+        ),
         ({**PLAIN, "algorithm.name": '"csgd"'}, "edges.count=2: csgd is centralised"),
         ({"privacy.mechanism": '"none"'}, "privacy.mechanism=none: mapa needs noise"),
-        ({"privacy.mechanism": '"none"', "algorithm.name": '"audp"'}, "privacy.mechanism=none: audp needs noise"),
+        (
+            {"privacy.mechanism": '"none"', "algorithm.name": '"audp"'},
+            "privacy.mechanism=none: audp needs noise",
+        ),
         ({"privacy.mechanism": '"paper"', "algorithm.deviation": "0.0"}, "algorithm.deviation=0.0"),
     ],
 )
-def test_values_that_contradict_one_another_are_refused(changes: dict[str, str | None], said: str) -> None:
+def test_values_that_contradict_one_another_are_refused(
+    changes: dict[str, str | None], said: str
+) -> None:
     assert said in refusal(text(changes))
 
 
@@ -248,7 +340,9 @@ def test_all_problems_are_said_at_once() -> None:
     assert "privacy.epsilon=-1.0" in message
 
 
-@pytest.mark.parametrize("content", ["[run", "run = ", "\x00", "[run]\nupdates = 1\n[run]\n", "updates == 1", "{}"])
+@pytest.mark.parametrize(
+    "content", ["[run", "run = ", "\x00", "[run]\nupdates = 1\n[run]\n", "updates == 1", "{}"]
+)
 def test_what_is_not_toml_is_refused(content: str) -> None:
     assert refusal(content).startswith("file.toml: not TOML: ")
 
@@ -258,7 +352,9 @@ def test_what_is_too_long_or_too_deep_for_the_parser_is_refused(value: str) -> N
     assert refusal(f"x = {value}").startswith("file.toml: not TOML: ")
 
 
-@pytest.mark.parametrize("section", ["run", "data", "model", "algorithm", "privacy", "edges", "evaluation"])
+@pytest.mark.parametrize(
+    "section", ["run", "data", "model", "algorithm", "privacy", "edges", "evaluation"]
+)
 @pytest.mark.parametrize("value", ["5", '"x"', "[1]"])
 def test_a_section_that_is_a_value_is_refused(section: str, value: str) -> None:
     assert f"{section}=" in refusal(f"{section} = {value}\n" + _sections(section), edges=3, seed=4)
@@ -277,7 +373,7 @@ def test_load_is_parse_of_the_file(tmp_path: Path) -> None:
     assert config.load(tmp_path / "run.toml", edges=3, seed=9) == parsed(edges=3, seed=9)
 
 
-# -- what replaces the file -----------------------------------------------------------------------------------------
+# -- what replaces the file ------------------------------------------------------------------------
 
 
 def test_edges_and_seed_are_replaced() -> None:
@@ -286,7 +382,9 @@ def test_edges_and_seed_are_replaced() -> None:
     assert parsed().edges.count == 2
 
 
-@pytest.mark.parametrize(("replaced", "said"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")])
+@pytest.mark.parametrize(
+    ("replaced", "said"), [({"edges": 0}, "edges.count=0"), ({"seed": -1}, "run.seed=-1")]
+)
 def test_what_replaces_is_checked_like_the_file(replaced: dict[str, int], said: str) -> None:
     assert said in refusal(text(), **replaced)
 
@@ -296,50 +394,104 @@ def test_csgd_keeps_its_one_edge_whatever_is_asked() -> None:
     assert run.edges.count == 1
 
 
-# -- the fingerprint ------------------------------------------------------------------------------------------------
+# -- the fingerprint -------------------------------------------------------------------------------
 
 OTHER = {
-    "run.name": '"other"', "run.updates": "101", "run.seed": "2", "run.snapshot_every": "201",
-    "data.dataset": '"mnist"', "data.features": '"scattering"', "data.partition": '"shards"', "data.alpha": "0.6",
-    "data.spare": "1", "data.spare_weight": "0.3", "model.name": '"svm"', "model.channels": "[10, 21]",
-    "model.kernel": "3", "model.hidden": "[5]", "model.activation": '"tanh"', "model.regularization": "1e-4",
-    "model.normalization": '"group"', "algorithm.name": '"audp"',
-    "algorithm.smoothness": "11.0", "algorithm.deviation": "31.0", "algorithm.radius": "1.5",
-    "algorithm.reduction": "0.6", "algorithm.initial_gap": "2.4", "algorithm.failure": "1e-2",
-    "algorithm.max_staleness": "101", "privacy.mechanism": '"knorm"', "privacy.epsilon": "2.1",
-    "privacy.delta": "1e-6", "privacy.pushes": "1001", "privacy.batch": "33", "privacy.noise_multiplier": "1.1",
-    "privacy.clip": "1.0", "privacy.clip_min": "0.2", "privacy.clip_max": "99.0", "privacy.paper_epsilon": "0.2",
+    "run.name": '"other"',
+    "run.updates": "101",
+    "run.seed": "2",
+    "run.snapshot_every": "201",
+    "data.dataset": '"mnist"',
+    "data.features": '"scattering"',
+    "data.partition": '"shards"',
+    "data.alpha": "0.6",
+    "data.spare": "1",
+    "data.spare_weight": "0.3",
+    "model.name": '"svm"',
+    "model.channels": "[10, 21]",
+    "model.kernel": "3",
+    "model.hidden": "[5]",
+    "model.activation": '"tanh"',
+    "model.regularization": "1e-4",
+    "model.normalization": '"group"',
+    "algorithm.name": '"audp"',
+    "algorithm.smoothness": "11.0",
+    "algorithm.deviation": "31.0",
+    "algorithm.radius": "1.5",
+    "algorithm.reduction": "0.6",
+    "algorithm.initial_gap": "2.4",
+    "algorithm.failure": "1e-2",
+    "algorithm.max_staleness": "101",
+    "privacy.mechanism": '"knorm"',
+    "privacy.epsilon": "2.1",
+    "privacy.delta": "1e-6",
+    "privacy.pushes": "1001",
+    "privacy.batch": "33",
+    "privacy.noise_multiplier": "1.1",
+    "privacy.clip": "1.0",
+    "privacy.clip_min": "0.2",
+    "privacy.clip_max": "99.0",
+    "privacy.paper_epsilon": "0.2",
     "privacy.noise_at": '"server"',
-    "edges.count": "3", "edges.epsilon": "[1.0]", "edges.slowdown": "[2.0]",
-    "edges.min": "1", "edges.wait": "61.0", "edges.share": '"budget"',
-    "evaluation.every": "51", "evaluation.samples": "2001",
-    "model.pool_every": "2", "model.embedding": "65", "model.width": "17", "model.blocks": "2",
-    "data.vocabulary": "2001", "data.sequence": "33",
-}  # fmt: skip
+    "edges.count": "3",
+    "edges.epsilon": "[1.0]",
+    "edges.slowdown": "[2.0]",
+    "edges.min": "1",
+    "edges.wait": "61.0",
+    "edges.share": '"budget"',
+    "evaluation.every": "51",
+    "evaluation.samples": "2001",
+    "model.pool_every": "2",
+    "model.embedding": "65",
+    "model.width": "17",
+    "model.blocks": "2",
+    "data.vocabulary": "2001",
+    "data.sequence": "33",
+}
 
 
 def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
-    del sections["guard"]  # what it refuses is never in a journal: it may change while a run goes on
+    del sections[
+        "guard"
+    ]  # what it refuses is never in a journal: it may change while a run goes on
     del sections["network"]  # for the simulator, which has no journal
     sections["algorithm"] = Mapa
     there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
     assert there == set(OTHER)
-    assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {*FEDASYNC, "algorithm.steps_max"}
+    assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {
+        *FEDASYNC,
+        "algorithm.steps_max",
+    }
     assert {f"algorithm.{key}" for key in DpPasgd.model_fields} == set(DP_PASGD)
 
 
 FEDASYNC: dict[str, str | None] = {
-    "algorithm.name": '"fedbuff"', "algorithm.learning_rate": "0.2", "algorithm.steps_min": "4",
-    "algorithm.proximal": "0.01", "algorithm.mixing": "0.7", "algorithm.staleness": '"hinge"', "algorithm.a": "0.6",
-    "algorithm.b": "5", "algorithm.mixing_decay": "0.5", "algorithm.mixing_decay_at": "0.4",
-    "algorithm.max_staleness": "99", "algorithm.concurrency": "2", "algorithm.buffer": "9",
-    "algorithm.server_rate": "0.9", "algorithm.clients": "1", "algorithm.quorum": "0.6", "algorithm.deadline_s": "61.0",
-}  # fmt: skip
+    "algorithm.name": '"fedbuff"',
+    "algorithm.learning_rate": "0.2",
+    "algorithm.steps_min": "4",
+    "algorithm.proximal": "0.01",
+    "algorithm.mixing": "0.7",
+    "algorithm.staleness": '"hinge"',
+    "algorithm.a": "0.6",
+    "algorithm.b": "5",
+    "algorithm.mixing_decay": "0.5",
+    "algorithm.mixing_decay_at": "0.4",
+    "algorithm.max_staleness": "99",
+    "algorithm.concurrency": "2",
+    "algorithm.buffer": "9",
+    "algorithm.server_rate": "0.9",
+    "algorithm.clients": "1",
+    "algorithm.quorum": "0.6",
+    "algorithm.deadline_s": "61.0",
+}
 DP_PASGD: dict[str, str | None] = {
-    "algorithm.name": '"fedasync"', "algorithm.learning_rate": "0.2", "algorithm.tau": "11",
-    "algorithm.quorum": "0.6", "algorithm.deadline_s": "61.0",
-}  # fmt: skip
+    "algorithm.name": '"fedasync"',
+    "algorithm.learning_rate": "0.2",
+    "algorithm.tau": "11",
+    "algorithm.quorum": "0.6",
+    "algorithm.deadline_s": "61.0",
+}
 
 
 @pytest.mark.parametrize(
@@ -347,7 +499,9 @@ DP_PASGD: dict[str, str | None] = {
     [("fedasync", key, value) for key, value in FEDASYNC.items()]
     + [("dp-pasgd", key, value) for key, value in DP_PASGD.items()],
 )
-def test_every_parameter_of_the_others_changes_the_fingerprint(name: str, key: str, value: str) -> None:
+def test_every_parameter_of_the_others_changes_the_fingerprint(
+    name: str, key: str, value: str
+) -> None:
     usual: dict[str, str | None] = {"algorithm.name": f'"{name}"', "privacy.clip": "1.0"}
     assert parsed(usual | {key: value}).fingerprint() != parsed(dict(usual)).fingerprint()
 
@@ -356,18 +510,32 @@ def test_every_parameter_of_the_others_changes_the_fingerprint(name: str, key: s
     ("changes", "complaint"),
     [
         ({"privacy.clip": None}, "privacy.clip: fedasync has no schedule for it; set it"),
-        ({"algorithm.steps_min": "5", "algorithm.steps_max": "4"}, "steps_max=4 is below steps_min=5"),
+        (
+            {"algorithm.steps_min": "5", "algorithm.steps_max": "4"},
+            "steps_max=4 is below steps_min=5",
+        ),
         ({"algorithm.clients": "3"}, "algorithm.clients=3 is above edges.count=2"),
         ({"algorithm.name": '"sgd"'}, "edges.count=2: sgd is single-threaded"),
-        ({"privacy.mechanism": '"paper"'}, "privacy.mechanism=paper: the paper of fedasync has no noise"),
+        (
+            {"privacy.mechanism": '"paper"'},
+            "privacy.mechanism=paper: the paper of fedasync has no noise",
+        ),
         ({"algorithm.smoothness": "1.0"}, "algorithm.smoothness=1.0: unknown key"),
         ({"algorithm.mixing": "1.5"}, "algorithm.mixing=1.5"),
         ({"guard.norm_factor": "2.0"}, "guard.norm_factor: fedasync sends models"),
-        ({"algorithm.name": '"dp-pasgd"', "privacy.clip": None}, "privacy.clip: dp-pasgd has no schedule"),
-        ({"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'}, "privacy.noise_at=server: fedasync"),
+        (
+            {"algorithm.name": '"dp-pasgd"', "privacy.clip": None},
+            "privacy.clip: dp-pasgd has no schedule",
+        ),
+        (
+            {"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'},
+            "privacy.noise_at=server: fedasync",
+        ),
     ],
 )
-def test_a_contradiction_in_the_section_of_another_paper(changes: dict[str, str | None], complaint: str) -> None:
+def test_a_contradiction_in_the_section_of_another_paper(
+    changes: dict[str, str | None], complaint: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(complaint)) as error:
         parsed({"algorithm.name": '"fedasync"', "privacy.clip": "1.0", **changes})
     assert "\n" not in str(error.value)
@@ -375,17 +543,23 @@ def test_a_contradiction_in_the_section_of_another_paper(changes: dict[str, str 
 
 @pytest.mark.parametrize("key", OTHER)
 def test_every_parameter_changes_the_fingerprint(key: str) -> None:
-    usual: dict[str, str | None] = {"privacy.mechanism": '"gaussian"'}  # which goes with every other parameter
+    usual: dict[str, str | None] = {
+        "privacy.mechanism": '"gaussian"'
+    }  # which goes with every other parameter
     usual |= TEXT if key in ("data.vocabulary", "data.sequence") else {}
     assert parsed(usual | {key: OTHER[key]}).fingerprint() != parsed(dict(usual)).fingerprint()
 
 
 def test_the_same_meaning_has_the_same_fingerprint() -> None:
     spelt_out = {"privacy.batch": "32.0", "run.seed": "1", "privacy.epsilon": "2"}
-    assert parsed(dict(spelt_out)).fingerprint() == parsed().fingerprint() == parsed(edges=2).fingerprint()
+    assert (
+        parsed(dict(spelt_out)).fingerprint()
+        == parsed().fingerprint()
+        == parsed(edges=2).fingerprint()
+    )
 
 
-# -- the plans ------------------------------------------------------------------------------------------------------
+# -- the plans -------------------------------------------------------------------------------------
 
 
 def test_an_edge_has_its_own_epsilon_where_it_is_named() -> None:
@@ -415,12 +589,17 @@ def test_a_mechanism_without_a_guarantee_has_no_multiplier(mechanism: str) -> No
 
 @pytest.mark.parametrize("mechanism", ["discrete_gaussian", "knorm", "paper"])
 def test_noise_at_the_server_is_gaussian(mechanism: str) -> None:
-    with pytest.raises(ConfigError, match=rf"mechanism={mechanism}: noise_at=server knows gaussian only"):
+    with pytest.raises(
+        ConfigError, match=rf"mechanism={mechanism}: noise_at=server knows gaussian only"
+    ):
         parsed({"privacy.noise_at": '"server"', "privacy.mechanism": f'"{mechanism}"'})
 
 
 def test_noise_at_the_server_covers_an_edge_that_is_always_seen() -> None:
-    said: dict[str, str | None] = {"privacy.noise_at": '"server"', "privacy.mechanism": '"gaussian"'}
+    said: dict[str, str | None] = {
+        "privacy.noise_at": '"server"',
+        "privacy.mechanism": '"gaussian"',
+    }
     plan = parsed(said | {"privacy.noise_multiplier": None, "privacy.pushes": "20"}).plan(0)
     assert (plan.private, plan.sampling_rate, plan.declared) == (False, 1.0, "gaussian@server")
     central = plan.central()
@@ -454,6 +633,10 @@ def test_a_model_that_does_not_fit_the_data_is_refused() -> None:
         {**RESNET, "model.width": "1024", "model.blocks": "32"},
     ],
 )
-def test_a_model_that_no_memory_holds_is_refused_before_any_is_taken(changes: dict[str, str | None]) -> None:
-    with pytest.raises(ConfigError, match=r"^model: the layers of .* parameters, above 268,435,456$"):
+def test_a_model_that_no_memory_holds_is_refused_before_any_is_taken(
+    changes: dict[str, str | None],
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^model: the layers of .* parameters, above 268,435,456$"
+    ):
         parsed(changes).build_model()

@@ -45,7 +45,12 @@ def test_public_facts_agree_with_the_data(name: str) -> None:
     assert train.x.shape == (len(train), *shape)
     assert train.x.dtype == torch.float32
     assert train.y.dtype == torch.int64
-    assert set(train.y.tolist()) == set(test.y.tolist()) == set(range(classes)) == set(range(train.classes))
+    assert (
+        set(train.y.tolist())
+        == set(test.y.tolist())
+        == set(range(classes))
+        == set(range(train.classes))
+    )
     if name in PICTURES:
         assert (train.x.min().item(), train.x.max().item()) == (0, 1)
     assert bool(torch.isfinite(train.x).all())
@@ -59,7 +64,8 @@ def test_digits_is_a_fixed_split_of_every_row() -> None:
     again = load("digits", "train", None)
     assert torch.equal(train.x, again.x)
     assert torch.equal(train.y, again.y)
-    # The first labels of both halves, as recorded: the split may never move (partition.py says why).
+    # The first labels of both halves, as recorded: the split may never move (partition.py says
+    # why).
     assert train.y[:8].tolist() == [5, 0, 0, 0, 1, 3, 6, 5]
     assert test.y[:8].tolist() == [8, 9, 9, 2, 2, 8, 3, 5]
     rows = {tuple(row) for half in (train, test) for row in half.x.flatten(1).tolist()}
@@ -105,7 +111,9 @@ def test_ids_and_groups_follow_their_rows() -> None:
 
 
 def test_natural_groups_are_asked_for_where_there_are_some() -> None:
-    with pytest.raises(ConfigError, match=r"data\.partition = 'natural'.*'digits' has no natural groups"):
+    with pytest.raises(
+        ConfigError, match=r"data\.partition = 'natural'.*'digits' has no natural groups"
+    ):
         load_groups("digits", "train", None)
 
 
@@ -130,7 +138,9 @@ def test_available_looks_for_every_file(tmp_path: Path) -> None:
 
 
 def test_no_folder_says_how_to_name_one() -> None:
-    with pytest.raises(DataError, match=r"mnist/train-images-idx3-ubyte\.gz.*TACIT_DATA \(or --data\)"):
+    with pytest.raises(
+        DataError, match=r"mnist/train-images-idx3-ubyte\.gz.*TACIT_DATA \(or --data\)"
+    ):
         load("mnist", "train", None)
 
 
@@ -145,7 +155,9 @@ def test_one_altered_byte_is_refused(usps: Path) -> None:
     content = bytearray(file.read_bytes())
     content[1000] ^= 1
     file.write_bytes(content)
-    with pytest.raises(DataError, match=r"usps\.npz is not.*sha256 6b97f36298c5…, found [0-9a-f]{12}…"):
+    with pytest.raises(
+        DataError, match=r"usps\.npz is not.*sha256 6b97f36298c5…, found [0-9a-f]{12}…"
+    ):
         load("usps", "train", usps)
     assert available("usps", usps)  # it looks at presence only
 
@@ -174,7 +186,10 @@ def test_idx_round_trip() -> None:
         (gzip.compress(b"x" * 64, mtime=0)[:12] + b"\xff" * 20, "not a whole gzip file"),
         (gzip.compress(idx(IMAGES, 3, 1, 1, values=b"abc"), mtime=0), "not an idx file"),
         (gzip.compress(b"\x00\x00", mtime=0), "not an idx file"),
-        (gzip.compress(idx(LABELS, 4, values=b"abc"), mtime=0), "has 3 values where its header says"),
+        (
+            gzip.compress(idx(LABELS, 4, values=b"abc"), mtime=0),
+            "has 3 values where its header says",
+        ),
     ],
 )
 def test_bad_idx_is_one_line_that_names_the_file(content: bytes, reason: str) -> None:

@@ -1,4 +1,7 @@
-"""Tables and CIFAR-10: the rows themselves, by hand, and constants that no private row has changed."""
+"""Tables and CIFAR-10:
+
+the rows themselves, by hand, and constants that no private row has changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,16 @@ from tacit.models import build, evaluate
 from tacit.models.vectors import mean_gradient
 
 ROOT = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
-CATEGORIES = (9, 16, 7, 15, 6, 5, 2, 42)  # workclass, education, marital, occupation, relationship, race, sex, country
+CATEGORIES = (
+    9,
+    16,
+    7,
+    15,
+    6,
+    5,
+    2,
+    42,
+)  # workclass, education, marital, occupation, relationship, race, sex, country
 
 
 def split(name: str, half: str) -> Dataset:
@@ -43,7 +55,9 @@ def test_cifar10_is_the_published_pixels(half: str) -> None:
 
 
 def test_the_first_adult_is_who_the_file_says() -> None:
-    """39, State-gov, Bachelors, Never-married, Adm-clerical, Not-in-family, White, Male, United-States, <=50K."""
+    """39, State-gov, Bachelors, Never-married, Adm-clerical, Not-in-family, White, Male,
+    United-States, <=50K.
+    """
     data = split("adult", "train")
     columns = data.x[0].nonzero().flatten()
     starts = np.cumsum((0, *CATEGORIES[:-1]))
@@ -51,7 +65,9 @@ def test_the_first_adult_is_who_the_file_says() -> None:
     assert data.y[:8].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize(("half", "rows", "above"), [("train", 32_561, 7841), ("test", 16_281, 3846)])
+@pytest.mark.parametrize(
+    ("half", "rows", "above"), [("train", 32_561, 7841), ("test", 16_281, 3846)]
+)
 def test_every_adult_has_one_value_of_each_category(half: str, rows: int, above: int) -> None:
     data = split("adult", half)
     assert (data.x.shape, int(data.y.sum())) == ((rows, sum(CATEGORIES)), above)
@@ -63,10 +79,26 @@ def test_every_adult_has_one_value_of_each_category(half: str, rows: int, above:
 def test_adult_groups_are_the_sixteen_educations() -> None:
     data = split("adult", "train")
     assert data.groups is not None
-    # Bachelors, Some-college, 11th, HS-grad, ... Preschool, as adult.names lists them; the counts are the file's.
+    # Bachelors, Some-college, 11th, HS-grad, ... Preschool, as adult.names lists them; the counts
+    # are the file's.
     assert data.groups.bincount().tolist() == [
-        5355, 7291, 1175, 10501, 576, 1067, 1382, 514, 646, 433, 1723, 168, 933, 413, 333, 51,
-    ]  # fmt: skip
+        5355,
+        7291,
+        1175,
+        10501,
+        576,
+        1067,
+        1382,
+        514,
+        646,
+        433,
+        1723,
+        168,
+        933,
+        413,
+        333,
+        51,
+    ]
     assert torch.equal(data.groups, data.x[:, 9:25].argmax(1))
     assert torch.equal(load_groups("adult", "train", ROOT), data.groups)
     assert group_count("adult") == 16
@@ -79,20 +111,56 @@ def test_vehicle_holds_out_a_fixed_fifth_of_every_sensor() -> None:
     held = test.groups.bincount(minlength=23)
     rows = train.groups.bincount(minlength=23) + held
     assert rows.tolist() == [
-        59, 8, 20, 156, 17, 13, 43, 25, 71, 388, 21, 13, 534, 84, 147, 36, 7, 13, 15, 130, 20, 30, 10,
-    ]  # fmt: skip
+        59,
+        8,
+        20,
+        156,
+        17,
+        13,
+        43,
+        25,
+        71,
+        388,
+        21,
+        13,
+        534,
+        84,
+        147,
+        36,
+        7,
+        13,
+        15,
+        130,
+        20,
+        30,
+        10,
+    ]
     assert torch.equal(held, rows // 5)
-    assert {tuple(row) for row in train.x.tolist()}.isdisjoint({tuple(row) for row in test.x.tolist()})
+    assert {tuple(row) for row in train.x.tolist()}.isdisjoint(
+        {tuple(row) for row in test.x.tolist()}
+    )
     # Recorded: a split that moved would let training rows be tested on.
     assert [round(value, 4) for value in train.x[0, :4].tolist()] == [0.2876, 2.1396, 0.583, 0.6593]
-    assert [round(value, 4) for value in test.x[0, :4].tolist()] == [-0.2865, -0.6533, -0.5209, -0.6096]
+    assert [round(value, 4) for value in test.x[0, :4].tolist()] == [
+        -0.2865,
+        -0.6533,
+        -0.5209,
+        -0.6096,
+    ]
 
 
 def test_a_subject_is_the_mean_of_three_scaled_recordings() -> None:
-    """Subject 0, columns gender, PPE, DFA, RPDE: three recordings, centre and spread of pd_speech.csv."""
+    """Subject 0, columns gender, PPE, DFA, RPDE:
+
+    three recordings, centre and spread of pd_speech.csv.
+    """
     train, test = split("pd-speech", "train"), split("pd-speech", "test")
     recordings = np.array(
-        [[1, 0.85247, 0.71826, 0.57227], [1, 0.76686, 0.69481, 0.53966], [1, 0.85083, 0.67604, 0.58982]]
+        [
+            [1, 0.85247, 0.71826, 0.57227],
+            [1, 0.76686, 0.69481, 0.53966],
+            [1, 0.85083, 0.67604, 0.58982],
+        ]
     )
     centre, spread = np.array([0, 0.81, 0.7, 0.48]), np.array([1, 0.071, 0.11, 0.2])
     expected = ((recordings - centre) / spread).mean(0)
@@ -101,13 +169,19 @@ def test_a_subject_is_the_mean_of_three_scaled_recordings() -> None:
     assert train.ids[0] == 0
     assert np.allclose(train.x[0, :4].numpy(), expected, atol=1e-6)
     assert (float(train.x.abs().max()), len(test)) == (5, 49)
-    assert sorted((*train.ids.tolist(), *test.ids.tolist())) == list(range(252))  # nobody is on both sides
+    assert sorted((*train.ids.tolist(), *test.ids.tolist())) == list(
+        range(252)
+    )  # nobody is on both sides
     assert int(train.y.sum() + test.y.sum()) == 188
 
 
 def test_a_scale_of_every_speech_column_is_a_constant_of_the_source() -> None:
     """Not recomputed: the file's digest, and what it says of a few columns."""
-    text = resources.files("tacit.datasets.benchmarks").joinpath("pd_speech.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("tacit.datasets.benchmarks")
+        .joinpath("pd_speech.csv")
+        .read_text(encoding="utf-8")
+    )
     rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
     assert rows[:4] == [
         ["column", "centre", "spread"],
@@ -120,14 +194,20 @@ def test_a_scale_of_every_speech_column_is_a_constant_of_the_source() -> None:
 
 
 def test_the_first_client_is_what_the_file_says() -> None:
-    """ID 1: limit 20000, sex 2, education 2, marriage 1, age 24, pay 2 2 -1 -1 -2 -2, bills 3913 3102 689 0 0 0, ..."""
+    """ID 1:
+
+    limit 20000, sex 2, education 2, marriage 1, age 24, pay 2 2 -1 -1 -2 -2, bills 3913 3102 689 0
+    0 0, ...
+    """
     train, test = split("credit-default", "train"), split("credit-default", "test")
     assert train.ids is not None
     assert test.ids is not None
     assert train.ids[0] == 1
     assert sorted((*train.ids.tolist(), *test.ids.tolist())) == list(range(1, 30_001))
     plain = [2 / 2, 2 / 4, 1 / 3, 24 / 100, 2 / 9, 2 / 9, -1 / 9, -1 / 9, -2 / 9, -2 / 9]
-    money = [math.log10(1 + value) / 6 for value in (20000, 3913, 3102, 689, 0, 0, 0, 0, 689, 0, 0, 0, 0)]
+    money = [
+        math.log10(1 + value) / 6 for value in (20000, 3913, 3102, 689, 0, 0, 0, 0, 689, 0, 0, 0, 0)
+    ]
     assert torch.allclose(train.x[0], torch.tensor([money[0], *plain, *money[1:]]), atol=1e-6)
     assert int(train.y.sum() + test.y.sum()) == 6636
     assert float(train.x.abs().max()) < 1.6
@@ -144,13 +224,19 @@ def test_breast_cancer_has_the_guests_columns_first() -> None:
     assert train.ids is not None
     assert test.ids is not None
     assert train.ids[:2].tolist() == [133, 273]
-    assert torch.allclose(train.x[0, [0, 9, 10, 29]], torch.tensor([0.254879, -0.733474, 0.449512, -0.554102]))
-    assert (int(train.y.sum() + test.y.sum()), len({*train.ids.tolist(), *test.ids.tolist()})) == (357, 569)
+    assert torch.allclose(
+        train.x[0, [0, 9, 10, 29]], torch.tensor([0.254879, -0.733474, 0.449512, -0.554102])
+    )
+    assert (int(train.y.sum() + test.y.sum()), len({*train.ids.tolist(), *test.ids.tolist()})) == (
+        357,
+        569,
+    )
     assert party_columns("breast-vfl") == (10, 20)
 
 
 @pytest.mark.parametrize(
-    ("name", "penalty", "least"), [("pd-speech", 1.0, 0.76), ("credit-default", 0.0, 0.79), ("breast-vfl", 1e-2, 0.93)]
+    ("name", "penalty", "least"),
+    [("pd-speech", 1.0, 0.76), ("credit-default", 0.0, 0.79), ("breast-vfl", 1e-2, 0.93)],
 )
 def test_a_linear_model_learns_the_table(name: str, penalty: float, least: float) -> None:
     """Better on held-out rows than the frequencies of the classes, by loss and by accuracy."""
@@ -177,17 +263,24 @@ def test_held_out_rows_depend_on_the_groups_alone(half: str) -> None:
     assert first.tolist() == held_out(groups, half).tolist()  # type: ignore[arg-type]
     both = np.concatenate([held_out(groups, "train"), held_out(groups, "test")])
     assert sorted(both.tolist()) == list(range(20))
-    assert np.bincount(groups[held_out(groups, "test")], minlength=9)[[3, 1, 8]].tolist() == [2, 0, 1]
+    assert np.bincount(groups[held_out(groups, "test")], minlength=9)[[3, 1, 8]].tolist() == [
+        2,
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("adult", "adult/adult.names.gz"), ("vehicle", "vehicle/mytrain.json.gz"),
-        ("breast-vfl", "breast-vfl/breast_hetero_host.csv"), ("pd-speech", "pd-speech/pd_speech_features.csv.gz"),
-        ("credit-default", "credit-default/UCI_Credit_Card.csv.gz"), ("wikitext-2", "wikitext-2/train.txt.gz"),
+        ("adult", "adult/adult.names.gz"),
+        ("vehicle", "vehicle/mytrain.json.gz"),
+        ("breast-vfl", "breast-vfl/breast_hetero_host.csv"),
+        ("pd-speech", "pd-speech/pd_speech_features.csv.gz"),
+        ("credit-default", "credit-default/UCI_Credit_Card.csv.gz"),
+        ("wikitext-2", "wikitext-2/train.txt.gz"),
     ],
-)  # fmt: skip
+)
 def test_an_altered_table_is_refused(tmp_path: Path, name: str, file: str) -> None:
     split(name, "train")
     for source in (ROOT / name).iterdir():

@@ -61,7 +61,12 @@ def test_words_are_numbered_by_frequency_and_the_rest_are_unknown() -> None:
 
 def test_equally_frequent_words_are_in_alphabetical_order() -> None:
     """Not in that of the text: every edge must number them alike."""
-    data = wikitext2(zipped(" ba cab ab cab ac\n"), zipped(" ab ac ba cab\n"), FILES, Text(vocabulary=6, sequence=3))
+    data = wikitext2(
+        zipped(" ba cab ab cab ac\n"),
+        zipped(" ab ac ba cab\n"),
+        FILES,
+        Text(vocabulary=6, sequence=3),
+    )
     assert (data.x.tolist(), data.y.tolist()) == ([[3, 4, 5]], [[4, 5, 1]])  # cab 1, <eos> 2
 
 
@@ -70,7 +75,11 @@ def test_rows_share_no_word_and_the_rest_is_left_out() -> None:
     data = wikitext2(zipped(TOY), zipped(TOY), FILES, text)
     words = TOY.replace("\n", " <eos> ").split()
     assert len(data.x) == text.rows(len(words)) == len(words) // 5
-    joined = torch.cat((torch.from_numpy(data.x), torch.from_numpy(data.y[:, -1:])), 1).flatten().tolist()
+    joined = (
+        torch.cat((torch.from_numpy(data.x), torch.from_numpy(data.y[:, -1:])), 1)
+        .flatten()
+        .tolist()
+    )
     numbers = dict(zip(words, joined, strict=False))
     assert [numbers[word] for word in words[: len(joined)]] == joined
     assert (data.x[:, 1:] == data.y[:, :-1]).all()
@@ -109,9 +118,19 @@ def test_bad_cuts_are_named(arguments: dict[str, int], message: str) -> None:
 
 def test_public_facts_of_text_depend_on_how_it_is_cut() -> None:
     text = Text(vocabulary=500, sequence=64)
-    assert (shape_of("wikitext-2"), shape_of("wikitext-2", text=text)) == (((32,), 2000), ((64,), 500))
-    assert (train_size("wikitext-2"), train_size("wikitext-2", text)) == (2_088_628 // 33, 2_088_628 // 65)
-    assert (is_text("wikitext-2"), is_text("mnist"), group_count("wikitext-2")) == (True, False, 600)
+    assert (shape_of("wikitext-2"), shape_of("wikitext-2", text=text)) == (
+        ((32,), 2000),
+        ((64,), 500),
+    )
+    assert (train_size("wikitext-2"), train_size("wikitext-2", text)) == (
+        2_088_628 // 33,
+        2_088_628 // 65,
+    )
+    assert (is_text("wikitext-2"), is_text("mnist"), group_count("wikitext-2")) == (
+        True,
+        False,
+        600,
+    )
     with pytest.raises(ConfigError, match=r"data\.features = 'scattering' needs square images"):
         shape_of("wikitext-2", "scattering")
 
@@ -121,7 +140,12 @@ def test_wikitext_is_what_the_file_says() -> None:
         pytest.skip(f"wikitext-2 is not in {ROOT}; set TACIT_DATA")
     text = Text(vocabulary=1000, sequence=20)
     test = load("wikitext-2", "test", ROOT, text=text)
-    assert (len(test), test.x.dtype, test.classes, test.name) == (245_569 // 21, torch.int64, 1000, "wikitext-2/test")
+    assert (len(test), test.x.dtype, test.classes, test.name) == (
+        245_569 // 21,
+        torch.int64,
+        1000,
+        "wikitext-2/test",
+    )
     raw = gzip.decompress((ROOT / "wikitext-2" / "train.txt.gz").read_bytes()).decode()
     counts = Counter(raw.replace("\n", " <eos> ").split())
     del counts["<unk>"]
@@ -138,7 +162,9 @@ def test_wikitext_is_what_the_file_says() -> None:
     parts = all_shards(groups, shards=7, method="natural", seed=1)
     assert sorted(torch.cat(parts).tolist()) == list(range(len(test)))
     for method in ("dirichlet", "shards"):
-        with pytest.raises(ConfigError, match=rf"data\.partition = '{method}' needs one label for each row"):
+        with pytest.raises(
+            ConfigError, match=rf"data\.partition = '{method}' needs one label for each row"
+        ):
             all_shards(test.y, shards=7, method=method, seed=1)
 
 
@@ -161,4 +187,6 @@ def test_an_lstm_learns_from_the_text() -> None:
     accuracy, loss = evaluate(model, params, test)
     assert loss < float(entropy) - 0.3
     assert accuracy > 0.4
-    assert math.exp(evaluate(model, torch.zeros(model.size), test)[1]) == pytest.approx(200, rel=1e-3)
+    assert math.exp(evaluate(model, torch.zeros(model.size), test)[1]) == pytest.approx(
+        200, rel=1e-3
+    )

@@ -13,10 +13,15 @@ from tacit.config.sections import Away, Delay, Network, Privacy, Section
 from tests.conftest import ROOT
 
 SMALL: dict[str, Any] = {
-    "run": {"updates": 100}, "data": {"dataset": "digits"}, "model": {"name": "logistic"},
+    "run": {"updates": 100},
+    "data": {"dataset": "digits"},
+    "model": {"name": "logistic"},
     "algorithm": {"name": "mapa"},
-}  # fmt: skip
-KEPT = [json.loads(line) for line in (ROOT / "tests" / "kept" / "0.1" / "fingerprints.jsonl").read_text().splitlines()]
+}
+KEPT = [
+    json.loads(line)
+    for line in (ROOT / "tests" / "kept" / "0.1" / "fingerprints.jsonl").read_text().splitlines()
+]
 
 
 def run(**sections: dict[str, Any]) -> RunFile:
@@ -28,7 +33,9 @@ class TestDifferences:
         assert fingerprint.differences(run()) == SMALL
         spelt_out = run(privacy={"epsilon": 2.0, "clip": None}, edges={"count": 5, "epsilon": []})
         assert fingerprint.differences(spelt_out) == SMALL
-        assert fingerprint.differences(run(privacy={"epsilon": 3.0})) == SMALL | {"privacy": {"epsilon": 3.0}}
+        assert fingerprint.differences(run(privacy={"epsilon": 3.0})) == SMALL | {
+            "privacy": {"epsilon": 3.0}
+        }
 
     @pytest.mark.parametrize("kept", KEPT)
     def test_read_as_a_run_file_they_give_the_same_run(self, kept: dict[str, Any]) -> None:
@@ -38,11 +45,16 @@ class TestDifferences:
         assert RunFile.model_validate(different) == whole
 
     def test_a_section_whose_default_is_not_its_classs_own(self) -> None:
-        """[network.uplink] takes no time where it is not named; named, it takes a second, as every delay does."""
+        """[network.uplink] takes no time where it is not named;
+
+        named, it takes a second, as every delay does.
+        """
         named = run(network={"uplink": {}, "compute": {}, "away": [{"edge": 1, "leaves": 0.0}]})
         different = fingerprint.differences(named)
         assert different["network"] == {"uplink": {}, "away": [{"edge": 1, "leaves": 0.0}]}
-        assert RunFile.model_validate(different).network == Network(uplink=Delay(), away=(Away(edge=1, leaves=0.0),))
+        assert RunFile.model_validate(different).network == Network(
+            uplink=Delay(), away=(Away(edge=1, leaves=0.0),)
+        )
 
     def test_a_default_that_is_made_is_a_default(self) -> None:
         class Made(Section):
@@ -68,7 +80,10 @@ class Later(RunFile):
 class TestFingerprint:
     def test_a_new_key_with_a_default_changes_none(self) -> None:
         for content in (SMALL, SMALL | {"privacy": {"epsilon": 3.0}}):
-            assert Later.model_validate(content).fingerprint() == RunFile.model_validate(content).fingerprint()
+            assert (
+                Later.model_validate(content).fingerprint()
+                == RunFile.model_validate(content).fingerprint()
+            )
 
     def test_a_new_key_with_another_value_does(self) -> None:
         other = Later.model_validate(SMALL | {"privacy": {"floor": 1.0}})
@@ -76,7 +91,10 @@ class TestFingerprint:
 
     def test_it_is_this_one(self) -> None:
         """Written out: whatever changes it takes every store of a running federation with it."""
-        assert run().fingerprint() == "01facc00d30cbf74c1e4dc739252d44b45900ebb8df80b499ef8e66c50036054"
+        assert (
+            run().fingerprint()
+            == "01facc00d30cbf74c1e4dc739252d44b45900ebb8df80b499ef8e66c50036054"
+        )
 
     def test_names_of_two_kinds_differ(self) -> None:
         assert fingerprint.name("run", SMALL) != fingerprint.name("point", SMALL)

@@ -12,7 +12,18 @@ from tests.conftest import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 OF_NOW = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it tells of the past as well
-FOLDERS = ("bench", "clients", "docker", "docs", "experiments", "golden", "protos", "services", "src", "tests")
+FOLDERS = (
+    "bench",
+    "clients",
+    "docker",
+    "docs",
+    "experiments",
+    "golden",
+    "protos",
+    "services",
+    "src",
+    "tests",
+)
 NOWHERE = {"utils.py", "common.py"}  # files that CONTRIBUTING does not want
 EXPERIMENTS = sorted(ROOT.glob("experiments/*.toml"))
 
@@ -42,7 +53,12 @@ def test_the_architecture_is_read_in_ten_minutes() -> None:
 
 
 def test_follow_one_gradient_names_functions_that_exist() -> None:
-    tour = (ROOT / "README.md").read_text(encoding="utf-8").split("## Follow one gradient")[1].split("##")[0]
+    tour = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .split("## Follow one gradient")[1]
+        .split("##")[0]
+    )
     steps = re.findall(r"\[[^\]]+\]\(([^)]+)\)(?: `([A-Za-z.]+)\(\)`)?", tour)
     assert len(steps) >= 8
     for path, name in steps:
@@ -59,7 +75,11 @@ def test_every_test_named_in_the_failure_table_exists() -> None:
 
 
 def test_every_attack_names_tests_that_exist() -> None:
-    rows = re.findall(r"^\| (\d+) \|.*\| (.*) \|$", (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"), re.M)
+    rows = re.findall(
+        r"^\| (\d+) \|.*\| (.*) \|$",
+        (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8"),
+        re.M,
+    )
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
     assert len(rows) >= 25
     files: dict[str, str] = {}
@@ -68,7 +88,9 @@ def test_every_attack_names_tests_that_exist() -> None:
     for _, tests in rows:
         named = re.findall(r"`(test_\w+)(?:::(test_\w+))?`", tests)
         assert named or "the same" in tests
-        assert all(f"def {name}(" in files[file] if name else file in files for file, name in named), tests
+        assert all(
+            f"def {name}(" in files[file] if name else file in files for file, name in named
+        ), tests
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -1,4 +1,7 @@
-"""A flood is dropped where it comes in; whoever keeps to the rate, in parts of any size, never notices."""
+"""A flood is dropped where it comes in;
+
+whoever keeps to the rate, in parts of any size, never notices.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,11 @@ class Edge:
 
 @pytest.mark.parametrize("chunk", [1024, 16 * 1024, 256 * 1024])
 @pytest.mark.parametrize("size", [2_800, 90_000, 3_000_000])
-def test_an_edge_that_keeps_to_the_rate_in_any_parts_is_never_dropped(size: int, chunk: int) -> None:
-    # Given a rate of 5 updates a second, and an edge that sends its burst and then just as many, with a question each,
+def test_an_edge_that_keeps_to_the_rate_in_any_parts_is_never_dropped(
+    size: int, chunk: int
+) -> None:
+    # Given a rate of 5 updates a second, and an edge that sends its burst and then just as many,
+    # with a question each,
     edge = Edge(5.0, 5, size)
     for number in range(50):
         edge.now += 0.0 if number < 5 else 0.2
@@ -64,7 +70,9 @@ def test_who_goes_on_flooding_is_shut_out_twice_as_long_each_time() -> None:
             edge.sends(bytes(2_800))
         return edge.now - began
 
-    assert [flood() for _ in range(8)] == pytest.approx([10, 20, 40, 80, 160, 320, 600, 600], abs=0.5)
+    assert [flood() for _ in range(8)] == pytest.approx(
+        [10, 20, 40, 80, 160, 320, 600, 600], abs=0.5
+    )
 
 
 def test_who_is_dropped_now_and_then_is_not_shut_out() -> None:
@@ -79,5 +87,7 @@ def test_who_is_dropped_now_and_then_is_not_shut_out() -> None:
 def test_presence_and_odd_topics_are_not_the_doors_business() -> None:
     edge = Edge(0.001, 1, 10)
     for topic in ("tacit/v1/r/presence/edge-0", "tacit/v1/r/up", "x", "tacit/v1/r/up/edge-0"):
-        assert all(edge.door.admits(Inbound(topic, bytes(100_000), edge._acknowledge)) for _ in range(10))
+        assert all(
+            edge.door.admits(Inbound(topic, bytes(100_000), edge._acknowledge)) for _ in range(10)
+        )
     assert edge.acknowledged == 0

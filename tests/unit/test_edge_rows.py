@@ -1,4 +1,7 @@
-"""What an edge does with rows that its model cannot take, and without any row: what it does with all others."""
+"""What an edge does with rows that its model cannot take, and without any row:
+
+what it does with all others.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +28,28 @@ LSTM = build("lstm", (6,), 20, hidden=(8,))
 def edge(model: Model, x: Tensor, y: Tensor, mechanism: Any = "discrete_gaussian") -> Edge:
     plan = Plan(mechanism, 1.0, 4.0, 20.0, 0.1, 10.0, math.inf, 1e-5, rows_max=4)
     return Edge(
-        "edge-0", Dataset(x, y, model.classes, "test"), model, Releaser(plan, Ledger(":memory:", "t"), Random(1))
+        "edge-0",
+        Dataset(x, y, model.classes, "test"),
+        model,
+        Releaser(plan, Ledger(":memory:", "t"), Random(1)),
     )
 
 
 def pushes(made: Edge) -> int:
-    sent = [out for _ in range(3) for out in made.on_message(GlobalModel(1, made.model.init(1), 1.0))]
+    sent = [
+        out for _ in range(3) for out in made.on_message(GlobalModel(1, made.model.init(1), 1.0))
+    ]
     return sum(isinstance(out.message, Push) for out in sent)
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
 def test_an_edge_without_rows_sends_what_others_send(mechanism: str) -> None:
-    assert pushes(edge(LOGISTIC, torch.zeros(0, 1, 1, 4), torch.zeros(0, dtype=torch.int64), mechanism)) == 3
+    assert (
+        pushes(
+            edge(LOGISTIC, torch.zeros(0, 1, 1, 4), torch.zeros(0, dtype=torch.int64), mechanism)
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize("label", [3, -1, 2**40])

@@ -28,7 +28,9 @@ def generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def made(kind: Kind, shape: tuple[int, ...], arguments: dict[str, Any]) -> tuple[Embedding, Tensor, Tensor]:
+def made(
+    kind: Kind, shape: tuple[int, ...], arguments: dict[str, Any]
+) -> tuple[Embedding, Tensor, Tensor]:
     h = embedding(kind, shape, 6, **arguments)
     return h, h.init(3), torch.rand(10, *shape, generator=generator())
 
@@ -40,12 +42,16 @@ def test_an_embedding_maps_every_record_by_itself(kind: Kind, shape: Any, argume
     assert together.shape == (10, 6)
     assert len(theta) == h.size == sum(math.prod(shape) for _, shape in h.layout)
     assert torch.allclose(together, torch.cat([h.embed(theta, one[None]) for one in x]), atol=1e-6)
-    assert torch.allclose(together, h.logits(theta, x), atol=1e-6)  # as a model, the embedding is its scores
+    assert torch.allclose(
+        together, h.logits(theta, x), atol=1e-6
+    )  # as a model, the embedding is its scores
     assert float(together.std()) > 0.01
 
 
 @pytest.mark.parametrize(("kind", "shape", "arguments"), KINDS)
-def test_every_parameter_matters_and_per_example_gradients_exist(kind: Kind, shape: Any, arguments: Any) -> None:
+def test_every_parameter_matters_and_per_example_gradients_exist(
+    kind: Kind, shape: Any, arguments: Any
+) -> None:
     h, theta, x = made(kind, shape, arguments)
     each = vmap(grad(lambda t, one: h.embed(t, one[None]).square().sum()), (None, 0))(theta, x)
     assert each.shape == (10, h.size)
@@ -63,7 +69,9 @@ def test_eq_9_composes_layer_by_layer() -> None:
     theta, x = h.init(1), torch.rand(5, 3, generator=generator())
     parts = h.unflatten(theta)
     inner = torch.tanh(x @ parts["dense1.weight"].T + parts["dense1.bias"])
-    assert torch.allclose(h.embed(theta, x), inner @ parts["dense2.weight"].T + parts["dense2.bias"], atol=1e-6)
+    assert torch.allclose(
+        h.embed(theta, x), inner @ parts["dense2.weight"].T + parts["dense2.bias"], atol=1e-6
+    )
 
 
 def test_the_lstm_is_pytorchs() -> None:
@@ -75,7 +83,9 @@ def test_the_lstm_is_pytorchs() -> None:
         layer = nn.LSTM(inputs, cells, batch_first=True)
         weights = (parts[f"lstm{number}.{part}"] for part in ("weight", "recurrent", "bias"))
         with torch.no_grad():
-            for own, ours in zip(layer.parameters(), (*weights, torch.zeros(4 * cells)), strict=True):
+            for own, ours in zip(
+                layer.parameters(), (*weights, torch.zeros(4 * cells)), strict=True
+            ):
                 own.copy_(ours)
             states, _ = layer(states)
     expected = states[:, -1] @ parts["dense1.weight"].T + parts["dense1.bias"]
@@ -90,7 +100,7 @@ def test_an_image_is_a_sequence_of_its_rows() -> None:
     assert torch.allclose(h.embed(theta, x), h.embed(theta, rows), atol=1e-6)
 
 
-# -- (10) and (11b) -------------------------------------------------------------------------------------------------
+# -- (10) and (11b) --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("scale", "right"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
@@ -99,11 +109,15 @@ def test_eq_11b_the_neurons_are_uniform_of_standard_deviation_c(scale: float, ri
     assert (abs(float(z.std()) / 0.2 - 1) < 0.02) == right
     assert (abs(float(z.abs().max()) / (math.sqrt(3) * 0.2) - 1) < 0.01) == right
     if right:
-        assert abs(float((z > math.sqrt(3) * 0.1).float().mean()) - 0.25) < 0.02  # flat, not Gaussian
+        assert (
+            abs(float((z > math.sqrt(3) * 0.1).float().mean()) - 0.25) < 0.02
+        )  # flat, not Gaussian
 
 
 @pytest.mark.parametrize(("kind", "shape", "arguments"), KINDS)
-def test_eq_10_every_layer_but_the_last_is_perturbed_and_only_on_request(kind: Any, shape: Any, arguments: Any) -> None:
+def test_eq_10_every_layer_but_the_last_is_perturbed_and_only_on_request(
+    kind: Any, shape: Any, arguments: Any
+) -> None:
     h, theta, x = made(kind, shape, {**arguments, "smoothing": 0.3})
     plain = h.embed(theta, x)
     assert torch.equal(plain, h.embed(theta, x))
@@ -125,11 +139,13 @@ def test_theorem_5_perturbation_makes_a_kink_smooth() -> None:
         (slope,) = torch.autograd.grad(h.embed(theta, x, generator()).sum(), x)
         slopes.append(float(slope.mean()))
     reach = math.sqrt(3)
-    expected = [(at + reach) / (2 * reach) for at in (-0.3, 0.0, 0.3)]  # P(x + Z > 0): no jump from 0 to 1
+    expected = [
+        (at + reach) / (2 * reach) for at in (-0.3, 0.0, 0.3)
+    ]  # P(x + Z > 0): no jump from 0 to 1
     assert slopes == pytest.approx(expected, abs=0.01)
 
 
-# -- heads ----------------------------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------------------
 
 
 def test_the_sum_head_adds_embeddings_and_a_bias() -> None:
@@ -144,7 +160,9 @@ def test_the_concat_head_is_dense_layers_on_all_embeddings() -> None:
     params, h = top.init(1), torch.rand(5, 3, 4, generator=generator())
     parts = top.unflatten(params)
     inner = torch.relu(h.flatten(1) @ parts["dense1.weight"].T + parts["dense1.bias"])
-    assert torch.allclose(top.logits(params, h), inner @ parts["dense2.weight"].T + parts["dense2.bias"], atol=1e-6)
+    assert torch.allclose(
+        top.logits(params, h), inner @ parts["dense2.weight"].T + parts["dense2.bias"], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

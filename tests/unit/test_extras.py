@@ -36,13 +36,19 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
 def loaded(script: str) -> set[str]:
     """Top-level names of the modules that a process has after `script`."""
-    done = child(f"import sys\ntry:\n    {script}\nfinally:\n    print(*sys.modules, file=sys.stderr)")
+    done = child(
+        f"import sys\ntry:\n    {script}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
     return {name.partition(".")[0] for name in done.stderr.split()}
 
 
@@ -62,7 +68,10 @@ def test_what_an_edge_is_made_of_loads_none_of_the_server(service: str) -> None:
 
 
 def test_figures_load_nothing_of_a_network() -> None:
-    found = loaded("import tacit_services.figures.page, tacit_services.figures.sweep, tacit_services.figures.draw")
+    found = loaded(
+        "import tacit_services.figures.page, tacit_services.figures.sweep, "
+        "tacit_services.figures.draw"
+    )
 
     assert "torch" in found
     assert not found & (SERVERS | CLIENTS)
@@ -74,14 +83,20 @@ def test_an_extra_is_missing_with_any_of_its_packages() -> None:
     assert extras.missing("small") == []
     assert extras.missing("large") == ["nowhere-to-be-found"]
     extras.need("small")
-    with pytest.raises(ConfigError, match=r"^this command needs tacit\[large\]: pip install 'tacit\[large\]'$") as end:
+    with pytest.raises(
+        ConfigError, match=r"^this command needs tacit\[large\]: pip install 'tacit\[large\]'$"
+    ) as end:
         extras.need("large")
     assert end.value.exit_code == 2
 
 
-@pytest.mark.parametrize(("command", "extra"), [("edge", "edge"), ("figures", "figures"), ("status", "run")])
+@pytest.mark.parametrize(
+    ("command", "extra"), [("edge", "edge"), ("figures", "figures"), ("status", "run")]
+)
 def test_without_typer_the_command_says_what_to_install(command: str, extra: str) -> None:
-    script = "import sys; sys.modules['typer'] = None; from tacit_services import start; start.main()"
+    script = (
+        "import sys; sys.modules['typer'] = None; from tacit_services import start; start.main()"
+    )
 
     done = child(script, command)
 
@@ -90,6 +105,9 @@ def test_without_typer_the_command_says_what_to_install(command: str, extra: str
 
 
 def test_a_module_of_ours_that_is_missing_is_no_missing_extra() -> None:
-    script = "import sys; sys.modules['tacit_services.cli'] = None; from tacit_services import start; start.main()"
+    script = (
+        "import sys; sys.modules['tacit_services.cli'] = None; from tacit_services import "
+        "start; start.main()"
+    )
 
     assert "Traceback" in child(script, "edge").stderr

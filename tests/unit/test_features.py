@@ -1,4 +1,7 @@
-"""Frozen features: the scattering transform is what its formula says, and a function of one image alone."""
+"""Frozen features:
+
+the scattering transform is what its formula says, and a function of one image alone.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,14 @@ def images(count: int, side: int, seed: int = 0) -> Tensor:
 
 def stroke(side: int = 28, shift: int = 0) -> Tensor:
     """A smooth bent line in the middle of a dark image, `shift` pixels to the right."""
-    rows, columns = torch.meshgrid(torch.arange(side) - side / 2, torch.arange(side) - side / 2, indexing="ij")
+    rows, columns = torch.meshgrid(
+        torch.arange(side) - side / 2, torch.arange(side) - side / 2, indexing="ij"
+    )
     across = columns - shift - 0.05 * rows**2
     return torch.exp(-(across**2) / 4 - (rows / 7) ** 4)[None]
 
 
-# -- the transform --------------------------------------------------------------------------------------------------
+# -- the transform ---------------------------------------------------------------------------------
 
 
 def convolved(maps: np.ndarray, kernel: np.ndarray) -> np.ndarray:
@@ -49,10 +54,17 @@ def gauss(side: int, step: int) -> np.ndarray:
 
 
 def by_definition(image: Tensor) -> Iterator[np.ndarray]:
-    """The slow twin in float64: every channel in order, by sums over shifts, without a Fourier transform."""
+    """The slow twin in float64:
+
+    every channel in order, by sums over shifts, without a Fourier transform.
+    """
     x = np.pad(image.double().numpy(), 4, mode="reflect")
     side = len(x)
-    wavelets = {(j, k): morlet(side, j, (3 - k) * math.pi / ANGLES).numpy() for j in (0, 1) for k in range(ANGLES)}
+    wavelets = {
+        (j, k): morlet(side, j, (3 - k) * math.pi / ANGLES).numpy()
+        for j in (0, 1)
+        for k in range(ANGLES)
+    }
 
     def averaged(maps: np.ndarray, step: int) -> np.ndarray:
         smooth: np.ndarray = convolved(maps, gauss(len(maps), step)).real
@@ -63,7 +75,9 @@ def by_definition(image: Tensor) -> Iterator[np.ndarray]:
     yield from (averaged(u, 1) for u in fine)
     yield from (averaged(np.abs(convolved(x, wavelets[1, k]))[::2, ::2], 2) for k in range(ANGLES))
     for u in fine:
-        yield from (averaged(np.abs(convolved(u, wavelets[1, k]))[::2, ::2], 2) for k in range(ANGLES))
+        yield from (
+            averaged(np.abs(convolved(u, wavelets[1, k]))[::2, ::2], 2) for k in range(ANGLES)
+        )
 
 
 def test_every_channel_equals_its_definition() -> None:
@@ -75,7 +89,10 @@ def test_every_channel_equals_its_definition() -> None:
 
 
 def test_a_wave_of_one_frequency_by_hand() -> None:
-    """x = (-1)^row: |x ∗ ψ| is |ψ^(π, 0)| everywhere, so S1 is that number and S2, which sees a constant, is 0."""
+    """x = (-1)^row:
+
+    |x ∗ ψ| is |ψ^(π, 0)| everywhere, so S1 is that number and S2, which sees a constant, is 0.
+    """
     x = (1.0 - 2.0 * (torch.arange(28) % 2)).repeat(28, 1).T[None]
     maps = scattering(x)[0]
     sigma, xi = 0.8, 3 * math.pi / 4
@@ -99,7 +116,9 @@ def test_a_wavelet_has_mean_zero_and_real_fourier_coefficients(j: int, angle: fl
 
 
 def test_the_transform_does_not_expand() -> None:
-    """Energies and distances of features are at most those of the images that were padded (Mallat 2012)."""
+    """Energies and distances of features are at most those of the images that were padded
+    (Mallat 2012).
+    """
     x, y = images(6, 28), images(6, 28, seed=1)
     padded = torch.nn.functional.pad((x - y)[:, None], (4,) * 4, mode="reflect")
     change = torch.linalg.vector_norm(scattering(x) - scattering(y), dim=(1, 2, 3))
@@ -115,7 +134,7 @@ def test_a_shift_moves_the_features_far_less_than_the_pixels(shift: int) -> None
     assert change(scattering(still), scattering(moved)) < 2 / 3 * change(still, moved)
 
 
-# -- one image, nothing else ----------------------------------------------------------------------------------------
+# -- one image, nothing else -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
@@ -133,7 +152,10 @@ def test_every_group_has_mean_zero_and_variance_at_most_one() -> None:
 
 
 def test_normalisation_by_hand() -> None:
-    """The average channel alone is a group: values 1 and 3 become -1 and 1; a group of one value becomes 0."""
+    """The average channel alone is a group: values 1 and 3 become -1 and 1;
+
+    a group of one value becomes 0.
+    """
     maps = torch.full((1, 81, 1, 2), 5.0)
     maps[0, 0, 0] = torch.tensor([1.0, 3.0])
     found = normalised(maps)
@@ -142,7 +164,10 @@ def test_normalisation_by_hand() -> None:
 
 
 def test_an_image_has_the_same_features_alone_and_in_any_batch() -> None:
-    """To the last bit: what a record contributes must not depend on its neighbours (sensitivity rests on it)."""
+    """To the last bit:
+
+    what a record contributes must not depend on its neighbours (sensitivity rests on it).
+    """
     x = images(37, 28)[:, None]
     together = apply("scattering", x)
     assert torch.equal(torch.cat([apply("scattering", one) for one in torch.split(x, 1)]), together)
@@ -163,7 +188,7 @@ def test_every_plane_of_an_image_is_transformed_alone() -> None:
     assert torch.equal(apply("scattering", x), planes.view(3, 162, 2, 2))
 
 
-# -- shapes and refusals --------------------------------------------------------------------------------------------
+# -- shapes and refusals ---------------------------------------------------------------------------
 
 
 def test_shapes() -> None:
@@ -174,14 +199,19 @@ def test_shapes() -> None:
 
 @pytest.mark.parametrize("shape", [(784,), (28, 28), (1, 28, 24), (1, 30, 30), (1, 4, 4)])
 def test_what_is_no_square_image_is_refused_in_one_line(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"^data\.features = 'scattering' needs square images .*$") as refused:
+    with pytest.raises(
+        ConfigError, match=r"^data\.features = 'scattering' needs square images .*$"
+    ) as refused:
         apply("scattering", torch.zeros(2, *shape))
     assert str(shape) in str(refused.value)
 
 
 def test_a_dataset_is_loaded_with_its_features() -> None:
     rows = torch.tensor([7, 3])
-    found, pixels = load("digits", "train", None, rows, "scattering"), load("digits", "train", None, rows)
+    found, pixels = (
+        load("digits", "train", None, rows, "scattering"),
+        load("digits", "train", None, rows),
+    )
     assert torch.equal(found.x, apply("scattering", pixels.x))
     assert torch.equal(found.y, pixels.y)
 

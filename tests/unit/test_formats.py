@@ -1,4 +1,7 @@
-"""What 0.1 wrote is read, to the bit; what a newer tacit wrote is refused; no attribute's name is a format."""
+"""What 0.1 wrote is read, to the bit; what a newer tacit wrote is refused;
+
+no attribute's name is a format.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,22 @@ from tacit.privacy.sampling import Random
 from tests.older import KEPT, unpacked
 
 BEGUN_WITH = {  # what one or another of the snapshots has as a new role has it
-    "absent", "asked", "clip", "due", "exam_rows", "examined", "examining", "final", "halted", "idle", "requests",
-    "stage", "stale", "triggers", "weight",
-}  # fmt: skip
+    "absent",
+    "asked",
+    "clip",
+    "due",
+    "exam_rows",
+    "examined",
+    "examining",
+    "final",
+    "halted",
+    "idle",
+    "requests",
+    "stage",
+    "stale",
+    "triggers",
+    "weight",
+}
 ALGORITHMS = ("mapa", "fedasync", "fedbuff", "fedavg", "dp-pasgd", "adp2sgd", "sync", "vafl")
 
 
@@ -50,15 +66,22 @@ def identity(root: Path, number: int = 0) -> Identity:
 
 
 def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str, str]]:
-    """All that a snapshot says, to the bit: every tensor, and the text of its JSON. (Their order in it is chance.)"""
+    """All that a snapshot says, to the bit: every tensor, and the text of its JSON.
+
+    (Their order in it is chance.)
+    """
     data = data[16:]
     tensors = safetensors.torch.load(data)
-    return {name: (one.dtype, one.numpy().tobytes()) for name, one in tensors.items()}, state_file.metadata(data)
+    return {
+        name: (one.dtype, one.numpy().tobytes()) for name, one in tensors.items()
+    }, state_file.metadata(data)
 
 
 class TestSnapshots:
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
-    def test_of_0_1_are_restored_and_written_again_to_the_bit(self, tmp_path: Path, algorithm: str) -> None:
+    def test_of_0_1_are_restored_and_written_again_to_the_bit(
+        self, tmp_path: Path, algorithm: str
+    ) -> None:
         folder = unpacked("states", tmp_path)
         run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
         simulation = Simulation(run, None)
@@ -87,13 +110,18 @@ class TestTheLedger:
         folder = unpacked("mapa", tmp_path)
         run = config.load(folder / "run.toml")
         plan = run.plan(0, 700)
-        with closing(identity(folder / "identities")) as edge, lineage.ledger(edge, None, "digits") as ledger:
+        with (
+            closing(identity(folder / "identities")) as edge,
+            lineage.ledger(edge, None, "digits") as ledger,
+        ):
             assert ledger.charged().count == 14
             (spent,) = ledger.history()
             sixteen = epsilon_pld([replace(spent, count=16)], plan.delta)
             releaser = Releaser(replace(plan, epsilon=sixteen * (1 + 1e-9)), ledger, Random())
             # when it releases, then twice, and ε is that of all sixteen.
-            nobody = Clipped(torch.zeros(650, dtype=torch.int64), 1.0, mechanisms.grid_step(1.0, 1.0))
+            nobody = Clipped(
+                torch.zeros(650, dtype=torch.int64), 1.0, mechanisms.grid_step(1.0, 1.0)
+            )
             for _ in range(2):
                 releaser.release(1.0, lambda: nobody)
             with pytest.raises(BudgetSpent):
@@ -114,15 +142,19 @@ class TestEnrolment:
                 now = json.loads(marker.read_text())
                 assert now == {"format": 1, "ledgers": before | {"mnist": other.lineage.hex()}}
             (edge.path / "ledger.db").unlink()
-            with pytest.raises(PrivacyError, match="missing or empty"), lineage.ledger(edge, None, "digits"):
+            with (
+                pytest.raises(PrivacyError, match="missing or empty"),
+                lineage.ledger(edge, None, "digits"),
+            ):
                 pass
 
     def test_tokens_of_0_1_are_known(self, tmp_path: Path) -> None:
         shutil.copy(KEPT / "tokens", tmp_path / "tokens")
         before = TokenRegister(tmp_path).all()
         assert [(token.once, token.edges, token.served) for token in before] == [
-            (False, "edge-*", "-"), (True, "edge-7", "edge-7"),
-        ]  # fmt: skip
+            (False, "edge-*", "-"),
+            (True, "edge-7", "edge-7"),
+        ]
         TokenRegister(tmp_path).add("edge-8", once=True)
         assert (tmp_path / "tokens").read_text().startswith("tacit tokens 1\n")
         assert TokenRegister(tmp_path).all()[:2] == before
@@ -149,7 +181,9 @@ class TestSummary:
         """The output directory of a vertical run."""
         run_file = unpacked("vafl", tmp_path) / "run.toml"
         (tmp_path / "state").mkdir()
-        (tmp_path / "state" / local_run.MARKER).write_text(json.dumps({"TACIT_RUN_FILE": str(run_file)}))
+        (tmp_path / "state" / local_run.MARKER).write_text(
+            json.dumps({"TACIT_RUN_FILE": str(run_file)})
+        )
         return tmp_path
 
     def test_of_0_1_is_of_the_same_run(self, folder: Path) -> None:
@@ -182,7 +216,12 @@ class TestNumbers:
 
     @pytest.mark.parametrize(("what", "run", "name", "opened"), OPEN)
     def test_a_file_of_0_1_gets_one_and_a_newer_one_is_refused(
-        self, tmp_path: Path, what: str, run: str, name: str, opened: Callable[[Path], Outbox | PeerState]
+        self,
+        tmp_path: Path,
+        what: str,
+        run: str,
+        name: str,
+        opened: Callable[[Path], Outbox | PeerState],
     ) -> None:
         path = unpacked(run, tmp_path) / "identities" / "0" / name
         assert numbered(path) == 0

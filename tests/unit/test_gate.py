@@ -1,4 +1,7 @@
-"""The gate in front of the downlink: nobody has a task before the run begins, nor ahead of its share."""
+"""The gate in front of the downlink:
+
+nobody has a task before the run begins, nor ahead of its share.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,17 @@ count = 3
 class Gated:
     """A role, its gate, and a clock that is set by hand."""
 
-    def __init__(self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None) -> None:
+    def __init__(
+        self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None
+    ) -> None:
         self.run = config.parse(RUN.format(name=name, edges=edges, more=more), "test")
         self.role = role or registry.server(self.run.define(), self.run.build_model())
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()
         self.now = 0.0
-        self.gate = FairGate(self.run.define(), self.role, self.presence, lambda: self.shut, lambda: self.now)
+        self.gate = FairGate(
+            self.run.define(), self.role, self.presence, lambda: self.shut, lambda: self.now
+        )
 
     def hello(self, edge: str) -> bool:
         """`edge` comes; whether it is given a task."""
@@ -95,7 +102,10 @@ def test_asking_again_changes_nothing() -> None:
 def test_an_edge_ahead_waits_until_the_other_has_caught_up() -> None:
     gated = Gated("min = 2")
     gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
-    assert [gated.push("edge-0"), gated.push("edge-0")] == [True, False]  # the slack of so short a run is two turns
+    assert [gated.push("edge-0"), gated.push("edge-0")] == [
+        True,
+        False,
+    ]  # the slack of so short a run is two turns
     assert not gated.hello("edge-0")  # asking does not help
     assert gated.gate.due() == []
     assert gated.push("edge-1")
@@ -117,9 +127,14 @@ def test_nobody_waits_for_an_edge_that_cannot_push(away: str) -> None:
 
 @pytest.mark.parametrize(
     ("edges", "name", "more"),
-    [('share = "any"', "mapa", ""), ("", "fedasync", "concurrency = 2")],  # a queue is a rule of its own
+    [
+        ('share = "any"', "mapa", ""),
+        ("", "fedasync", "concurrency = 2"),
+    ],  # a queue is a rule of its own
 )
-def test_without_the_rule_nobody_waits_once_the_run_has_begun(edges: str, name: str, more: str) -> None:
+def test_without_the_rule_nobody_waits_once_the_run_has_begun(
+    edges: str, name: str, more: str
+) -> None:
     gated = Gated(f"min = 1\n{edges}", name, more)
     assert gated.hello("edge-0")
     assert gated.hello("edge-1")
@@ -144,7 +159,11 @@ def test_a_message_from_before_the_restart_begins_the_run() -> None:
 
 
 def test_rounds_peers_and_parties_have_an_open_gate() -> None:
-    for file, open_one in (("fedavg-cifar10-cnn", True), ("adp2sgd-digits", True), ("mapa-digits", False)):
+    for file, open_one in (
+        ("fedavg-cifar10-cnn", True),
+        ("adp2sgd-digits", True),
+        ("mapa-digits", False),
+    ):
         run = config.load(ROOT / "experiments" / f"{file}.toml")
         role = registry.server(run.define(), run.build_model())
         assert (type(gate(run.define(), role, {}, frozenset)) is Gate) == open_one
@@ -162,7 +181,9 @@ def test_who_is_held_back_has_its_receipt_and_no_model() -> None:
     down.connection, down.gate = wired, gated.gate
     gated.hello("edge-0")
     down.send("edge-0", gated.role.global_model(), 1, pb.Receipt(status=pb.Receipt.ACCEPTED))
-    down.send("edge-0", gated.role.global_model())  # to a question about a message that was accepted before
+    down.send(
+        "edge-0", gated.role.global_model()
+    )  # to a question about a message that was accepted before
     assert sent == [topics.down("run", "edge-0", "receipt")]
     gated.hello("edge-1"), gated.hello("edge-2")
     down.send("edge-0", gated.role.global_model())

@@ -1,4 +1,7 @@
-"""Pairwise averaging whatever happens: messages lost, repeated and reordered, peers that die at any point."""
+"""Pairwise averaging whatever happens:
+
+messages lost, repeated and reordered, peers that die at any point.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,13 @@ KINDS: tuple[Kind, ...] = ("ring", "ring-any", "random-pair", "torus", "complete
 
 
 class Network(RuleBasedStateMachine):
-    """With gradients off, the sum of all models, less what is under way, is what it was, at every moment."""
+    """With gradients off, the sum of all models, less what is under way, is what it was, at
+    every moment.
+    """
 
-    @initialize(kind=st.sampled_from(KINDS), count=st.sampled_from([4, 6]), tau=st.sampled_from([0, 1, 100]))
+    @initialize(
+        kind=st.sampled_from(KINDS), count=st.sampled_from([4, 6]), tau=st.sampled_from([0, 1, 100])
+    )
     def begin(self, kind: Kind, count: int, tau: int) -> None:
         self.net = Net(count, kind, max_staleness=tau)
         self.first = self.net.total()
@@ -109,7 +116,10 @@ test_the_mean_is_conserved = Network.TestCase
 
 def test_thousands_of_exchanges_conserve_the_mean_far_below_one_in_a_million() -> None:
     net = Net(8, "complete")
-    first, spread = net.total(), torch.stack([peer.trained.params for peer in net.peers.values()]).std(0)
+    first, spread = (
+        net.total(),
+        torch.stack([peer.trained.params for peer in net.peers.values()]).std(0),
+    )
     for _ in range(500):
         for name in net.peers:
             net.step(name)

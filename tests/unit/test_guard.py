@@ -1,4 +1,7 @@
-"""The norm bound holds for every honest update, and is worth having; the bucket lets through what it says."""
+"""The norm bound holds for every honest update, and is worth having;
+
+the bucket lets through what it says.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,27 @@ RUN = '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[al
 
 
 def honest_norms(count: int, clip: float, batch: int, z: float, size: int) -> torch.Tensor:
-    """Norms of (sum + noise)/L at its longest: all examples of a Poisson batch point the same way, with norm C."""
+    """Norms of (sum + noise)/L at its longest:
+
+    all examples of a Poisson batch point the same way, with norm C.
+    """
     generator = torch.Generator().manual_seed(3)
     examples = torch.poisson(torch.full((count,), float(batch)), generator=generator)
     direction = torch.full((size,), 1 / math.sqrt(size))
     noise = torch.randn(count, size, generator=generator) * z * clip
-    norms: torch.Tensor = torch.linalg.vector_norm(examples[:, None] * clip * direction + noise, dim=1)
+    norms: torch.Tensor = torch.linalg.vector_norm(
+        examples[:, None] * clip * direction + noise, dim=1
+    )
     return norms / batch
 
 
 @pytest.mark.parametrize(("batch", "z", "size"), [(32, 1.0, 650), (256, 0.5, 50), (16, 8.0, 2000)])
-def test_honest_updates_pass_at_the_stated_rate_and_a_bound_too_low_would_not(batch: int, z: float, size: int) -> None:
-    # 2,000 of the longest honest updates at a false-alarm probability of 5 %: at most 5 % + 4 sigma = 7 % are refused
-    # (chance below 1e-4 under the claim); at half the bound nearly all are, so this test can fail.
+def test_honest_updates_pass_at_the_stated_rate_and_a_bound_too_low_would_not(
+    batch: int, z: float, size: int
+) -> None:
+    # 2,000 of the longest honest updates at a false-alarm probability of 5 %: at most 5 % + 4 sigma
+    # = 7 % are refused (chance below 1e-4 under the claim); at half the bound nearly all are, so
+    # this test can fail.
     norms = honest_norms(2000, 0.5, batch, z, size)
     bound = norm_bound(0.5, batch, z, size, false_alarm=0.05)
     assert float((norms > bound).float().mean()) <= 0.07
@@ -42,7 +53,13 @@ def test_honest_updates_pass_at_the_stated_rate_and_a_bound_too_low_would_not(ba
 
 
 @steady
-@given(st.floats(1e-6, 1e6), st.floats(1, 1e4), st.floats(0.1, 1e3), st.integers(1, 10**7), st.floats(1e-12, 0.1))
+@given(
+    st.floats(1e-6, 1e6),
+    st.floats(1, 1e4),
+    st.floats(0.1, 1e3),
+    st.integers(1, 10**7),
+    st.floats(1e-12, 0.1),
+)
 def test_the_bound_rises_with_everything_that_makes_updates_longer(
     clip: float, batch: float, z: float, size: int, alarm: float
 ) -> None:
@@ -57,7 +74,9 @@ def test_the_bound_rises_with_everything_that_makes_updates_longer(
 
 @steady
 @given(st.floats(0.1, 100), st.integers(1, 10), st.lists(st.floats(0, 3), min_size=1, max_size=50))
-def test_a_bucket_lets_through_its_burst_and_then_its_rate(rate: float, burst: int, pauses: list[float]) -> None:
+def test_a_bucket_lets_through_its_burst_and_then_its_rate(
+    rate: float, burst: int, pauses: list[float]
+) -> None:
     bucket, now, taken = Bucket(rate, burst, float(burst), 0.0), 0.0, 0
     for pause in pauses:
         now += pause
@@ -80,7 +99,10 @@ class TestRunFile:
         return config.parse(RUN.format(name=name, more=more), "test")
 
     def test_off_by_default_and_not_in_the_fingerprint(self) -> None:
-        plain, guarded = self.parsed(""), self.parsed("[guard]\nnorm_factor=1.5\nrate=2.0\nquarantine_after=3")
+        plain, guarded = (
+            self.parsed(""),
+            self.parsed("[guard]\nnorm_factor=1.5\nrate=2.0\nquarantine_after=3"),
+        )
         assert (plain.guard.active, guarded.guard.active) == (False, True)
         assert plain.fingerprint() == guarded.fingerprint()
         assert self.parsed("[guard]\nburst=9").guard.active is False
@@ -93,7 +115,11 @@ class TestRunFile:
                 "asgd",
                 "mechanism=none at the edge gives no",
             ),
-            ('[privacy]\nmechanism="knorm"\n[guard]\nnorm_factor=1', "mapa", "mechanism=knorm at the edge gives no"),
+            (
+                '[privacy]\nmechanism="knorm"\n[guard]\nnorm_factor=1',
+                "mapa",
+                "mechanism=knorm at the edge gives no",
+            ),
             (
                 '[privacy]\nmechanism="gaussian"\nnoise_at="server"\n[guard]\nnorm_factor=1',
                 "mapa",

@@ -177,8 +177,14 @@ def test_a_tensor_is_followed_through_torch_objects_and_bytes(folder: Path) -> N
         walked.heard(bytearray(payload))  # as if it came over a network: other bytes, the same
         walked.heard(b"others" * 100)
     assert names(follower) == [
-        "first", "Kept.__init__", "second", "holder", "Kept.given", "bytes_of", "heard",
-    ]  # fmt: skip
+        "first",
+        "Kept.__init__",
+        "second",
+        "holder",
+        "Kept.given",
+        "bytes_of",
+        "heard",
+    ]
 
 
 def test_a_loop_is_one_stop_and_another_caller_is_another(folder: Path) -> None:

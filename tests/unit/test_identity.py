@@ -63,7 +63,9 @@ def test_a_named_one_is_taken_or_waited_for(tmp_path: Path) -> None:
 
 
 def test_one_that_the_data_was_not_dealt_to_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"TACIT_IDENTITY=3: the run deals its data to 3 identities \(0 to 2\)"):
+    with pytest.raises(
+        ConfigError, match=r"TACIT_IDENTITY=3: the run deals its data to 3 identities \(0 to 2\)"
+    ):
         acquire(tmp_path, 3, 3, NEVER)
     assert list(tmp_path.iterdir()) == []
 

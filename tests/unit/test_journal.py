@@ -1,4 +1,7 @@
-"""The journal file: what is in it comes back, what was torn is left out, what was altered is noticed."""
+"""The journal file:
+
+what is in it comes back, what was torn is left out, what was altered is noticed.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ from tacit.protocol.messages import Hello
 from tests.integration.test_store_servers import file_size_limit
 
 RUN = config.parse(
-    '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[algorithm]\nname="mapa"', "t"
+    '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[algorithm]\nname="mapa"',
+    "t",
 )
 NEW = Header("run", RUN, Snapshot(0, b""))
 steady = settings(derandomize=True, deadline=None, max_examples=60)
@@ -56,8 +60,9 @@ def read(path: Path) -> tuple[list[tuple[int, bytes]], int]:
 
 @steady
 @given(payloads, st.integers(0, 2**40), st.binary(max_size=200))
-def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], cursor: int,
-                                    state: bytes) -> None:  # fmt: skip
+def test_what_is_written_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], cursor: int, state: bytes
+) -> None:
     path = tmp_path_factory.mktemp("journal") / "run.journal"
     header = Header("run", RUN, Snapshot(cursor, state))
     written(path, *contents, header=header)
@@ -150,11 +155,18 @@ def test_a_header_with_the_fingerprint_of_an_older_tacit_is_its_runs(tmp_path: P
     assert read(path) == ([(1, b"one")], 0)
 
 
-def header(path: Path, changes: dict[str, Any], text: bytes | None = None, state: bytes = b"") -> Path:
-    """A file of a header alone, with a right checksum; `changes` go into its JSON, or `text` is all of it."""
+def header(
+    path: Path, changes: dict[str, Any], text: bytes | None = None, state: bytes = b""
+) -> Path:
+    """A file of a header alone, with a right checksum;
+
+    `changes` go into its JSON, or `text` is all of it.
+    """
     text = json.dumps(json.loads(NEW.encode()[24:]) | changes).encode() if text is None else text
     crc = zlib.crc32(state, zlib.crc32(text))
-    path.write_bytes(journal_file._HEADER.pack(journal_file.MAGIC, len(text), len(state), crc) + text + state)
+    path.write_bytes(
+        journal_file._HEADER.pack(journal_file.MAGIC, len(text), len(state), crc) + text + state
+    )
     return path
 
 
@@ -191,13 +203,23 @@ class TestFold:
         return wire.up("run", seq, self.HELLO, self.MODEL.schema_hash())
 
     def push(self, seq: int) -> bytes:
-        update = pb.Update(base_version=0, clip=1.0, spent=[pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1)])
-        meta = pb.Meta(run="run", edge="edge", seq=seq, schema_hash=self.MODEL.schema_hash(), update=update)
+        update = pb.Update(
+            base_version=0,
+            clip=1.0,
+            spent=[pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1)],
+        )
+        meta = pb.Meta(
+            run="run", edge="edge", seq=seq, schema_hash=self.MODEL.schema_hash(), update=update
+        )
         return wire.encode(meta, torch.zeros(self.MODEL.size))
 
     @pytest.mark.parametrize(
         ("seqs", "said"),
-        [((1, 2, 3), ""), ((2, 1), "record 2: message 1 of edge comes after its message 2"), ((1, 1), "record 2")],
+        [
+            ((1, 2, 3), ""),
+            ((2, 1), "record 2: message 1 of edge comes after its message 2"),
+            ((1, 1), "record 2"),
+        ],
     )
     def test_a_message_comes_once(self, tmp_path: Path, seqs: tuple[int, ...], said: str) -> None:
         written(tmp_path / "file", *(self.hello(seq) for seq in seqs))
@@ -217,8 +239,12 @@ class TestFold:
     @pytest.mark.parametrize("lost", ["params", "version", "edges", "role", "shape", "kind"])
     def test_a_state_without_its_parts(self, tmp_path: Path, lost: str) -> None:
         tensors, values = registry.server(RUN.define(), RUN.build_model()).state()
-        tensors = {name: torch.zeros(3) if lost == "shape" else tensor for name, tensor in tensors.items()}
-        tensors = {name: tensor for name, tensor in tensors.items() if name != lost} or {"other": torch.zeros(1)}
+        tensors = {
+            name: torch.zeros(3) if lost == "shape" else tensor for name, tensor in tensors.items()
+        }
+        tensors = {name: tensor for name, tensor in tensors.items() if name != lost} or {
+            "other": torch.zeros(1)
+        }
         values = {name: value for name, value in values.items() if name != lost}
         values |= {"edges": []} if lost == "kind" else {}
         snapshot = snapshot_file.dumps(tensors, {} if lost == "role" else {"role": values})
@@ -247,8 +273,15 @@ class TestWriter:
 
     def test_another_run_is_refused_and_the_file_is_free_again(self, tmp_path: Path) -> None:
         whole = written(tmp_path / "file", b"one")
-        for other in (replace(NEW, run="other"), replace(NEW, parameters=config.RunFile.model_validate(
-            RUN.model_dump() | {"run": {"updates": 10}}))):  # fmt: skip
+        for other in (
+            replace(NEW, run="other"),
+            replace(
+                NEW,
+                parameters=config.RunFile.model_validate(
+                    RUN.model_dump() | {"run": {"updates": 10}}
+                ),
+            ),
+        ):
             with pytest.raises(ConfigError, match="is of run 'run'"):
                 Writer(tmp_path / "file").open(other)
         assert written(tmp_path / "file") == whole
@@ -285,7 +318,9 @@ class TestStoreWithJournalFile:
         return {}
 
     def opened(self, path: Path, shared: dict[str, MemoryRun]) -> StoreWithJournalFile:
-        store = StoreWithJournalFile(MemoryStore("run", Limits(100, 1 << 20), shared), Writer(path), "run", RUN)
+        store = StoreWithJournalFile(
+            MemoryStore("run", Limits(100, 1 << 20), shared), Writer(path), "run", RUN
+        )
         try:
             store.open(RUN.fingerprint())
         except ConfigError:
@@ -296,12 +331,16 @@ class TestStoreWithJournalFile:
     def put(self, store: StoreWithJournalFile | MemoryStore, *seqs: int) -> list[Appended]:
         return store.append([NewEntry("edge", seq, b"%d" % seq) for seq in seqs])
 
-    def test_only_what_was_accepted_in_accept_order(self, tmp_path: Path, shared: dict[str, MemoryRun]) -> None:
+    def test_only_what_was_accepted_in_accept_order(
+        self, tmp_path: Path, shared: dict[str, MemoryRun]
+    ) -> None:
         store = self.opened(tmp_path / "file", shared)
         self.put(store, 1, 3)
         assert [answer.verdict for answer in self.put(store, 3, 4, 2)] == [
-            Verdict.DUPLICATE, Verdict.ACCEPTED, Verdict.DUPLICATE
-        ]  # fmt: skip
+            Verdict.DUPLICATE,
+            Verdict.ACCEPTED,
+            Verdict.DUPLICATE,
+        ]
         store.save(Snapshot(3, b"state"))
         self.put(store, 5)
         store.close()
@@ -312,7 +351,8 @@ class TestStoreWithJournalFile:
     def test_a_death_between_store_and_file(
         self, tmp_path: Path, shared: dict[str, MemoryRun], saved: int, written_of_last: int
     ) -> None:
-        # Given two messages in both, a snapshot, and a third that the store has accepted and the file in part,
+        # Given two messages in both, a snapshot, and a third that the store has accepted and the
+        # file in part,
         store = self.opened(tmp_path / "file", shared)
         self.put(store, 1, 2)
         if saved:
@@ -329,7 +369,9 @@ class TestStoreWithJournalFile:
         again.close()
         assert read(tmp_path / "file") == ([(n, b"%d" % n) for n in range(1, 5)], 0)
 
-    def test_a_file_asked_for_later_begins_at_the_snapshot(self, tmp_path: Path, shared: dict[str, MemoryRun]) -> None:
+    def test_a_file_asked_for_later_begins_at_the_snapshot(
+        self, tmp_path: Path, shared: dict[str, MemoryRun]
+    ) -> None:
         inner = MemoryStore("run", Limits(100, 1 << 20), shared)
         inner.open(RUN.fingerprint())
         self.put(inner, 1, 2, 3)
@@ -345,7 +387,9 @@ class TestStoreWithJournalFile:
         store = self.opened(tmp_path / "file", shared)
         self.put(store, 1)
         store.close()
-        inner = MemoryStore("run", Limits(100, 1 << 20), shared)  # an aggregator without the setting
+        inner = MemoryStore(
+            "run", Limits(100, 1 << 20), shared
+        )  # an aggregator without the setting
         inner.open(RUN.fingerprint())
         self.put(inner, 2)
         inner.save(Snapshot(2, b"state"))

@@ -1,4 +1,7 @@
-"""The points that are kept beside the figure files: all are found, and three measured again are still the same."""
+"""The points that are kept beside the figure files:
+
+all are found, and three measured again are still the same.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,18 @@ def seeds_of(figure: str, panel: int, line: str, x: float | None) -> list[RunFil
     found = figure_file.read(FIGURES / f"{figure}.toml")
     wanted = (panel, [each.name for each in found.line].index(line), x)
     return [
-        cell.run for cell in figure_file.plotted_runs(found, quick=False) if (cell.panel, cell.line, cell.x) == wanted
+        cell.run
+        for cell in figure_file.plotted_runs(found, quick=False)
+        if (cell.panel, cell.line, cell.x) == wanted
     ]
 
 
 class TestAllAreFound:
     def test_every_run_of_every_figure_is_kept_and_nothing_else(self, tmp_path: Path) -> None:
         runs = {
-            path.stem: [cell.run for cell in figure_file.plotted_runs(figure_file.read(path), quick=False)]
+            path.stem: [
+                cell.run for cell in figure_file.plotted_runs(figure_file.read(path), quick=False)
+            ]
             for path in sorted(FIGURES.glob("*.toml"))
         }
         found, todo = stored_results.look_up(runs, tmp_path, FIGURES / "points")
@@ -57,7 +64,9 @@ class TestAllAreFound:
         runs = {
             "dp-pasgd-5": [
                 cell.run
-                for cell in figure_file.plotted_runs(figure_file.read(FIGURES / "dp-pasgd-5.toml"), quick=False)
+                for cell in figure_file.plotted_runs(
+                    figure_file.read(FIGURES / "dp-pasgd-5.toml"), quick=False
+                )
             ]
         }
         shutil.copytree(FIGURES / "points", tmp_path / "kept")
@@ -69,28 +78,44 @@ class TestAllAreFound:
         assert len(found) == len(runs["dp-pasgd-5"]) - 1
 
     def test_after_a_comment_a_rename_and_a_new_default_key(self, tmp_path: Path) -> None:
-        # Given the code with a comment more, a section's class of another name, and a key that has a default,
+        # Given the code with a comment more, a section's class of another name, and a key that has
+        # a default,
         for name in ("src/tacit", "services/tacit_services"):
-            shutil.copytree(ROOT / name, tmp_path / Path(name).name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name,
+                tmp_path / Path(name).name,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
         for path in tmp_path.rglob("*.py"):
-            path.write_text(re.sub(r"\bModelSection\b", "Architecture", path.read_text()) + "# a comment\n")
+            path.write_text(
+                re.sub(r"\bModelSection\b", "Architecture", path.read_text()) + "# a comment\n"
+            )
         sections = tmp_path / "tacit" / "config" / "sections.py"
-        before, head, after = sections.read_text().partition('    """Each edge\'s own privacy configuration."""\n')
+        before, head, after = sections.read_text().partition(
+            '    """Each edge\'s own privacy configuration."""\n'
+        )
         sections.write_text(before + head + "    floor: float = 0.5\n" + after)
         # when it looks for the runs of the figures,
         code = (
-            "import sys, pathlib as p; from tacit_services.figures import figure_file, stored_results\n"
+            "import sys, pathlib as p; from tacit_services.figures import figure_file, "
+            "stored_results\n"
             "from tacit.config.sections import *\n"
             "figures = p.Path(sys.argv[1]); assert Architecture and Privacy().floor == 0.5\n"
-            "runs = {f.stem: [c.run for c in figure_file.plotted_runs(figure_file.read(f), quick=False)]"
+            "runs = {f.stem: [c.run for c in figure_file.plotted_runs(figure_file.read(f), "
+            "quick=False)]"
             " for f in figures.glob('*.toml')}\n"
-            "print(*map(len, stored_results.look_up(runs, p.Path(sys.argv[2]), figures / 'points')))"
+            "print(*map(len, stored_results.look_up(runs, p.Path(sys.argv[2]), figures / "
+            "'points')))"
         )
         places = os.pathsep.join((str(tmp_path), str(ROOT / "clients" / "python")))
         said = subprocess.run(
-            [sys.executable, "-c", code, FIGURES, tmp_path / "own"], env=os.environ | {"PYTHONPATH": places},
-            cwd=tmp_path, check=True, capture_output=True, text=True,
-        ).stdout  # fmt: skip
+            [sys.executable, "-c", code, FIGURES, tmp_path / "own"],
+            env=os.environ | {"PYTHONPATH": places},
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
         # then every point is there.
         assert said.split() == [str(KEPT), "0"]
 
@@ -98,9 +123,10 @@ class TestAllAreFound:
 def moved(kept: Kept, seeds: list[Result], now: Result, made_by: dict[str, str]) -> list[str]:
     """What of a point measured `now` is not as it was `kept`.
 
-    Bit for bit, where the same code, torch and instructions made both. Else a number may be what another seed could
-    have given: it lies in the prediction interval of those that the seeds have, which an honest one leaves with
-    probability FALSE_ALARM. ε has no spread, so it must be the same.
+    Bit for bit, where the same code, torch and instructions made both. Else a number may be what
+    another seed could have given: it lies in the prediction interval of those that the seeds have,
+    which an honest one leaves with probability FALSE_ALARM. ε has no spread, so it must be the
+    same.
     """
     if all(kept[key] == value for key, value in made_by.items()):
         return [] if kept["result"] == now else ["a bit"]
@@ -127,7 +153,8 @@ def moved(kept: Kept, seeds: list[Result], now: Result, made_by: dict[str, str])
 def test_a_point_measured_again_is_the_same(
     data_root: Path | None, figure: str, panel: int, line: str, x: float | None
 ) -> None:
-    """Where this fails: raise stored_results.RESULTS_VERSION, and measure what is kept anew; or find the mistake.
+    """Where this fails: raise stored_results.RESULTS_VERSION, and measure what is kept anew; or
+    find the mistake.
 
     The first three need no data that is not bundled.
     """
@@ -137,7 +164,9 @@ def test_a_point_measured_again_is_the_same(
     kept = lines()
     seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]
     now = sweep.measure(runs[0], data_root)
-    assert moved(kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()) == []
+    assert (
+        moved(kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()) == []
+    )
 
 
 ALIKE = {"version": "0.1.0+2ff785b", "torch": "2.9", "instructions": "AVX2"}
@@ -145,7 +174,10 @@ ALIKE = {"version": "0.1.0+2ff785b", "torch": "2.9", "instructions": "AVX2"}
 
 class TestMoved:
     def result(self, accuracy: float, epsilon: float = 1.0) -> Result:
-        return {"series": [{"version": 4, "accuracy": accuracy, "loss": 1 - accuracy}], "epsilon": epsilon}
+        return {
+            "series": [{"version": 4, "accuracy": accuracy, "loss": 1 - accuracy}],
+            "epsilon": epsilon,
+        }
 
     def judged(self, now: Result, **made_by: str) -> list[str]:
         seeds = [self.result(accuracy) for accuracy in (0.80, 0.81, 0.82, 0.83, 0.84)]
@@ -165,7 +197,10 @@ class TestMoved:
         """A kept point measured with η/3 instead of η: what a slip in the code would do."""
         runs = seeds_of("vafl-2", 0, "centralised", None)
         kept = lines()
-        slow = runs[0].algorithm.model_copy(update={"learning_rate": runs[0].algorithm.learning_rate / 3})  # type: ignore[union-attr]
+        rate: float = runs[0].algorithm.learning_rate  # type: ignore[union-attr]
+        slow = runs[0].algorithm.model_copy(update={"learning_rate": rate / 3})
         now = sweep.measure(runs[0].model_copy(update={"algorithm": slow}), None)
         seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]
-        assert "loss" in moved(kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by())
+        assert "loss" in moved(
+            kept[stored_results.result_name(runs[0])], seeds, now, stored_results.made_by()
+        )

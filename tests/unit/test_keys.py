@@ -22,7 +22,9 @@ def said(*arguments: str) -> str:
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    assert (ROOT / "docs" / "run-file.md").read_text() == said(), "say: tacit keys > docs/run-file.md"
+    assert (ROOT / "docs" / "run-file.md").read_text() == said(), (
+        "say: tacit keys > docs/run-file.md"
+    )
 
 
 def test_every_key_of_every_section_has_a_meaning() -> None:

@@ -37,7 +37,10 @@ def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
     assert read_chains(path)[0].head.hex() in shown
     assert tacit("ledger", "show", str(path), "--json") == 0
     digits, mnist = json.loads(capsys.readouterr().out)
-    assert (digits["count"], digits["epsilon_pld"]) == (6, epsilon_pld(read_chains(path)[0].history(), 1e-5))
+    assert (digits["count"], digits["epsilon_pld"]) == (
+        6,
+        epsilon_pld(read_chains(path)[0].history(), 1e-5),
+    )
     assert (mnist["count"], mnist["epsilon_rdp"]) == (1, None)
 
 
@@ -65,17 +68,24 @@ def test_export_is_enough_to_check_the_chain_and_the_epsilon_elsewhere(
     for document, chain in zip(printed, read_chains(path), strict=True):
         rows = tuple(
             LedgerRow(
-                bytes.fromhex(row["session"]), row["sampling_rate"].hex(), float(row["noise_multiplier"]).hex(),
-                row["mechanism"], row["secret"], row["count"], bytes.fromhex(row["head"]),
+                bytes.fromhex(row["session"]),
+                row["sampling_rate"].hex(),
+                float(row["noise_multiplier"]).hex(),
+                row["mechanism"],
+                row["secret"],
+                row["count"],
+                bytes.fromhex(row["head"]),
             )
             for row in document["entries"]
-        )  # fmt: skip
+        )
         lineage, head = bytes.fromhex(document["lineage"]), bytes.fromhex(document["head"])
         again = Chain(document["dataset"], lineage, document["count"], head, rows)
         assert again == chain
         again.verify()
         with pytest.raises(ValueError, match="the chain is broken"):
-            replace(again, rows=(replace(rows[0], noise_multiplier=(9.0).hex()), *rows[1:])).verify()
+            replace(
+                again, rows=(replace(rows[0], noise_multiplier=(9.0).hex()), *rows[1:])
+            ).verify()
     assert printed[0]["epsilon_rdp"] == epsilon_rdp(read_chains(path)[0].history(), 1e-5)
 
 
@@ -99,13 +109,18 @@ def test_export_replaces_a_file_whole_and_leaves_nothing_else(path: Path, tmp_pa
     assert Path("/dev/null").is_char_device()
 
 
-def test_what_cannot_be_read_is_told_in_one_line(path: Path, capsys: Captured, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_told_in_one_line(
+    path: Path, capsys: Captured, tmp_path: Path
+) -> None:
     (tmp_path / "text").write_text("hello")
     (tmp_path / "folder").mkdir()
     for arguments, code in (
-        (["show", str(tmp_path / "missing.db")], 3), (["verify", str(tmp_path / "folder")], 3),
-        (["verify", str(tmp_path / "text")], 5), (["show", str(path), "--delta", "2"], 2),
-        (["export", str(path), "--out", str(tmp_path / "none" / "x")], 2), (["show"], 2),
-    ):  # fmt: skip
+        (["show", str(tmp_path / "missing.db")], 3),
+        (["verify", str(tmp_path / "folder")], 3),
+        (["verify", str(tmp_path / "text")], 5),
+        (["show", str(path), "--delta", "2"], 2),
+        (["export", str(path), "--out", str(tmp_path / "none" / "x")], 2),
+        (["show"], 2),
+    ):
         assert tacit("ledger", *arguments) == code, arguments
         assert capsys.readouterr().err.count("\n") == 1

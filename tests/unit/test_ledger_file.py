@@ -1,4 +1,7 @@
-"""The ledger is one file: whole alone whenever it was charged, also after kill -9, and moved as a whole."""
+"""The ledger is one file:
+
+whole alone whenever it was charged, also after kill -9, and moved as a whole.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ from tacit.privacy.ledger import Ledger, locked_chains, read_chains
 from tests.unit.test_cli import Captured, tacit
 
 PAGE = 4096
-# For each line: charges the file of that name in a child, which says every charge that is acknowledged, until killed.
-# The line's first word: how long it rests after each charge, in times that the charge took.
+# For each line: charges the file of that name in a child, which says every charge that is
+# acknowledged, until killed. The line's first word: how long it rests after each charge, in times
+# that the charge took.
 NURSERY = """
 import os, sys, time
 from threading import Event
@@ -50,7 +54,9 @@ class Nursery:
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", NURSERY]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self._child = 0
 
     def start(self, path: Path, rest: float = 0.0) -> None:
@@ -64,7 +70,10 @@ class Nursery:
         return self._process.stdout.readline().strip()
 
     def kill(self, *, charges: int, spins: int = 0) -> int:
-        """Some while after `charges` more charges; the number of the last one that was acknowledged, or 0."""
+        """Some while after `charges` more charges;
+
+        the number of the last one that was acknowledged, or 0.
+        """
         acknowledged = 0
         for _ in range(charges):
             acknowledged = int(self.line())
@@ -99,7 +108,9 @@ def count(path: Path) -> int:
         return ledger.charged().count
 
 
-def test_the_file_alone_has_every_acknowledged_charge_after_kill_9(tmp_path: Path, nursery: Nursery) -> None:
+def test_the_file_alone_has_every_acknowledged_charge_after_kill_9(
+    tmp_path: Path, nursery: Nursery
+) -> None:
     chance, refused = random.Random(20), 0
     path, acknowledged = tmp_path / "ledger.db", 0
     for kill in range(60):
@@ -107,13 +118,17 @@ def test_the_file_alone_has_every_acknowledged_charge_after_kill_9(tmp_path: Pat
             path, acknowledged = tmp_path / f"ledger-{kill}.db", 0
         # Given a process that is killed somewhere in a charge,
         nursery.start(path)
-        acknowledged = max(acknowledged, nursery.kill(charges=chance.randrange(4), spins=chance.randrange(40_000)))
+        acknowledged = max(
+            acknowledged, nursery.kill(charges=chance.randrange(4), spins=chance.randrange(40_000))
+        )
         # when the file alone is taken elsewhere,
         shutil.copy(path, tmp_path / "alone.db")
         try:
             assert count(tmp_path / "alone.db") >= acknowledged
         except PrivacyError:
-            refused += 1  # cut in the middle of a write: then it is whole with the journal beside it only
+            refused += (
+                1  # cut in the middle of a write: then it is whole with the journal beside it only
+            )
             assert Path(f"{path}-journal").stat().st_size
         # then it has what was acknowledged; and where it lay nothing is missing, either.
         assert count(path) >= acknowledged
@@ -127,7 +142,9 @@ def test_a_charge_that_was_cut_is_told_to_whoever_reads_and_taken_back_by_who_op
     path, journal = tmp_path / "ledger.db", tmp_path / "ledger.db-journal"
     filled(tmp_path / "open.db", 3)
     with closing(sqlite3.connect(tmp_path / "open.db", isolation_level=None)) as db:
-        db.executescript("PRAGMA synchronous = OFF; BEGIN IMMEDIATE; UPDATE chain SET count = count + 1")
+        db.executescript(
+            "PRAGMA synchronous = OFF; BEGIN IMMEDIATE; UPDATE chain SET count = count + 1"
+        )
         shutil.copy(tmp_path / "open.db", path)
         shutil.copy(tmp_path / "open.db-journal", journal)
     # when somebody reads it, then it says so;
@@ -141,7 +158,9 @@ def test_a_charge_that_was_cut_is_told_to_whoever_reads_and_taken_back_by_who_op
 
 
 @pytest.mark.parametrize("row", ["the same", "another"])
-def test_a_file_cut_anywhere_in_a_charge_has_what_was_acknowledged_or_is_refused(tmp_path: Path, row: str) -> None:
+def test_a_file_cut_anywhere_in_a_charge_has_what_was_acknowledged_or_is_refused(
+    tmp_path: Path, row: str
+) -> None:
     # Given the pages before and after a charge,
     filled(tmp_path / "ledger.db", 3)
     with closing(Ledger(tmp_path / "ledger.db", "data")) as ledger:
@@ -156,7 +175,9 @@ def test_a_file_cut_anywhere_in_a_charge_has_what_was_acknowledged_or_is_refused
     for some in itertools.product([False, True], repeat=len(changed)):
         written = dict(zip(changed, some, strict=True))
         mixed = tmp_path / f"mixed-{some}.db"
-        mixed.write_bytes(b"".join(after[n] if written.get(n) else before[n] for n in range(len(before))))
+        mixed.write_bytes(
+            b"".join(after[n] if written.get(n) else before[n] for n in range(len(before)))
+        )
         # then nothing that was acknowledged is missing.
         try:
             assert count(mixed) >= 4
@@ -179,8 +200,12 @@ def test_nothing_lies_beside_a_ledger_that_is_in_use(tmp_path: Path) -> None:
         assert count(tmp_path / "copy.db") == 1
 
 
-def test_readers_see_one_state_of_a_ledger_that_is_being_charged(tmp_path: Path, nursery: Nursery) -> None:
-    nursery.start(tmp_path / "ledger.db", rest=2.0)  # as an edge computes in between: without, no reader has a turn
+def test_readers_see_one_state_of_a_ledger_that_is_being_charged(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    nursery.start(
+        tmp_path / "ledger.db", rest=2.0
+    )  # as an edge computes in between: without, no reader has a turn
     seen = [0]
     for _ in range(60):
         nursery.line()
@@ -192,11 +217,14 @@ def test_readers_see_one_state_of_a_ledger_that_is_being_charged(tmp_path: Path,
     assert seen[-1] >= 60
 
 
-# -- files of an older tacit, which kept a write-ahead log -------------------------------------------------------
+# -- files of an older tacit, which kept a write-ahead log -----------------------------------------
 
 
 def logged(path: Path) -> None:
-    """What 2ff785b leaves behind after kill -9: a file with nothing in it, and everything in the log."""
+    """What 2ff785b leaves behind after kill -9:
+
+    a file with nothing in it, and everything in the log.
+    """
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
     filled_file = path.with_name("filled.db")
@@ -241,11 +269,15 @@ def test_an_old_file_that_was_closed_goes_on_and_is_read_without_a_log(tmp_path:
     assert path.read_bytes()[18:20] == b"\x01\x01"
 
 
-def test_an_old_file_without_its_log_is_not_taken_for_a_new_one(tmp_path: Path, capsys: Captured) -> None:
+def test_an_old_file_without_its_log_is_not_taken_for_a_new_one(
+    tmp_path: Path, capsys: Captured
+) -> None:
     path = tmp_path / "ledger.db"
     logged(path)
     Path(f"{path}-wal").unlink()
-    with pytest.raises(PrivacyError, match=r"ledger .*: has no charges in it: was it .* without the ledger.db-wal"):
+    with pytest.raises(
+        PrivacyError, match=r"ledger .*: has no charges in it: was it .* without the ledger.db-wal"
+    ):
         Ledger(path, "data")
     for command in (["show", str(path)], ["move", str(path), str(tmp_path / "there.db")]):
         assert tacit("ledger", *command) == 5
@@ -255,7 +287,9 @@ def test_an_old_file_without_its_log_is_not_taken_for_a_new_one(tmp_path: Path, 
     assert not (tmp_path / "there.db").exists()
 
 
-def test_a_file_with_no_tables_in_it_is_refused_and_an_empty_one_is_a_new_ledger(tmp_path: Path) -> None:
+def test_a_file_with_no_tables_in_it_is_refused_and_an_empty_one_is_a_new_ledger(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "ledger.db").touch()
     assert count(tmp_path / "ledger.db") == 0
     with closing(sqlite3.connect(tmp_path / "bare.db")) as db:
@@ -264,7 +298,7 @@ def test_a_file_with_no_tables_in_it_is_refused_and_an_empty_one_is_a_new_ledger
         Ledger(tmp_path / "bare.db", "data")
 
 
-# -- tacit ledger move -------------------------------------------------------------------------------------------
+# -- tacit ledger move -----------------------------------------------------------------------------
 
 
 def test_a_ledger_is_moved_with_all_that_it_has(tmp_path: Path, capsys: Captured) -> None:
@@ -274,11 +308,15 @@ def test_a_ledger_is_moved_with_all_that_it_has(tmp_path: Path, capsys: Captured
         pass
     before = read_chains(tmp_path / "ledger.db")
     assert tacit("ledger", "move", str(tmp_path), str(tmp_path / "there")) == 0
-    assert capsys.readouterr().out.startswith(f"{tmp_path / 'there' / 'ledger.db'}: data: 3 releases, moved from ")
+    assert capsys.readouterr().out.startswith(
+        f"{tmp_path / 'there' / 'ledger.db'}: data: 3 releases, moved from "
+    )
     assert read_chains(tmp_path / "there" / "ledger.db") == before
     assert ledgers(tmp_path) == {"ledger.db.lock"}
     filled(tmp_path / "there" / "ledger.db", 1)
-    assert tacit("ledger", "move", str(tmp_path / "there"), str(tmp_path / "data.db"), "--json") == 0
+    assert (
+        tacit("ledger", "move", str(tmp_path / "there"), str(tmp_path / "data.db"), "--json") == 0
+    )
     assert '"count": 4' in capsys.readouterr().out
 
 
@@ -296,11 +334,19 @@ def test_an_old_ledger_is_moved_with_its_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "code"),
     [
-        ("in use", 5), ("there", 5), ("journal", 5), ("missing", 3), ("itself", 5), ("link", 5), ("edited", 5),
+        ("in use", 5),
+        ("there", 5),
+        ("journal", 5),
+        ("missing", 3),
+        ("itself", 5),
+        ("link", 5),
+        ("edited", 5),
         ("no folder", 5),
     ],
-)  # fmt: skip
-def test_a_move_is_refused_and_changes_nothing(tmp_path: Path, capsys: Captured, case: str, code: int) -> None:
+)
+def test_a_move_is_refused_and_changes_nothing(
+    tmp_path: Path, capsys: Captured, case: str, code: int
+) -> None:
     source, target = tmp_path / "ledger.db", tmp_path / "new.db"
     filled(source, 3)
     if case == "there":
@@ -325,7 +371,8 @@ def test_a_move_is_refused_and_changes_nothing(tmp_path: Path, capsys: Captured,
     assert case == "there" or not (tmp_path / "new.db").exists()
 
 
-# Moves FOLDER/1/old.db, FOLDER/2/old.db, ...: the n-th dies before its n-th operation on files, until one does not.
+# Moves FOLDER/1/old.db, FOLDER/2/old.db, ...: the n-th dies before its n-th operation on files,
+# until one does not.
 MOVE_AND_DIE = """
 import itertools, os, signal, sys
 from pathlib import Path
@@ -351,7 +398,9 @@ print(step)
 """
 
 
-def test_a_move_that_is_killed_loses_nothing_and_is_finished_by_the_same_command(tmp_path: Path) -> None:
+def test_a_move_that_is_killed_loses_nothing_and_is_finished_by_the_same_command(
+    tmp_path: Path,
+) -> None:
     # Given moves that were killed at every step,
     for step in range(1, 40):
         (tmp_path / str(step)).mkdir()
@@ -370,7 +419,9 @@ def test_a_move_that_is_killed_loses_nothing_and_is_finished_by_the_same_command
         if old.exists() or refused(old):
             moving.move(old, new)
         assert count(new) == 3
-        assert {"new.db"} == {name for name in ledgers(new.parent) if not name.endswith((".lock", ".new"))}
+        assert {"new.db"} == {
+            name for name in ledgers(new.parent) if not name.endswith((".lock", ".new"))
+        }
     assert states == {("old.db",), ("new.db",), ()}
 
 
@@ -397,5 +448,8 @@ def test_nobody_charges_while_it_is_held(tmp_path: Path) -> None:
     with locked_chains(tmp_path / "ledger.db") as (chains, content):
         assert chains == read_chains(tmp_path / "ledger.db")
         assert content == (tmp_path / "ledger.db").read_bytes()
-        with closing(sqlite3.connect(tmp_path / "ledger.db", timeout=0)) as db, pytest.raises(sqlite3.OperationalError):
+        with (
+            closing(sqlite3.connect(tmp_path / "ledger.db", timeout=0)) as db,
+            pytest.raises(sqlite3.OperationalError),
+        ):
             db.execute("BEGIN IMMEDIATE")

@@ -29,7 +29,9 @@ def taken(root: Path) -> Iterator[Identity]:
         yield found
 
 
-def charged(identity: Identity, setting: str | None = None, dataset: str = "digits", times: int = 1) -> int:
+def charged(
+    identity: Identity, setting: str | None = None, dataset: str = "digits", times: int = 1
+) -> int:
     """Charge `times`; how far the ledger has come."""
     with lineage.ledger(identity, setting, dataset) as ledger:
         for _ in range(times):
@@ -51,11 +53,16 @@ def test_it_lies_with_the_identity_and_goes_on(identity: Identity) -> None:
 
 @pytest.mark.parametrize("setting", [":memory:", "/dev/null", "/"])
 def test_it_needs_a_file(identity: Identity, setting: str) -> None:
-    assert refusal(identity, setting) == f"ledger {setting}: not a file; an edge needs a durable place for it"
+    assert (
+        refusal(identity, setting)
+        == f"ledger {setting}: not a file; an edge needs a durable place for it"
+    )
     assert not Path(f"{setting}.lock").exists()
 
 
-def test_it_may_lie_beside_the_data_and_be_taken_over_by_another_identity(identity: Identity, tmp_path: Path) -> None:
+def test_it_may_lie_beside_the_data_and_be_taken_over_by_another_identity(
+    identity: Identity, tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     setting = str(tmp_path / "data" / "ledger-{n}.db")
     assert charged(identity, setting, times=3) == 3
@@ -82,7 +89,9 @@ def test_a_ledger_that_is_gone_is_noticed(identity: Identity, tmp_path: Path, lo
     assert refusal(identity) == said  # and nothing was made that would pass the next time
 
 
-def test_it_is_noticed_although_nothing_was_ever_charged_and_the_marker_is_all_there_is(identity: Identity) -> None:
+def test_it_is_noticed_although_nothing_was_ever_charged_and_the_marker_is_all_there_is(
+    identity: Identity,
+) -> None:
     charged(identity, times=0)
     (identity.path / "ledger.db").unlink()
     assert "is missing or empty" in refusal(identity)
@@ -93,7 +102,10 @@ def test_an_identity_from_before_the_marker_is_known_by_its_outbox(identity: Ide
         outbox.put(1, b"hello")
     assert "edge-0 has sent messages before" in refusal(identity)
     # One that still has its ledger is enrolled as it is.
-    with closing(Outbox(identity.path / "outbox.db", "run")), closing(Ledger(identity.path / "l.db", "digits")):
+    with (
+        closing(Outbox(identity.path / "outbox.db", "run")),
+        closing(Ledger(identity.path / "l.db", "digits")),
+    ):
         pass
     assert charged(identity, str(identity.path / "l.db")) == 1
     (identity.path / "l.db").unlink()
@@ -111,7 +123,9 @@ def test_two_edges_on_one_ledger_are_refused(identity: Identity, tmp_path: Path)
     setting = str(tmp_path / "ledger.db")
     for another in taken(tmp_path / "others"):
         with lineage.ledger(another, setting, "digits"):
-            assert "an edge is using it, and two would spend one budget" in refusal(identity, setting)
+            assert "an edge is using it, and two would spend one budget" in refusal(
+                identity, setting
+            )
         assert charged(identity, setting) == 1
 
 
@@ -123,7 +137,9 @@ def test_a_marker_that_cannot_be_read_is_refused(identity: Identity) -> None:
 
 
 def test_a_place_that_does_not_exist_is_refused(identity: Identity, tmp_path: Path) -> None:
-    assert "an edge needs a durable place" in refusal(identity, str(tmp_path / "missing" / "ledger.db"))
+    assert "an edge needs a durable place" in refusal(
+        identity, str(tmp_path / "missing" / "ledger.db")
+    )
 
 
 @pytest.mark.parametrize("marker", ["exchanged too", "deleted", "without the dataset"])

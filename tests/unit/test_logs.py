@@ -19,18 +19,28 @@ def record(message: str, **facts: object) -> logging.LogRecord:
 
 def test_text_puts_them_behind_the_message() -> None:
     made = record("a message was refused", edge="edge-0", seq=7, version=3, reason="norm")
-    line = "1970-01-01T00:00:00.250Z WARNING tacit.driver a message was refused edge=edge-0 seq=7 version=3 reason=norm"
+    line = (
+        "1970-01-01T00:00:00.250Z WARNING tacit.driver a message was refused edge=edge-0 "
+        "seq=7 version=3 reason=norm"
+    )
     assert TextFormatter().format(made) == line
-    assert TextFormatter().format(record("hello")) == "1970-01-01T00:00:00.250Z WARNING tacit.driver hello"
+    assert (
+        TextFormatter().format(record("hello"))
+        == "1970-01-01T00:00:00.250Z WARNING tacit.driver hello"
+    )
 
 
 def test_json_is_one_object_a_line() -> None:
     line = JsonFormatter().format(record('a "quoted"\nmessage', edge="edge-0", seq=7))
     assert "\n" not in line
     assert json.loads(line) == {
-        "time": "1970-01-01T00:00:00.250Z", "level": "WARNING", "logger": "tacit.driver",
-        "message": 'a "quoted"\nmessage', "edge": "edge-0", "seq": 7,
-    }  # fmt: skip
+        "time": "1970-01-01T00:00:00.250Z",
+        "level": "WARNING",
+        "logger": "tacit.driver",
+        "message": 'a "quoted"\nmessage',
+        "edge": "edge-0",
+        "seq": 7,
+    }
 
 
 def test_a_traceback_stays_in_its_line() -> None:

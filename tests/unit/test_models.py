@@ -36,9 +36,18 @@ def test_parameter_counts(name: str, options: dict[str, Any], size: int, first: 
 
 @pytest.mark.parametrize(
     ("side", "kernel", "padding", "size"),
-    [(28, 5, 0, 8490), (16, 3, 0, 2730), (16, 5, 2, 8490), (8, 3, 1, 2730), (8, 5, 2, 6090), (4, 3, 1, 2130)],
+    [
+        (28, 5, 0, 8490),
+        (16, 3, 0, 2730),
+        (16, 5, 2, 8490),
+        (8, 3, 1, 2730),
+        (8, 5, 2, 6090),
+        (4, 3, 1, 2130),
+    ],
 )
-def test_small_images_are_padded_only_when_they_must_be(side: int, kernel: int, padding: int, size: int) -> None:
+def test_small_images_are_padded_only_when_they_must_be(
+    side: int, kernel: int, padding: int, size: int
+) -> None:
     model = build("cnn", (1, side, side), 10, kernel=kernel)
     assert isinstance(model, Layered)
     assert (model.padding, model.size) == (padding, size)
@@ -70,10 +79,17 @@ def test_build_names_the_field_and_the_value(change: dict[str, Any], message: st
 def test_cnn_is_the_same_function_as_torch_modules() -> None:
     torch.manual_seed(0)
     reference = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 10, 5), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-        torch.nn.Conv2d(10, 20, 5), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-        torch.nn.Flatten(), torch.nn.Linear(320, 50), torch.nn.ReLU(), torch.nn.Linear(50, 10),
-    )  # fmt: skip
+        torch.nn.Conv2d(1, 10, 5),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(10, 20, 5),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(320, 50),
+        torch.nn.ReLU(),
+        torch.nn.Linear(50, 10),
+    )
     params = torch.cat([part.detach().flatten() for part in reference.parameters()])
     x = torch.rand(3, *IMAGE)
     model = build("cnn", IMAGE, 10, hidden=(50,))
@@ -106,7 +122,9 @@ def test_unflatten_is_views_in_the_order_of_the_layout() -> None:
     model = build("cnn", IMAGE, 10)
     params = model.init(1)
     named = model.unflatten(params)
-    expected = [f"{layer}.{kind}" for layer in ("conv1", "conv2", "dense1") for kind in ("weight", "bias")]
+    expected = [
+        f"{layer}.{kind}" for layer in ("conv1", "conv2", "dense1") for kind in ("weight", "bias")
+    ]
     assert list(named) == expected
     assert torch.equal(torch.cat([part.flatten() for part in named.values()]), params)
     named["conv1.bias"].fill_(7)
@@ -122,7 +140,10 @@ def test_schema_is_recorded_and_tells_models_apart() -> None:
         build("cnn", (1, 8, 8), 3, kernel=3),
         build("cnn", (1, 8, 8), 3, kernel=3, activation="tanh"),
     ]
-    assert models[0].schema() == "logistic input[1,2,2] padding[0] activation[relu] dense1.weight[3,4] dense1.bias[3]"
+    assert (
+        models[0].schema()
+        == "logistic input[1,2,2] padding[0] activation[relu] dense1.weight[3,4] dense1.bias[3]"
+    )
     assert len({model.schema() for model in models}) == len(models)
     same = build("logistic", (1, 2, 2), 3, regularization=0.1)
     assert same.schema() == models[0].schema()  # the penalty changes the training, not the vector
@@ -146,7 +167,10 @@ def test_logistic_loss_by_hand() -> None:
 
 @pytest.mark.parametrize(("label", "expected"), [(0, 1 + 4 - 1), (1, 1 + 4 - 2), (2, 0)])
 def test_svm_loss_by_hand(label: int, expected: float) -> None:
-    """Scores (1, 2, 4): the best wrong score, plus the margin 1, minus the right one, at least 0."""
+    """Scores (1, 2, 4):
+
+    the best wrong score, plus the margin 1, minus the right one, at least 0.
+    """
     model, params = linear("svm")
     assert model.loss(params, torch.tensor([1.0, 2.0]), torch.tensor(label)).item() == expected
 
@@ -158,14 +182,25 @@ def test_penalty_is_half_lambda_norm_squared_inside_the_loss() -> None:
     assert difference.item() == pytest.approx(0.5 * 0.5 * 5)  # five ones in params
 
 
-@pytest.mark.parametrize(("channels", "groups"), [((3, 4), (1, 1)), ((10, 20), (2, 4)), ((7, 12), (7, 3))])
-def test_group_normalization_is_torchs_on_each_example(channels: tuple[int, int], groups: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("channels", "groups"), [((3, 4), (1, 1)), ((10, 20), (2, 4)), ((7, 12), (7, 3))]
+)
+def test_group_normalization_is_torchs_on_each_example(
+    channels: tuple[int, int], groups: tuple[int, int]
+) -> None:
     torch.manual_seed(0)
     modules: list[torch.nn.Module] = []
     for inputs, outputs, count in zip((1, channels[0]), channels, groups, strict=True):
         norm = torch.nn.GroupNorm(count, outputs, affine=False)
-        modules += [torch.nn.Conv2d(inputs, outputs, 5), norm, torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
-    reference = torch.nn.Sequential(*modules, torch.nn.Flatten(), torch.nn.Linear(channels[1] * 16, 10))
+        modules += [
+            torch.nn.Conv2d(inputs, outputs, 5),
+            norm,
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+        ]
+    reference = torch.nn.Sequential(
+        *modules, torch.nn.Flatten(), torch.nn.Linear(channels[1] * 16, 10)
+    )
     params = torch.cat([part.detach().flatten() for part in reference.parameters()])
     x, y = 5 * torch.rand(3, *IMAGE), torch.tensor([1, 0, 7])
     model = build("cnn", IMAGE, 10, channels=channels, normalization="group")

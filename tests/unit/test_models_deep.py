@@ -1,4 +1,7 @@
-"""The larger models by another way of writing them: torch's modules, sizes by hand, and what they learn."""
+"""The larger models by another way of writing them:
+
+torch's modules, sizes by hand, and what they learn.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,13 @@ CIFAR = (3, 32, 32)
         ("mlp", (4,), 3, {"hidden": (5,)}, 4 * 5 + 5 + 5 * 3 + 3),
         ("lstm", (7,), 11, {"embedding": 3, "hidden": (5,)}, 33 + 20 * 3 + 20 + 20 * 5 + 55 + 11),
         ("lstm", (32,), 2000, {}, 291_024),
-        # FedAsync, Table 2: 64, 64, pool, 128, 128, pool, 512, 10 on 32x32 (its normalisation has 768 more).
+        # FedAsync, Table 2: 64, 64, pool, 128, 128, pool, 512, 10 on 32x32 (its normalisation has
+        # 768 more).
         (
-            "cnn", CIFAR, 10, {"channels": (64, 64, 128, 128), "kernel": 3, "hidden": (512,), "pool_every": 2},
+            "cnn",
+            CIFAR,
+            10,
+            {"channels": (64, 64, 128, 128), "kernel": 3, "hidden": (512,), "pool_every": 2},
             1792 + 36_928 + 73_856 + 147_584 + (8192 * 512 + 512) + 5130,
         ),
         # He et al., Table 6: ResNet-8, -14 and -20, whose parameters they round to 0.27 million.
@@ -35,8 +42,10 @@ CIFAR = (3, 32, 32)
         ("resnet", CIFAR, 10, {"blocks": 3}, 269_034),
         ("mobilenet", CIFAR, 10, {"width": 32, "blocks": 2}, 38_922),
     ],
-)  # fmt: skip
-def test_parameter_counts(name: str, shape: tuple[int, ...], classes: int, options: dict[str, Any], size: int) -> None:
+)
+def test_parameter_counts(
+    name: str, shape: tuple[int, ...], classes: int, options: dict[str, Any], size: int
+) -> None:
     model = build(name, shape, classes, **options)
     assert model.size == size
     assert model.init(3).shape == (size,)
@@ -96,13 +105,21 @@ def test_resnet_is_the_same_function_as_torch_modules() -> None:
         for i, o, stride in ((4, 4, 1), (4, 8, 2), (8, 16, 2))
     ]
     modules = [stem, *(part for pair in pairs for part in pair), top]
-    params = torch.cat([part.detach().flatten() for module in modules for part in module.parameters()])
+    params = torch.cat(
+        [part.detach().flatten() for module in modules for part in module.parameters()]
+    )
     images = torch.rand(3, 3, 8, 8)
     x = torch.relu(norm(4)(stem(images)))
     for first, second in pairs:
         inside = norm(second.out_channels)(second(torch.relu(norm(first.out_channels)(first(x)))))
         if first.stride == (2, 2):
-            x = torch.cat((x[:, :, ::2, ::2], torch.zeros(3, first.out_channels - x.shape[1], *inside.shape[2:])), 1)
+            x = torch.cat(
+                (
+                    x[:, :, ::2, ::2],
+                    torch.zeros(3, first.out_channels - x.shape[1], *inside.shape[2:]),
+                ),
+                1,
+            )
         x = torch.relu(x + inside)
     assert torch.allclose(model.logits(params, images), top(x.mean((2, 3))), atol=1e-5)
 
@@ -124,7 +141,13 @@ def test_pooling_after_every_second_convolution_is_torchs() -> None:
     torch.manual_seed(0)
     modules: list[nn.Module] = []
     for i, o in ((3, 4), (4, 6)):
-        modules += [nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.Conv2d(o, o, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        modules += [
+            nn.Conv2d(i, o, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(o, o, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
     reference = nn.Sequential(*modules, nn.Flatten(), nn.Linear(24, 8), nn.ReLU(), nn.Linear(8, 5))
     params = torch.cat([part.detach().flatten() for part in reference.parameters()])
     model = build("cnn", (3, 8, 8), 5, channels=(4, 4, 6, 6), kernel=3, hidden=(8,), pool_every=2)
@@ -140,7 +163,11 @@ def test_pooling_after_every_second_convolution_is_torchs() -> None:
         ("mlp", {"hidden": (3, 0)}, r"model\.hidden = \(3, 0\) must be positive"),
         ("cnn", {"pool_every": 0}, r"model\.pool_every = 0"),
         ("cnn", {"pool_every": 2, "kernel": 4}, r"model\.kernel = 4 does not fit"),
-        ("cnn", {"pool_every": 2, "kernel": 3, "channels": (4,) * 8}, r"does not fit 8 convolutions on 8x8"),
+        (
+            "cnn",
+            {"pool_every": 2, "kernel": 3, "channels": (4,) * 8},
+            r"does not fit 8 convolutions on 8x8",
+        ),
         ("resnet", {"width": 0}, r"model\.width = 0"),
         ("mobilenet", {"blocks": 0}, r"model\.blocks = 0"),
         ("resnet", {"shape": (64,)}, r"model\.name = 'resnet' needs square images"),
@@ -150,14 +177,19 @@ def test_pooling_after_every_second_convolution_is_torchs() -> None:
         ("lstm", {"shape": (9,), "hidden": (4, 0)}, r"model\.hidden = \(4, 0\)"),
     ],
 )
-def test_build_names_the_field_and_the_value(name: str, options: dict[str, Any], message: str) -> None:
+def test_build_names_the_field_and_the_value(
+    name: str, options: dict[str, Any], message: str
+) -> None:
     arguments: dict[str, Any] = {"shape": (3, 8, 8)} | options
     with pytest.raises(ConfigError, match=message):
         build(name, classes=10, **arguments)
 
 
 def test_evaluate_counts_words_and_averages_their_losses() -> None:
-    """Scores that say the next word is the same: right in three of four places, whatever the batches are."""
+    """Scores that say the next word is the same:
+
+    right in three of four places, whatever the batches are.
+    """
     model = build("lstm", (2,), 3, embedding=2, hidden=(2,))
     x = torch.tensor([[0, 1], [2, 1]])
     data = Dataset(x, torch.tensor([[0, 1], [2, 0]]), 3, "toy/test")
@@ -188,14 +220,19 @@ def trained(model: Model, train: Dataset, steps: int, rate: float, batch: int = 
         ("mobilenet", {"width": 16}, 0.8),
     ],
 )
-def test_every_image_model_learns_the_digits(name: str, options: dict[str, Any], least: float) -> None:
+def test_every_image_model_learns_the_digits(
+    name: str, options: dict[str, Any], least: float
+) -> None:
     train, test = load("digits", "train", None), load("digits", "test", None)
     model = build(name, (1, 8, 8), 10, **options)
     assert evaluate(model, trained(model, train, 80, 0.01), test)[0] > least
 
 
 def test_lstm_learns_which_word_follows() -> None:
-    """Words go round: each is followed by the next number; after a few steps the perplexity is near 1."""
+    """Words go round: each is followed by the next number;
+
+    after a few steps the perplexity is near 1.
+    """
     starts = torch.arange(200) % 12
     words = (starts[:, None] + torch.arange(9)) % 12
     data = Dataset(words[:, :-1], words[:, 1:], 12, "round/train")
@@ -214,11 +251,16 @@ def test_lstm_learns_which_word_follows() -> None:
     ],
 )
 @pytest.mark.slow
-def test_image_models_learn_cifar10(name: str, options: dict[str, Any], data_root: Path | None) -> None:
+def test_image_models_learn_cifar10(
+    name: str, options: dict[str, Any], data_root: Path | None
+) -> None:
     """From ln 10 = 2.30 to below 2.1 in a third of a pass over the images."""
     if not available("cifar10", data_root):
         pytest.skip("cifar10 is not there; set TACIT_DATA")
-    train, test = load("cifar10", "train", data_root), load("cifar10", "test", data_root, torch.arange(500))
+    train, test = (
+        load("cifar10", "train", data_root),
+        load("cifar10", "test", data_root, torch.arange(500)),
+    )
     model = build(name, (3, 32, 32), 10, **options)
     assert evaluate(model, model.init(1), test)[1] > 2.28
     assert evaluate(model, trained(model, train, 120, 0.003), test)[1] < 2.1

@@ -35,7 +35,12 @@ def test_a_delay_has_its_mean_whatever_its_model(model: str) -> None:
     times = np.array([durations.next() for _ in range(20_000)])
     assert times.min() >= 0
     assert abs(times.mean() - 3.0) <= 5 * times.std() / math.sqrt(len(times))
-    spreads = {"constant": 0.0, "uniform": 1.2 / math.sqrt(3), "exponential": 3.0, "poisson": math.sqrt(3.0)}
+    spreads = {
+        "constant": 0.0,
+        "uniform": 1.2 / math.sqrt(3),
+        "exponential": 3.0,
+        "poisson": math.sqrt(3.0),
+    }
     spreads["lognormal"] = 3 * math.sqrt(math.exp(0.16) - 1)
     assert times.std() == pytest.approx(spreads[model], rel=0.05)
 
@@ -77,9 +82,18 @@ def test_a_cyclic_start_spreads_the_edges_over_a_task() -> None:
 
 
 def test_an_edge_that_is_away_answers_on_its_return() -> None:
-    away = "network.away = [{edge = 0, leaves = 5, returns = 8}, {edge = 0, leaves = 8, returns = 9}, "
+    away = (
+        "network.away = [{edge = 0, leaves = 5, returns = 8}, {edge = 0, leaves = 8, returns = 9}, "
+    )
     pace = EdgeTimes(parsed(away + "{edge = 0, leaves = 20}]"), 0)
-    assert [pace.next_online(when) for when in (4.9, 5.0, 7.0, 8.5, 9.0, 20.0)] == [4.9, 9.0, 9.0, 9.0, 9.0, math.inf]
+    assert [pace.next_online(when) for when in (4.9, 5.0, 7.0, 8.5, 9.0, 20.0)] == [
+        4.9,
+        9.0,
+        9.0,
+        9.0,
+        9.0,
+        math.inf,
+    ]
     assert pace.task(3.0, 4) == 9.0
     assert pace.task(19.0, 4) == math.inf
 
@@ -102,8 +116,14 @@ def test_who_drops_out_is_never_there_again() -> None:
     ("more", "complaint"),
     [
         ("edges.slowdown = [1, 1, 1, 1, 1]", "edges.slowdown names 5 edges, edges.count=4"),
-        ("network.away = [{edge = 4, leaves = 1}]", "network.away: an edge is not below edges.count=4"),
-        ('network.compute = {model = "uniform", spread = 1.5}', "spread=1.5: a uniform delay would be negative"),
+        (
+            "network.away = [{edge = 4, leaves = 1}]",
+            "network.away: an edge is not below edges.count=4",
+        ),
+        (
+            'network.compute = {model = "uniform", spread = 1.5}',
+            "spread=1.5: a uniform delay would be negative",
+        ),
         ("network.staleness = 101", "network.staleness=101 is above algorithm.max_staleness=100"),
         ("network.compute.seconds = -1.0", "network.compute.seconds=-1.0"),
         ("network.away = [{edge = 0, leaves = 5, returns = 5}]", "returns=5 is not after leaves=5"),

@@ -1,4 +1,7 @@
-"""The observer of peers: reports folded into a model, a counter and ledgers; it can be restored, and it ends."""
+"""The observer of peers: reports folded into a model, a counter and ledgers;
+
+it can be restored, and it ends.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ count = {count}
 """
 
 
-def run_file(name: str = "adp2sgd", mechanism: str = "gaussian", count: int = 4, more: str = "") -> RunFile:
+def run_file(
+    name: str = "adp2sgd", mechanism: str = "gaussian", count: int = 4, more: str = ""
+) -> RunFile:
     return config.parse(FILE.format(name=name, mechanism=mechanism, count=count) + more, "test")
 
 
@@ -56,16 +61,31 @@ def observer(*edges: str) -> Observer:
 
 def update(edge: str, version: int, steps: int, value: float) -> Update:
     spent = (Spend(0.1, 1.0, steps),)
-    return Update(edge, version, torch.full((MODEL.size,), value), 0.0, spent, Charged(steps, bytes(32)), steps)
+    return Update(
+        edge,
+        version,
+        torch.full((MODEL.size,), value),
+        0.0,
+        spent,
+        Charged(steps, bytes(32)),
+        steps,
+    )
 
 
 def test_the_model_is_the_mean_of_the_models_as_last_reported() -> None:
     seen = observer("edge-0", "edge-1")
-    for report in (update("edge-0", 3, 2, 1.0), update("edge-1", 4, 2, 3.0), update("edge-0", 8, 4, 5.0)):
+    for report in (
+        update("edge-0", 3, 2, 1.0),
+        update("edge-1", 4, 2, 3.0),
+        update("edge-0", 8, 4, 5.0),
+    ):
         assert seen.on_message(report) == []
     assert torch.equal(seen.params, torch.full((MODEL.size,), 4.0))
     assert seen.version == 8
-    assert {name: record.updates for name, record in seen.edges.items()} == {"edge-0": 4, "edge-1": 2}
+    assert {name: record.updates for name, record in seen.edges.items()} == {
+        "edge-0": 4,
+        "edge-1": 2,
+    }
     assert seen.schedule()["disagreement"] == pytest.approx(MODEL.size**0.5)
 
 
@@ -77,7 +97,11 @@ def test_a_peer_may_know_more_of_the_counter_but_must_have_said_hello() -> None:
 
 def test_the_run_ends_when_all_have_said_their_last_and_nothing_more_comes() -> None:
     seen = observer("edge-0", "edge-1")
-    for report in (update("edge-0", 100, 50, 1.0), update("edge-1", 100, 50, 3.0), update("edge-0", 100, 50, 2.0)):
+    for report in (
+        update("edge-0", 100, 50, 1.0),
+        update("edge-1", 100, 50, 3.0),
+        update("edge-0", 100, 50, 2.0),
+    ):
         assert seen.on_message(report) == []  # the last: a neighbour's exchange has changed it
         assert (seen.version, seen.halted) == (99, "")
     assert seen.timer() == Timer(3, QUIET)
@@ -108,13 +132,17 @@ def test_it_continues_from_its_state_to_the_same_bits() -> None:
     assert (first.version, first.final) == (again.version, again.final)
 
 
-# -- roles and the run file -----------------------------------------------------------------------------------------
+# -- roles and the run file ------------------------------------------------------------------------
 
 
 def role(run: RunFile) -> Peer | SyncPeer:
     rows = Dataset(torch.zeros(40, 1, 8, 8), torch.zeros(40, dtype=torch.int64), 10, "digits")
     made = registry.edge(
-        run.define(), "edge-1", rows, run.build_model(), Releaser(run.plan(1), Ledger(":memory:", "d"), Random())
+        run.define(),
+        "edge-1",
+        rows,
+        run.build_model(),
+        Releaser(run.plan(1), Ledger(":memory:", "d"), Random()),
     )
     assert isinstance(made, Peer | SyncPeer)
     return made
@@ -155,9 +183,9 @@ def test_a_report_says_the_end_only_when_nothing_can_follow() -> None:
         ({"name": "adpsgd"}, "adpsgd without"),
         ({"mechanism": "paper"}, "MAPA's paper's"),
         ({"count": 1}, "two peers at least"),
-        ({"more": '[algorithm.x]'}, "unknown key"),
+        ({"more": "[algorithm.x]"}, "unknown key"),
     ],
-)  # fmt: skip
+)
 def test_a_contradiction_is_one_line(changes: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refusal:
         run_file(**changes)  # type: ignore[arg-type]

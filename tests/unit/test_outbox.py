@@ -98,7 +98,11 @@ def test_what_was_put_survives_kill_9(tmp_path: Path) -> None:
         assert writer.stdout is not None
         said = [int(writer.stdout.readline()) for _ in range(50)]
         writer.kill()
-        said += [int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        said += [
+            int(line)
+            for line in writer.stdout.read().splitlines(keepends=True)
+            if line.endswith("\n")
+        ]
     box = Outbox(tmp_path / "o.db", "run")
     assert box.next_seq() > said[-1]
     for seq in range(1, box.next_seq()):
@@ -108,8 +112,12 @@ def test_what_was_put_survives_kill_9(tmp_path: Path) -> None:
     box.close()
 
 
-@pytest.mark.parametrize("content", [b"not a database, and long enough to be sure " * 200, b"SQLite format 3\0" * 300])
-def test_a_damaged_file_is_refused_in_one_line_that_names_it(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"not a database, and long enough to be sure " * 200, b"SQLite format 3\0" * 300]
+)
+def test_a_damaged_file_is_refused_in_one_line_that_names_it(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "o.db"
     path.write_bytes(content)
     with pytest.raises(PrivacyError, match=r"outbox .*o\.db: ") as failure:
@@ -125,7 +133,9 @@ def test_a_place_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 def test_a_failing_write_says_that_nothing_was_sent(tmp_path: Path) -> None:
     box = Outbox(tmp_path / "o.db", "run")
     box.put(1, b"first")
-    other = Outbox(tmp_path / "o.db", "run")  # a second process on the same identity: the lock prevents it
+    other = Outbox(
+        tmp_path / "o.db", "run"
+    )  # a second process on the same identity: the lock prevents it
     other.put(2, b"theirs")
     with pytest.raises(PrivacyError, match="the update was not sent"):
         box.put(2, b"ours")
@@ -138,19 +148,31 @@ def test_it_remembers_how_far_the_ledger_was_that_paid(tmp_path: Path) -> None:
     # Given messages that were paid for, the last of them with 2 releases,
     path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     for seq in (1, 2):
-        with closing(Ledger(path, "data")) as ledger, closing(Outbox(tmp_path / "o.db", "run")) as box:
+        with (
+            closing(Ledger(path, "data")) as ledger,
+            closing(Outbox(tmp_path / "o.db", "run")) as box,
+        ):
             ledger.charge(0.1, 1.5, "gaussian", secret=True)
             box.check(ledger)
             box.put(seq, b"paid", ledger)
         if seq == 1:
             shutil.copy(path, copy)
-    with closing(Ledger(path, "data")) as ledger, closing(Outbox(tmp_path / "o.db", "another run")) as box:
+    with (
+        closing(Ledger(path, "data")) as ledger,
+        closing(Outbox(tmp_path / "o.db", "another run")) as box,
+    ):
         box.check(ledger)
-    # then an older copy of the ledger is refused in any run, and so is one that went on from there by itself.
+    # then an older copy of the ledger is refused in any run, and so is one that went on from there
+    # by itself.
     for count in (1, 2):
-        with closing(Ledger(copy, "data")) as ledger, closing(Outbox(tmp_path / "o.db", "another run")) as box:
+        with (
+            closing(Ledger(copy, "data")) as ledger,
+            closing(Outbox(tmp_path / "o.db", "another run")) as box,
+        ):
             assert ledger.charged().count == count
-            with pytest.raises(PrivacyError, match=f"it has {count} releases, messages were paid with 2"):
+            with pytest.raises(
+                PrivacyError, match=f"it has {count} releases, messages were paid with 2"
+            ):
                 box.check(ledger)
             ledger.charge(0.1, 1.5, "gaussian", secret=True)
     # Another dataset's is another ledger.

@@ -1,4 +1,7 @@
-"""Fair participation: when a run begins, who takes turns while others wait, and that nobody stands still."""
+"""Fair participation:
+
+when a run begins, who takes turns while others wait, and that nobody stands still.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,14 @@ from tests.conftest import ROOT
 ALL = ("a", "b", "c", "d", "e")
 
 
-# -- the beginning --------------------------------------------------------------------------------------------------
+# -- the beginning ---------------------------------------------------------------------------------
 
 
 def test_a_run_begins_when_all_that_are_needed_are_there() -> None:
     start = Start(3, 60.0)
-    assert [start.look(there, now) for there, now in ((0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0))] == [False] * 3 + [True]
+    assert [start.look(there, now) for there, now in ((0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0))] == [
+        False
+    ] * 3 + [True]
     assert start.needed == 0
 
 
@@ -47,12 +52,15 @@ def test_a_run_never_begins_with_nobody_and_never_waits_again() -> None:
     assert start.look(0, 102.0)
 
 
-# -- shares, in a world of virtual time -------------------------------------------------------------------------------
+# -- shares, in a world of virtual time ------------------------------------------------------------
 
 
 @dataclass
 class World:
-    """Edges whose turns take `seconds`; `gone` are online and silent. `run` gives the turns that each has had."""
+    """Edges whose turns take `seconds`; `gone` are online and silent.
+
+    `run` gives the turns that each has had.
+    """
 
     seconds: dict[str, Callable[[], float]]
     slack: float = 5.0
@@ -80,7 +88,10 @@ class World:
             self.held.append(edge)
 
     def run(self, until: float) -> Counter[str]:
-        """Events up to `until`; who is held is asked about four times a second, and after every event."""
+        """Events up to `until`;
+
+        who is held is asked about four times a second, and after every event.
+        """
         before = Counter(self.taken)
         while self.now < until:
             step = min(self.now + 0.25, until)
@@ -103,7 +114,15 @@ def steady(seconds: float) -> Callable[[], float]:
 
 
 def test_edges_a_little_quicker_than_others_take_no_more_than_their_share() -> None:
-    world = World({"a": steady(0.010), "b": steady(0.012), "c": steady(0.015), "d": steady(0.018), "e": steady(0.019)})
+    world = World(
+        {
+            "a": steady(0.010),
+            "b": steady(0.012),
+            "c": steady(0.015),
+            "d": steady(0.018),
+            "e": steady(0.019),
+        }
+    )
     had = world.run(20.0)
     assert max(had.values()) - min(had.values()) <= world.slack + 1
 
@@ -148,7 +167,9 @@ def test_an_edge_that_goes_offline_holds_nobody() -> None:
     assert not had["a"]
 
 
-def test_an_edge_that_is_quick_and_then_stalls_again_and_again_costs_others_no_more_than_half() -> None:
+def test_an_edge_that_is_quick_and_then_stalls_again_and_again_costs_others_no_more_than_half() -> (
+    None
+):
     turn = [0]
 
     def stalling() -> float:
@@ -173,7 +194,9 @@ def test_who_joins_late_has_its_share_of_what_is_left_and_no_burst() -> None:
 def test_joiners_with_a_tenth_of_the_rows_take_a_tenth_of_the_turns() -> None:
     light = {"x": steady(0.01), "y": steady(0.01), "z": steady(0.01)}  # twice as quick
     world = World(
-        {edge: steady(0.02) for edge in ALL} | light, weight=lambda edge: 0.1 if edge in light else 1.0, slack=20.0
+        {edge: steady(0.02) for edge in ALL} | light,
+        weight=lambda edge: 0.1 if edge in light else 1.0,
+        slack=20.0,
     )
     had = world.run(40.0)
     for edge in light:
@@ -212,7 +235,7 @@ def test_a_restart_goes_on_where_the_kept_counts_are() -> None:
     assert shares.accounts["c"].level == 99 - 5  # of what it has missed, the slack
 
 
-# -- nothing stands still, whatever happens ---------------------------------------------------------------------------
+# -- nothing stands still, whatever happens --------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -221,29 +244,39 @@ def test_a_restart_goes_on_where_the_kept_counts_are() -> None:
     weights=st.lists(st.sampled_from((0.1, 0.25, 1.0, 4.0)), min_size=6, max_size=6),
     slack=st.sampled_from((2.0, 5.0, 25.0)),
 )
-def test_everybody_who_answers_has_turns(seconds: list[float], weights: list[float], slack: float) -> None:
+def test_everybody_who_answers_has_turns(
+    seconds: list[float], weights: list[float], slack: float
+) -> None:
     names = [f"edge-{number}" for number in range(len(seconds))]
     world = World(
-        dict(zip(names, map(steady, seconds), strict=True)), slack=slack,
+        dict(zip(names, map(steady, seconds), strict=True)),
+        slack=slack,
         weight=lambda edge: weights[int(edge.removeprefix("edge-"))],
-    )  # fmt: skip
+    )
     had = world.run(60.0)
     for name in names:
         assert had[name] >= 1
 
 
 class Liveness(RuleBasedStateMachine):
-    """Edges come, push, hang, go and come back in any order: somebody who is there may always have a task."""
+    """Edges come, push, hang, go and come back in any order:
+
+    somebody who is there may always have a task.
+    """
 
     @initialize(slack=st.sampled_from((2.0, 10.0)))
     def begin(self, slack: float) -> None:
         self.there: set[str] = set()
         self.busy: set[str] = set()
         self.now = 0.0
-        self.shares = Shares(lambda edge: 0.25 if edge == "e" else 1.0, slack, self.there.__contains__)
+        self.shares = Shares(
+            lambda edge: 0.25 if edge == "e" else 1.0, slack, self.there.__contains__
+        )
 
     def _ask(self) -> None:
-        self.busy.update(edge for edge in sorted(self.there - self.busy) if self.shares.begin(edge, self.now))
+        self.busy.update(
+            edge for edge in sorted(self.there - self.busy) if self.shares.begin(edge, self.now)
+        )
         self.busy.update(self.shares.ready(sorted(self.there - self.busy), self.now))
 
     @rule(edge=st.sampled_from(ALL))
@@ -278,7 +311,9 @@ class Liveness(RuleBasedStateMachine):
     def nobody_is_held_longer_than_a_lease_by_who_is_silent(self) -> None:
         if self.there - self.busy:
             usual = self.shares._usual
-            waited = [a.since for e, a in self.shares.accounts.items() if e in self.busy & self.there]
+            waited = [
+                a.since for e, a in self.shares.accounts.items() if e in self.busy & self.there
+            ]
             assert max(waited) >= self.now - max(LEASE, participation.LEASES * usual)
 
 
@@ -286,7 +321,7 @@ TestLiveness = Liveness.TestCase
 TestLiveness.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-# -- what the run file says -------------------------------------------------------------------------------------------
+# -- what the run file says ------------------------------------------------------------------------
 
 
 def digits(**edges: str) -> config.RunFile:
@@ -301,7 +336,9 @@ def test_the_slack_is_a_twentieth_of_what_an_edge_does_in_the_run() -> None:
 
 def test_rows_are_public_ones_and_a_budget_is_the_run_files() -> None:
     elastic = config.load(ROOT / "experiments" / "mapa-mnist-cnn-elastic.toml").define()
-    assert [elastic.weight(name) for name in ("edge-0", "edge-4", "edge-5", "edge-7", "stranger")] == [1, 1, *[0.1] * 3]
+    assert [
+        elastic.weight(name) for name in ("edge-0", "edge-4", "edge-5", "edge-7", "stranger")
+    ] == [1, 1, *[0.1] * 3]
     by_budget = digits(epsilon="[8.0, 2.0]", share='"budget"').define()
     assert [by_budget.weight(f"edge-{number}") for number in range(3)] == [2.0, 0.5, 1.0]
     assert digits().define().weight("stranger") == 1.0
@@ -320,7 +357,9 @@ def test_rows_are_public_ones_and_a_budget_is_the_run_files() -> None:
 def test_what_cannot_work_is_refused_in_one_line(file: str, edges: str, said: str) -> None:
     text = (ROOT / "experiments" / "mapa-digits.toml").read_text()
     if file.endswith("none"):
-        text = text.replace('name = "mapa"', 'name = "asgd"').replace("[privacy]", '[privacy]\nmechanism = "none"')
+        text = text.replace('name = "mapa"', 'name = "asgd"').replace(
+            "[privacy]", '[privacy]\nmechanism = "none"'
+        )
     with pytest.raises(ConfigError) as refused:
         config.parse(f"{text}\n[edges]\n{edges}\n", "test")
     assert said in str(refused.value)

@@ -22,7 +22,7 @@ HEADS = {
     "iid": [17, 18, 29, 30, 36, 37],
     "dirichlet": [9, 17, 27, 37, 49, 63],
     "shards": [2, 3, 13, 22, 23, 32],
-}  # fmt: skip
+}
 
 
 def layouts() -> st.SearchStrategy[dict[str, Any]]:
@@ -40,7 +40,9 @@ def layouts() -> st.SearchStrategy[dict[str, Any]]:
 
 @settings(max_examples=150, deadline=None)
 @given(layouts(), st.integers(16, 120), st.integers(1, 10))
-def test_parts_are_disjoint_not_empty_and_cover_every_row(layout: dict[str, Any], rows: int, classes: int) -> None:
+def test_parts_are_disjoint_not_empty_and_cover_every_row(
+    layout: dict[str, Any], rows: int, classes: int
+) -> None:
     labels = torch.arange(rows) * 7 % classes
     parts = [shard(labels, index, **layout) for index in range(layout["shards"] + layout["spare"])]
     assert sorted(torch.cat(parts).tolist()) == list(range(rows))
@@ -50,7 +52,12 @@ def test_parts_are_disjoint_not_empty_and_cover_every_row(layout: dict[str, Any]
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(1, 20), st.integers(0, 8), st.sampled_from([0.1, 0.25, 0.5, 1.0]), st.integers(400, 2000))
+@given(
+    st.integers(1, 20),
+    st.integers(0, 8),
+    st.sampled_from([0.1, 0.25, 0.5, 1.0]),
+    st.integers(400, 2000),
+)
 def test_iid_parts_have_the_public_size_or_one_row_more(
     shards: int, spare: int, spare_weight: float, rows: int
 ) -> None:
@@ -71,7 +78,9 @@ def test_iid_parts_have_the_public_size_or_one_row_more(
         (7, 3, 0, 1.0, 2),
     ],
 )
-def test_nominal_size_by_hand(rows: int, shards: int, spare: int, weight: float, expected: int) -> None:
+def test_nominal_size_by_hand(
+    rows: int, shards: int, spare: int, weight: float, expected: int
+) -> None:
     assert nominal_size(rows, shards=shards, spare=spare, spare_weight=weight) == expected
 
 
@@ -92,7 +101,10 @@ def test_parts_depend_on_seed_and_method_and_on_no_global_generator(method: Any)
 
 
 def test_parts_never_move() -> None:
-    """Recorded: a new version that dealt other rows would let one person be in two edges' budgets."""
+    """Recorded:
+
+    a new version that dealt other rows would let one person be in two edges' budgets.
+    """
     heads = {m: shard(LABELS, 1, shards=5, spare=2, method=m, seed=7)[:6].tolist() for m in METHODS}  # type: ignore[arg-type]
     assert heads == HEADS
 
@@ -138,7 +150,13 @@ def test_shards_gives_each_part_few_labels() -> None:
     ],
 )
 def test_bad_arguments_are_named(change: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"index": 0, "shards": 5, "method": "iid", "seed": 1, "spare": 0} | change
+    arguments: dict[str, Any] = {
+        "index": 0,
+        "shards": 5,
+        "method": "iid",
+        "seed": 1,
+        "spare": 0,
+    } | change
     if arguments["shards"] == 998:
         arguments["spare"] = 3
     with pytest.raises(ConfigError, match=message):
@@ -174,7 +192,10 @@ def test_natural_parts_by_hand() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shards": 5}, r"edges\.count = 5 is more than the 4 groups of data\.partition = 'natural'"),
+        (
+            {"shards": 5},
+            r"edges\.count = 5 is more than the 4 groups of data\.partition = 'natural'",
+        ),
         ({"spare": 1}, r"data\.spare = 1: data\.partition = 'natural' deals whole groups"),
     ],
 )
@@ -209,7 +230,10 @@ def test_party_views_hold_every_value_once(
     found = [party_view(x, party, parties, quadrants=quadrants) for party in range(parties)]
     assert {tuple(part.shape[1:]) for part in found} == views
     for row in (0, 1):
-        assert sorted(torch.cat([part[row].flatten() for part in found]).tolist()) == x[row].flatten().tolist()
+        assert (
+            sorted(torch.cat([part[row].flatten() for part in found]).tolist())
+            == x[row].flatten().tolist()
+        )
 
 
 def test_published_columns_are_kept_where_they_fit_the_parties() -> None:
@@ -222,7 +246,12 @@ def test_published_columns_are_kept_where_they_fit_the_parties() -> None:
 
 def test_quadrants_are_in_reading_order() -> None:
     x = torch.arange(16).view(1, 1, 4, 4)
-    assert [party_view(x, party, 4, quadrants=True).flatten()[0].item() for party in range(4)] == [0, 2, 8, 10]
+    assert [party_view(x, party, 4, quadrants=True).flatten()[0].item() for party in range(4)] == [
+        0,
+        2,
+        8,
+        10,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -230,10 +259,20 @@ def test_quadrants_are_in_reading_order() -> None:
     [
         ((5,), {"party": 2, "parties": 2}, r"party = 2 must be in \[0, 2\)"),
         ((5,), {"party": 0, "parties": 6}, r"edges.count = 6 must be in \[1, 5\]"),
-        ((1, 4, 4), {"party": 0, "parties": 2, "quadrants": True}, r"edges.count = 2 of \(1, 4, 4\)"),
-        ((1, 5, 5), {"party": 0, "parties": 4, "quadrants": True}, r"edges.count = 4 of \(1, 5, 5\)"),
+        (
+            (1, 4, 4),
+            {"party": 0, "parties": 2, "quadrants": True},
+            r"edges.count = 2 of \(1, 4, 4\)",
+        ),
+        (
+            (1, 5, 5),
+            {"party": 0, "parties": 4, "quadrants": True},
+            r"edges.count = 4 of \(1, 5, 5\)",
+        ),
     ],
 )
-def test_bad_parties_are_named(shape: tuple[int, ...], arguments: dict[str, Any], message: str) -> None:
+def test_bad_parties_are_named(
+    shape: tuple[int, ...], arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         party_view(torch.zeros(2, *shape), **arguments)

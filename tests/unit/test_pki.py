@@ -1,4 +1,7 @@
-"""The certificate authority in a folder: what it signs, what it refuses, and what its files look like."""
+"""The certificate authority in a folder:
+
+what it signs, what it refuses, and what its files look like.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +52,23 @@ class TestCertificates:
         assert usage.value.crl_sign
         assert not usage.value.digital_signature
 
-    def test_a_client_is_no_server_and_a_server_names_its_hosts(self, authority: CertificateAuthority) -> None:
-        client = x509.load_pem_x509_certificate((authority.issue("edge-0") / "tls.crt").read_bytes())
-        server = x509.load_pem_x509_certificate((authority.issue("b", ["b.net", "10.0.0.1"]) / "tls.crt").read_bytes())
+    def test_a_client_is_no_server_and_a_server_names_its_hosts(
+        self, authority: CertificateAuthority
+    ) -> None:
+        client = x509.load_pem_x509_certificate(
+            (authority.issue("edge-0") / "tls.crt").read_bytes()
+        )
+        server = x509.load_pem_x509_certificate(
+            (authority.issue("b", ["b.net", "10.0.0.1"]) / "tls.crt").read_bytes()
+        )
         for certificate in (client, server):
             certificate.verify_directly_issued_by(authority.certificate)
-            assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+            assert not certificate.extensions.get_extension_for_class(
+                x509.BasicConstraints
+            ).value.ca
         usages = [
-            set(item.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) for item in (client, server)
+            set(item.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+            for item in (client, server)
         ]
         assert usages[0] == {ExtendedKeyUsageOID.CLIENT_AUTH}
         assert ExtendedKeyUsageOID.SERVER_AUTH in usages[1]
@@ -65,24 +77,36 @@ class TestCertificates:
         assert [str(item) for item in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
         assert certificates.common_name(client) == "edge-0"
 
-    @pytest.mark.parametrize("name", ["", "a/b", "+", "#", "../x", "x" * 65, "a b", "-a", "é", "a\nb"])
+    @pytest.mark.parametrize(
+        "name", ["", "a/b", "+", "#", "../x", "x" * 65, "a b", "-a", "é", "a\nb"]
+    )
     def test_a_name_is_a_level_of_a_topic(self, authority: CertificateAuthority, name: str) -> None:
         with pytest.raises(ConfigError, match="name="):
             authority.issue(name)
 
     @pytest.mark.parametrize("host", ["", "a/b", "a:1", " a", "é.net"])
-    def test_a_host_is_a_name_or_an_address(self, authority: CertificateAuthority, host: str) -> None:
+    def test_a_host_is_a_name_or_an_address(
+        self, authority: CertificateAuthority, host: str
+    ) -> None:
         with pytest.raises(ConfigError, match="expected a DNS name or an IP address"):
             authority.issue("broker", [host])
 
-    def test_a_request_gives_name_and_key_and_is_granted_nothing_else(self, authority: CertificateAuthority) -> None:
+    def test_a_request_gives_name_and_key_and_is_granted_nothing_else(
+        self, authority: CertificateAuthority
+    ) -> None:
         key = certificates.new_key()
-        wish = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "edge-1")]))
+        wish = x509.CertificateSigningRequestBuilder(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "edge-1")])
+        )
         wish = wish.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        name, public = certificates.read_request(certificates.pem(wish.sign(key, hashes.SHA256())).decode())
+        name, public = certificates.read_request(
+            certificates.pem(wish.sign(key, hashes.SHA256())).decode()
+        )
         signed = authority.sign(name, public)
         assert name == "edge-1"
-        assert certificates.public_bytes(signed.public_key()) == certificates.public_bytes(key.public_key())
+        assert certificates.public_bytes(signed.public_key()) == certificates.public_bytes(
+            key.public_key()
+        )
         assert not signed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
@@ -95,7 +119,10 @@ def request(name: str, key: certificates.Key | rsa.RSAPrivateKey) -> str:
 def forged() -> str:
     """A request whose signature is another's."""
     good, other = (request("edge-0", certificates.new_key()) for _ in range(2))
-    ders = [x509.load_pem_x509_csr(text.encode()).public_bytes(serialization.Encoding.DER) for text in (good, other)]
+    ders = [
+        x509.load_pem_x509_csr(text.encode()).public_bytes(serialization.Encoding.DER)
+        for text in (good, other)
+    ]
     mixed = ders[0][:-40] + ders[1][-40:]
     body = base64.encodebytes(mixed).decode()
     return f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
@@ -106,7 +133,10 @@ def forged() -> str:
     [
         ("", "not a PEM"),
         ("garbage", "not a PEM"),
-        ("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "not a PEM"),
+        (
+            "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
+            "not a PEM",
+        ),
         ("é", "not a PEM"),
         (request("a/b", certificates.new_key()), "common name='a/b'"),
         (request("edge-0|edge-1", certificates.new_key()), "common name=''"),
@@ -122,7 +152,10 @@ def test_a_bad_request_says_why(text: str, why: str) -> None:
 
 class TestAuthority:
     def test_keys_are_for_their_owner(self, authority: CertificateAuthority) -> None:
-        edge, broker = authority.issue("edge-0"), authority.issue("broker", ["localhost"], group=True)
+        edge, broker = (
+            authority.issue("edge-0"),
+            authority.issue("broker", ["localhost"], group=True),
+        )
         assert mode(authority.folder / "ca.key") == 0o600
         assert mode(edge / "tls.key") == 0o600
         assert mode(broker / "tls.key") == 0o640
@@ -137,7 +170,9 @@ class TestAuthority:
             authority.issue("edge-0")
         assert (authority.folder / "edge-0" / "tls.key").read_bytes() == before
 
-    def test_what_is_missing_or_damaged_is_named(self, authority: CertificateAuthority, tmp_path: Path) -> None:
+    def test_what_is_missing_or_damaged_is_named(
+        self, authority: CertificateAuthority, tmp_path: Path
+    ) -> None:
         with pytest.raises(ConfigError, match="tacit pki init"):
             CertificateAuthority(tmp_path / "nowhere")
         (authority.folder / "crl.pem").write_text("no list")
@@ -183,7 +218,9 @@ class TestAuthority:
         with pytest.raises(ConfigError, match="never had a certificate"):
             authority.revoke("edge-7")
 
-    def test_renewal_keeps_the_key_and_revocation_finds_both(self, authority: CertificateAuthority) -> None:
+    def test_renewal_keeps_the_key_and_revocation_finds_both(
+        self, authority: CertificateAuthority
+    ) -> None:
         bundle = authority.issue("edge-0", days=1)
         key = (bundle / "tls.key").read_bytes()
         authority.renew("edge-0")
@@ -220,12 +257,18 @@ class TestTokens:
         found, other = tokens.find(shared), tokens.find(once)
         assert found is not None
         assert other is not None
-        assert [found.allows(name) for name in ("edge-1", "aggregator", "broker")] == [True, False, False]
+        assert [found.allows(name) for name in ("edge-1", "aggregator", "broker")] == [
+            True,
+            False,
+            False,
+        ]
         assert [other.allows(name) for name in ("edge-7", "edge-77")] == [True, False]
         assert tokens.find("guess") is None
 
     @pytest.mark.parametrize("pattern", ["", "a b", "a/b", "[a-z]", "edge-?", "x" * 65])
-    def test_a_pattern_is_a_name_with_stars(self, authority: CertificateAuthority, pattern: str) -> None:
+    def test_a_pattern_is_a_name_with_stars(
+        self, authority: CertificateAuthority, pattern: str
+    ) -> None:
         with pytest.raises(ConfigError, match="edges="):
             TokenRegister(authority.folder).add(pattern, once=False)
 
@@ -242,8 +285,12 @@ class TestCommand:
         folder = tmp_path / "pki"
         assert tacit("pki", "init", str(folder), "--token", "edge-*") == 0
         assert {path.name for path in folder.iterdir() if path.is_dir()} == {
-            "aggregator", "broker", "edges", "enrollment", "issued",
-        }  # fmt: skip
+            "aggregator",
+            "broker",
+            "edges",
+            "enrollment",
+            "issued",
+        }
         assert mode(folder / "edges" / "token") == 0o600
         capsys.readouterr()
         assert tacit("pki", "init", str(folder)) == 2
@@ -256,7 +303,9 @@ class TestCommand:
         folder = str(tmp_path / "pki")
         assert tacit("pki", "init", folder, "--days", "20") == 0
         assert tacit("pki", "init", folder, "--keep") == 0
-        newest = x509.load_pem_x509_certificate((tmp_path / "pki" / "broker" / "tls.crt").read_bytes())
+        newest = x509.load_pem_x509_certificate(
+            (tmp_path / "pki" / "broker" / "tls.crt").read_bytes()
+        )
         assert not certificates.due(newest, 300)
         assert newest.extensions.get_extension_for_class(x509.SubjectAlternativeName)
 
@@ -279,7 +328,10 @@ class TestCommand:
             (["revoke", "edge-0"], "never had a certificate"),
             (["token", "a b"], "edges='a b'"),
             (["serve", "--listen", "nowhere"], "--listen 'nowhere': expected HOST:PORT"),
-            (["init", "{dir}/new", "--server", "broker"], "--server 'broker': expected NAME=HOST,HOST"),
+            (
+                ["init", "{dir}/new", "--server", "broker"],
+                "--server 'broker': expected NAME=HOST,HOST",
+            ),
         ],
     )
     def test_bad_input_is_one_line_and_exit_code_2(

@@ -1,4 +1,7 @@
-"""`tacit plan dp-pasgd`: JSON, the table, the picture, the run file, and one line for every bad input."""
+"""`tacit plan dp-pasgd`:
+
+JSON, the table, the picture, the run file, and one line for every bad input.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,29 @@ from tacit import config
 from tests.unit.test_cli import Captured, one_line, tacit
 
 WORKED = {
-    "epsilon": "10", "delta": "1e-4", "devices": "16", "batch": "256", "lipschitz": "1", "dim": "103",
-    "smoothness": "0.25", "strong-convexity": "0.01", "lr": "0.1", "c1": "100", "c2": "1", "resource": "1000",
-}  # fmt: skip
+    "epsilon": "10",
+    "delta": "1e-4",
+    "devices": "16",
+    "batch": "256",
+    "lipschitz": "1",
+    "dim": "103",
+    "smoothness": "0.25",
+    "strong-convexity": "0.01",
+    "lr": "0.1",
+    "c1": "100",
+    "c2": "1",
+    "resource": "1000",
+}
 
 
 def arguments(*more: str, **changes: str) -> list[str]:
     flags = WORKED | {name.replace("_", "-"): value for name, value in changes.items()}
-    return ["plan", "dp-pasgd", *(part for name, value in flags.items() for part in (f"--{name}", value)), *more]
+    return [
+        "plan",
+        "dp-pasgd",
+        *(part for name, value in flags.items() for part in (f"--{name}", value)),
+        *more,
+    ]
 
 
 def answer(capsys: Captured, *more: str, **changes: str) -> dict[str, Any]:
@@ -56,14 +74,26 @@ def test_the_papers_planner_says_what_it_really_costs(capsys: Captured) -> None:
     assert answer(capsys, planner="paper")["epsilon"] == pytest.approx(100.0, abs=0.05)
     assert tacit(*arguments(planner="paper")) == 0
     shown = capsys.readouterr().out
-    for said in ("100 of 10", "which is false", "these K steps cost ε = 100, not 10", "K = 105.3, τ = 11.8"):
+    for said in (
+        "100 of 10",
+        "which is false",
+        "these K steps cost ε = 100, not 10",
+        "K = 105.3, τ = 11.8",
+    ):
         assert said in shown
 
 
 def test_the_table_says_what_was_found_and_what_bounds_it(capsys: Captured) -> None:
     assert tacit(*arguments()) == 0
     shown = capsys.readouterr().out
-    for said in ("176 local steps", "22 steps between", "0.0543635", "976 of 1000", "10 of 10", "0.6178 above"):
+    for said in (
+        "176 local steps",
+        "22 steps between",
+        "0.0543635",
+        "976 of 1000",
+        "10 of 10",
+        "0.6178 above",
+    ):
         assert said in shown
     assert "note" not in shown
     assert tacit(*arguments(epsilon="0.01", resource="150", variance="0")) == 0
@@ -95,24 +125,37 @@ def test_the_run_file_is_one_and_is_the_plan(tmp_path: Path, capsys: Captured) -
     a, p = run.algorithm, run.privacy
     assert (a.name, a.tau, a.learning_rate) == ("dp-pasgd", found["tau"], 0.1)  # type: ignore[union-attr]
     assert (run.run.updates, run.edges.count, run.model.regularization) == (8, 16, 0.01)
-    assert (p.pushes, p.batch, p.noise_multiplier, p.clip) == (176, 256.0, found["noise_multiplier"], 1.0)
+    assert (p.pushes, p.batch, p.noise_multiplier, p.clip) == (
+        176,
+        256.0,
+        found["noise_multiplier"],
+        1.0,
+    )
     assert (p.clip_min, p.clip_max, p.epsilon, p.delta) == (1.0, 1.0, 10.0, 1e-4)
     left = run.plan(0).pushes_left(())
     assert left is not None
     assert left > 176 * 10  # the corrected σ does not count on sampling; the ledger does
 
 
-def test_a_run_file_of_another_size_than_the_plan_is_noted(tmp_path: Path, capsys: Captured) -> None:
+def test_a_run_file_of_another_size_than_the_plan_is_noted(
+    tmp_path: Path, capsys: Captured
+) -> None:
     for dim, noted in (("103", True), ("206", False)):
         assert tacit(*arguments("--run-file", str(tmp_path / "plan.toml"), dim=dim)) == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert ("note: logistic on adult has 206 parameters here; the plan is of --dim 103" in said) == noted
+        assert (
+            "note: logistic on adult has 206 parameters here; the plan is of --dim 103" in said
+        ) == noted
 
 
-def test_the_poisson_planner_uses_up_the_ledger_of_its_run_file(tmp_path: Path, capsys: Captured) -> None:
+def test_the_poisson_planner_uses_up_the_ledger_of_its_run_file(
+    tmp_path: Path, capsys: Captured
+) -> None:
     file = tmp_path / "plan.toml"
     more = ("--planner", "poisson", "--run-file", str(file), "--dataset", "digits")
-    found = answer(capsys, *more, sampling_rate="0.5", devices="4", batch="179.5", resource="110", epsilon="2")
+    found = answer(
+        capsys, *more, sampling_rate="0.5", devices="4", batch="179.5", resource="110", epsilon="2"
+    )
     run = config.load(file)
     assert run.sampling_rate() == 0.5
     left = run.plan(0).pushes_left(())
@@ -121,9 +164,20 @@ def test_the_poisson_planner_uses_up_the_ledger_of_its_run_file(tmp_path: Path, 
     assert found["epsilon"] <= 2
 
 
-def test_a_run_file_that_its_ledgers_would_end_early_is_refused(tmp_path: Path, capsys: Captured) -> None:
+def test_a_run_file_that_its_ledgers_would_end_early_is_refused(
+    tmp_path: Path, capsys: Captured
+) -> None:
     file = tmp_path / "plan.toml"
-    more = ("--planner", "poisson", "--sampling-rate", "0.4", "--run-file", str(file), "--dataset", "digits")
+    more = (
+        "--planner",
+        "poisson",
+        "--sampling-rate",
+        "0.4",
+        "--run-file",
+        str(file),
+        "--dataset",
+        "digits",
+    )
     assert tacit(*arguments(*more, resource="110", epsilon="2", devices="4", batch="300")) == 2
     said = one_line(capsys)
     assert "its devices draw batches at q = 0.8357, where only" in said
@@ -137,7 +191,10 @@ def test_a_run_file_that_its_ledgers_would_end_early_is_refused(tmp_path: Path, 
         ({"epsilon": "-1"}, "--epsilon -1.0: expected a number above 0"),
         ({"epsilon": "nan"}, "--epsilon nan: expected"),
         ({"delta": "0"}, "--delta 0.0: expected a number above 0 and below 1"),
-        ({"delta": "5e-324"}, "--delta 5e-324: expected a number above 0 and below 1 (and at least 1e-300)"),
+        (
+            {"delta": "5e-324"},
+            "--delta 5e-324: expected a number above 0 and below 1 (and at least 1e-300)",
+        ),
         ({"devices": "0"}, "--devices 0: expected a number of at least 1"),
         ({"devices": "many"}, "--devices"),
         ({"batch": "large"}, "--batch large: expected a number, or one per device"),
@@ -148,13 +205,22 @@ def test_a_run_file_that_its_ledgers_would_end_early_is_refused(tmp_path: Path, 
         ({"resource": "1e15"}, "--resource 1000000000000000.0: pays for more than 2000000 pairs"),
         ({"planner": "guess"}, "--planner"),
         ({"planner": "poisson"}, "--sampling-rate None: planner poisson needs a number above 0"),
-        ({"planner": "poisson", "sampling_rate": "2"}, "--sampling-rate 2.0: planner poisson needs"),
+        (
+            {"planner": "poisson", "sampling_rate": "2"},
+            "--sampling-rate 2.0: planner poisson needs",
+        ),
         ({"plot": "x.pdf"}, "--plot x.pdf: expected FILE.png"),
         ({"plot": "/nowhere/x.png"}, "--plot /nowhere/x.png: No such file"),
         ({"run_file": "/nowhere/x.toml"}, "--run-file /nowhere/x.toml: No such file"),
-        ({"run_file": "x.toml", "devices": "2", "batch": "5,6"}, "--run-file: a run file has one privacy.batch"),
+        (
+            {"run_file": "x.toml", "devices": "2", "batch": "5,6"},
+            "--run-file: a run file has one privacy.batch",
+        ),
         ({"run_file": "x.toml", "dataset": "adlut"}, "--run-file x.toml: data.dataset"),
-        ({"run_file": "x.toml", "batch": "9999"}, "--run-file x.toml: privacy.batch=9999.0 is above"),
+        (
+            {"run_file": "x.toml", "batch": "9999"},
+            "--run-file x.toml: privacy.batch=9999.0 is above",
+        ),
     ],
 )
 def test_bad_input_is_one_line(changes: dict[str, str], said: str, capsys: Captured) -> None:
@@ -165,6 +231,8 @@ def test_bad_input_is_one_line(changes: dict[str, str], said: str, capsys: Captu
 
 def test_every_flag_of_the_problem_is_needed(capsys: Captured) -> None:
     for name in WORKED:
-        given = [part for flag, value in WORKED.items() if flag != name for part in (f"--{flag}", value)]
+        given = [
+            part for flag, value in WORKED.items() if flag != name for part in (f"--{flag}", value)
+        ]
         assert tacit("plan", "dp-pasgd", *given) == 2
         assert f"Missing option '--{name}'" in one_line(capsys)

@@ -1,4 +1,7 @@
-"""Kept points: found again by what was run, whole or not at all, whoever is killed while they are written."""
+"""Kept points:
+
+found again by what was run, whole or not at all, whoever is killed while they are written.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,12 @@ Line = dict[str, Any]
 
 def wanted(seed: int = 1, **network: Any) -> RequestedRun:
     content = {
-        "run": {"updates": 4, "seed": seed}, "data": {"dataset": "digits"}, "model": {"name": "logistic"},
-        "algorithm": {"name": "mapa"}, "network": network,
-    }  # fmt: skip
+        "run": {"updates": 4, "seed": seed},
+        "data": {"dataset": "digits"},
+        "model": {"name": "logistic"},
+        "algorithm": {"name": "mapa"},
+        "network": network,
+    }
     return RequestedRun("f", RunFile.model_validate(content))
 
 
@@ -45,7 +51,9 @@ class TestKept:
     def test_what_is_kept_is_found_by_its_run(self, tmp_path: Path) -> None:
         for seed in (1, 2):
             stored_results.store(tmp_path, wanted(seed), RESULT | {"epsilon": seed})
-        found, todo = stored_results.look_up({"f": [wanted(seed).run for seed in (1, 2, 3)]}, tmp_path)
+        found, todo = stored_results.look_up(
+            {"f": [wanted(seed).run for seed in (1, 2, 3)]}, tmp_path
+        )
         assert {key: result["epsilon"] for key, result in found.items()} == {
             stored_results.result_name(wanted(seed).run): seed for seed in (1, 2)
         }
@@ -70,11 +78,15 @@ class TestKept:
         for place, epsilon in (("given", 1.0), ("own", 2.0)):
             (tmp_path / place).mkdir()
             stored_results.store(tmp_path / place, wanted(), RESULT | {"epsilon": epsilon})
-        found, _ = stored_results.look_up({"f": [wanted().run]}, tmp_path / "own", tmp_path / "given")
+        found, _ = stored_results.look_up(
+            {"f": [wanted().run]}, tmp_path / "own", tmp_path / "given"
+        )
         assert [result["epsilon"] for result in found.values()] == [2.0]
 
     def test_a_run_of_two_figures_is_in_the_file_of_the_first(self, tmp_path: Path) -> None:
-        _, todo = stored_results.look_up({"a": [wanted().run], "b": [wanted().run, wanted(2).run]}, tmp_path)
+        _, todo = stored_results.look_up(
+            {"a": [wanted().run], "b": [wanted().run, wanted(2).run]}, tmp_path
+        )
         assert [one.figure for one in todo.values()] == ["a", "b"]
 
     def test_results_of_another_results_version_do_not_count(
@@ -90,12 +102,19 @@ class TestKept:
         for name in ("src/tacit", "services/tacit_services"):
             skipped = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, tmp_path / "site" / Path(name).name, ignore=skipped)
-        code = "from tacit_services.figures import stored_results as s; print(s.made_by()['version'], s.__file__)"
+        code = (
+            "from tacit_services.figures import stored_results as s; "
+            "print(s.made_by()['version'], s.__file__)"
+        )
         path = os.pathsep.join((str(tmp_path / "site"), str(ROOT / "clients" / "python")))
         said = subprocess.run(
-            [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True,
-            text=True, cwd=tmp_path,
-        ).stdout.split()  # fmt: skip
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": path},
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        ).stdout.split()
         assert said[1].startswith(str(tmp_path))
         assert "+" not in said[0]
 
@@ -117,15 +136,18 @@ class TestDamage:
             *(
                 lambda kept, result=result: json.dumps(kept | {"result": result})
                 for result in (
-                    {"series": [], "epsilon": 1}, {"series": [{"version": 1}]}, {"series": [1], "epsilon": 1},
-                    {"series": [{}], "epsilon": 1}, {"series": [{"version": 1}], "epsilon": "x"},
+                    {"series": [], "epsilon": 1},
+                    {"series": [{"version": 1}]},
+                    {"series": [1], "epsilon": 1},
+                    {"series": [{}], "epsilon": 1},
+                    {"series": [{"version": 1}], "epsilon": "x"},
                     {"series": [{"version": 1, "accuracy": float("nan")}], "epsilon": 1},
                     {"series": [{"version": "x"}], "epsilon": None},
                 )
             ),
         ],
         ids=range(17),
-    )  # fmt: skip
+    )
     def test_a_line_that_is_not_whole_is_left_out_and_said(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[Line], str]
     ) -> None:
@@ -133,7 +155,9 @@ class TestDamage:
         damaged = change(line(tmp_path)).encode(errors="surrogateescape")
         (tmp_path / "f.jsonl").write_bytes(damaged + b"\n")
         stored_results.store(tmp_path, wanted(2), RESULT)
-        assert stored_results.read_folder(tmp_path) == {stored_results.result_name(wanted(2).run): RESULT}
+        assert stored_results.read_folder(tmp_path) == {
+            stored_results.result_name(wanted(2).run): RESULT
+        }
         assert "f.jsonl: 1 of 2 lines are no whole points (first: 1): left out" in caplog.text
 
     @pytest.mark.parametrize("cut", [2, 100])
@@ -145,7 +169,9 @@ class TestDamage:
         path = tmp_path / "f.jsonl"
         whole = path.read_bytes()
         path.write_bytes(whole[:-cut])
-        assert stored_results.read_folder(tmp_path) == {stored_results.result_name(wanted().run): RESULT}
+        assert stored_results.read_folder(tmp_path) == {
+            stored_results.result_name(wanted().run): RESULT
+        }
         assert "1 of 2 lines are no whole points (first: 2): left out" in caplog.text
         stored_results.store(tmp_path, wanted(2), RESULT)
         assert path.read_bytes() == whole
@@ -167,7 +193,10 @@ class TestDamage:
     def test_on_a_full_disk_what_was_there_stays_whole(self, tmp_path: Path) -> None:
         stored_results.store(tmp_path, wanted(), RESULT)
         before = (tmp_path / "f.jsonl").read_bytes()
-        with file_size_limit(len(before) + 50), pytest.raises(ConfigError, match=r"f\.jsonl: File too large"):
+        with (
+            file_size_limit(len(before) + 50),
+            pytest.raises(ConfigError, match=r"f\.jsonl: File too large"),
+        ):
             stored_results.store(tmp_path, wanted(2), RESULT)
         assert (tmp_path / "f.jsonl").read_bytes() == before
 
@@ -180,7 +209,10 @@ def keep_many(folder: Path, seeds: range) -> None:
 def test_many_processes_keep_in_one_file(tmp_path: Path) -> None:
     preload.prepare()  # torch is imported once for all of them
     context = multiprocessing.get_context("forkserver")
-    writers = [context.Process(target=keep_many, args=(tmp_path, range(n * 100 + 1, n * 100 + 51))) for n in range(3)]
+    writers = [
+        context.Process(target=keep_many, args=(tmp_path, range(n * 100 + 1, n * 100 + 51)))
+        for n in range(3)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -1,4 +1,6 @@
-"""Accounting against measured figures (reference/privacy.md 3.2 and 3.4), against Opacus and against closed forms."""
+"""Accounting against measured figures (reference/privacy.md 3.2 and 3.4), against Opacus and
+against closed forms.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def one(q: float, z: float, count: int) -> History:
 
 
 @pytest.mark.parametrize(
-    ("q", "z", "pld", "rdp"), [(0.004, 0.8, 1.975, 2.459), (0.004, 1.0, 1.164, 1.393), (0.0213, 2.463, 1.994, 2.173)]
+    ("q", "z", "pld", "rdp"),
+    [(0.004, 0.8, 1.975, 2.459), (0.004, 1.0, 1.164, 1.393), (0.0213, 2.463, 1.994, 2.173)],
 )
 def test_the_measured_figures_at_3000_pushes(q: float, z: float, pld: float, rdp: float) -> None:
     assert pld <= epsilon_pld(one(q, z, 3000), DELTA) <= pld + 0.01
@@ -60,13 +63,20 @@ def test_pld_is_tighter_than_rdp(q: float, z: float, count: int) -> None:
     assert pld < 0.97 * rdp or rdp > 20 or rdp == 0
 
 
-# -- known answers: three independent accountants on the same histories -----------------------------------------------
+# -- known answers: three independent accountants on the same histories ----------------------------
 
 HISTORIES = [
-    one(0.004, 0.8, 3000), one(0.05, 2.0, 500), one(0.02, 1.0, 200), one(0.001, 0.6, 5000), one(0.1, 3.0, 300),
-    one(1.0, 20.0, 50), one(0.0213, 2.463, 3000), (*one(0.004, 1.0, 1000), *one(0.02, 1.5, 200)),
-    (*one(0.01, 0.9, 50), *one(0.01, 1.2, 100), *one(0.01, 1.8, 400)), (*one(0.2, 6.0, 64), *one(0.05, 1.4, 16)),
-]  # fmt: skip
+    one(0.004, 0.8, 3000),
+    one(0.05, 2.0, 500),
+    one(0.02, 1.0, 200),
+    one(0.001, 0.6, 5000),
+    one(0.1, 3.0, 300),
+    one(1.0, 20.0, 50),
+    one(0.0213, 2.463, 3000),
+    (*one(0.004, 1.0, 1000), *one(0.02, 1.5, 200)),
+    (*one(0.01, 0.9, 50), *one(0.01, 1.2, 100), *one(0.01, 1.8, 400)),
+    (*one(0.2, 6.0, 64), *one(0.05, 1.4, 16)),
+]
 
 
 @pytest.mark.parametrize(
@@ -78,19 +88,27 @@ def test_dp_accounting_and_opacus_agree(history: History) -> None:
         from opacus.accountants import PRVAccountant, RDPAccountant
 
         prv, rdp = PRVAccountant(), RDPAccountant()
-        prv.history = rdp.history = [(row.noise_multiplier, row.sampling_rate, row.count) for row in history]
+        prv.history = rdp.history = [
+            (row.noise_multiplier, row.sampling_rate, row.count) for row in history
+        ]
         by_prv, by_rdp = prv.get_epsilon(DELTA), rdp.get_epsilon(DELTA)
     fine = dp_pld.PLDAccountant(value_discretization_interval=1e-4)
     integers = dp_rdp.RdpAccountant(accounting.ORDERS)
     for row in history:
-        event = dpa.PoissonSampledDpEvent(row.sampling_rate, dpa.GaussianDpEvent(row.noise_multiplier))
+        event = dpa.PoissonSampledDpEvent(
+            row.sampling_rate, dpa.GaussianDpEvent(row.noise_multiplier)
+        )
         fine.compose(event, row.count)
         integers.compose(event, row.count)
     pld = epsilon_pld(history, DELTA)
     assert pld == pytest.approx(by_prv, abs=0.02)
     assert 0 <= pld - fine.get_epsilon(DELTA) <= 0.01  # ours is coarser, and never below
-    assert epsilon_rdp(history, DELTA) == pytest.approx(integers.get_epsilon(DELTA), rel=1e-5)  # the tail
-    assert pld <= by_rdp <= epsilon_rdp(history, DELTA) + 1e-3  # Opacus has the fractional orders as well
+    assert epsilon_rdp(history, DELTA) == pytest.approx(
+        integers.get_epsilon(DELTA), rel=1e-5
+    )  # the tail
+    assert (
+        pld <= by_rdp <= epsilon_rdp(history, DELTA) + 1e-3
+    )  # Opacus has the fractional orders as well
 
 
 def test_the_agreement_would_notice_three_percent_of_noise() -> None:
@@ -98,11 +116,13 @@ def test_the_agreement_would_notice_three_percent_of_noise() -> None:
     assert spent[1] - spent[0] > 2 * 0.02
 
 
-# -- K-norm: pure, against closed forms ------------------------------------------------------------------------------
+# -- K-norm: pure, against closed forms ------------------------------------------------------------
 
 
 def kov(epsilon: float, count: int, delta: float) -> float:
-    """Optimal composition of `count` (ε, 0) releases (Kairouz, Oh, Viswanath 2015), by its binomial sum."""
+    """Optimal composition of `count` (ε, 0) releases (Kairouz, Oh, Viswanath 2015), by its
+    binomial sum.
+    """
     losses = (2 * np.arange(count + 1) - count) * epsilon
     chances = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon)))
     low, high = 0.0, count * epsilon
@@ -113,7 +133,9 @@ def kov(epsilon: float, count: int, delta: float) -> float:
     return high
 
 
-@pytest.mark.parametrize(("q", "z"), [(1.0, 10.0), (1.0, 2.0), (0.02, 4.0), (0.02, 47.3), (0.3, 0.7)])
+@pytest.mark.parametrize(
+    ("q", "z"), [(1.0, 10.0), (1.0, 2.0), (0.02, 4.0), (0.02, 47.3), (0.3, 0.7)]
+)
 @pytest.mark.parametrize("count", [1, 7, 300, 3000])
 def test_knorm_is_the_optimal_composition_of_pure_releases(q: float, z: float, count: int) -> None:
     exact = kov(amplified(1 / z, q), count, DELTA)
@@ -125,12 +147,16 @@ def test_knorm_is_the_optimal_composition_of_pure_releases(q: float, z: float, c
 
 def test_the_measured_knorm_figures() -> None:
     ten = [Spend(1.0, 10.0, count, "knorm") for count in (3000, 5000)]
-    assert epsilon_pld(ten[:1], DELTA) == pytest.approx(math.inf)  # 37.5 (privacy.md 1.1, P7) is past what δ can carry
+    assert epsilon_pld(ten[:1], DELTA) == pytest.approx(
+        math.inf
+    )  # 37.5 (privacy.md 1.1, P7) is past what δ can carry
     assert kov(0.1, 3000, DELTA) == pytest.approx(37.5, abs=0.05)
     assert kov(0.1, 5000, DELTA) == pytest.approx(54.3, abs=0.05)
 
 
-@pytest.mark.parametrize("other", [Spend(0.02, 1.5, 100), Spend(0.02, 9.0, 40, "knorm"), Spend(1.0, 9.5, 3, "knorm")])
+@pytest.mark.parametrize(
+    "other", [Spend(0.02, 1.5, 100), Spend(0.02, 9.0, 40, "knorm"), Spend(1.0, 9.5, 3, "knorm")]
+)
 def test_knorm_beside_other_rows_costs_more_than_alone_and_less_than_the_sum(other: Spend) -> None:
     alone = Spend(0.02, 4.0, 300, "knorm")
     both = epsilon_pld([alone, other], DELTA)
@@ -151,13 +177,16 @@ def test_sampling_amplifies_a_pure_release() -> None:
 
 @pytest.mark.parametrize(("q", "epsilon"), [(0.01, 0.5), (0.3, 2.0), (0.9, 1.0)])
 def test_amplification_is_what_randomised_response_shows(q: float, epsilon: float) -> None:
-    # The worst pure mechanism, on a Poisson sample: both likelihood ratios of the mixture, one of them tight.
+    # The worst pure mechanism, on a Poisson sample: both likelihood ratios of the mixture, one of
+    # them tight.
     yes = 1 / (1 + math.exp(-epsilon))
     ratios = [((1 - q) * (1 - p) + q * p) / (1 - p) for p in (yes, 1 - yes)]
-    assert max(abs(math.log(ratio)) for ratio in ratios) == pytest.approx(amplified(epsilon, q), rel=1e-12)
+    assert max(abs(math.log(ratio)) for ratio in ratios) == pytest.approx(
+        amplified(epsilon, q), rel=1e-12
+    )
 
 
-# -- the discrete Gaussian -------------------------------------------------------------------------------------------
+# -- the discrete Gaussian -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("std", [1.0, 2.0, 4.0, 8.0])
@@ -169,7 +198,9 @@ def test_the_discrete_gaussian_is_this_close_to_a_rounded_one(std: float) -> Non
     below = -np.abs(k)  # the lower tail: no cancellation
     rounded = norm.cdf((below + 0.5) / scale) - norm.cdf((below - 0.5) / scale)
     ratio = discrete / rounded - 1
-    divergence = float((rounded * ((1 + ratio) * np.log1p(ratio) - ratio)).sum())  # KL, every term >= 0
+    divergence = float(
+        (rounded * ((1 + ratio) * np.log1p(ratio) - ratio)).sum()
+    )  # KL, every term >= 0
     assert 0.9 * 1.44e-6 <= divergence * std**8 <= accounting._LATTICE_KL
 
 
@@ -182,19 +213,24 @@ def test_the_discrete_gaussian_costs_what_the_gaussian_does_and_never_less() -> 
 
 
 def test_a_coarse_grid_is_paid_for() -> None:
-    # z = 0.1 leaves 410 steps: far from a line. PLD claims nothing there that RDP, exact on the lattice, does not.
+    # z = 0.1 leaves 410 steps: far from a line. PLD claims nothing there that RDP, exact on the
+    # lattice, does not.
     coarse = [Spend(0.001, 0.25, 1000, "discrete_gaussian")]
     assert epsilon_pld(coarse, DELTA) >= epsilon_pld(one(0.001, 0.25, 1000), DELTA)
     assert epsilon_pld(coarse, DELTA) <= epsilon_rdp(coarse, DELTA)
 
 
-# -- growing and joined histories ------------------------------------------------------------------------------------
+# -- growing and joined histories ------------------------------------------------------------------
 
 
 def test_a_running_sum_is_the_whole_history() -> None:
     running, rows = RunningRdp(), []
     assert running.epsilon(DELTA) == 0.0
-    for q, z, count, mechanism in ((0.02, 1.0, 3, "gaussian"), (0.02, 8.0, 40, "knorm"), (0.1, 2.0, 5, "gaussian")):
+    for q, z, count, mechanism in (
+        (0.02, 1.0, 3, "gaussian"),
+        (0.02, 8.0, 40, "knorm"),
+        (0.1, 2.0, 5, "gaussian"),
+    ):
         for _ in range(count):
             running.add(Spend(q, z, 1, mechanism))
         rows.append(Spend(q, z, count, mechanism))
@@ -214,7 +250,11 @@ def test_the_same_person_at_several_parties_pays_for_all() -> None:
     parties = [one(0.02, 1.5, 300), one(0.02, 1.5, 100), one(1.0, 20.0, 4)]
     whole = epsilon_shared(parties, DELTA)
     assert whole == epsilon_pld([*one(0.02, 1.5, 400), *one(1.0, 20.0, 4)], DELTA)
-    assert epsilon_disjoint(parties, DELTA) < whole < sum(epsilon_pld(party, DELTA / 3) for party in parties)
+    assert (
+        epsilon_disjoint(parties, DELTA)
+        < whole
+        < sum(epsilon_pld(party, DELTA / 3) for party in parties)
+    )
 
 
 def test_an_empty_history_costs_nothing() -> None:
@@ -231,7 +271,11 @@ def test_histories_of_different_rates_add_up() -> None:
     low, high = one(0.004, 1.0, 1000), one(0.02, 1.5, 200)
     for account in (epsilon_pld, epsilon_rdp):
         both = account([*low, *high], DELTA)
-        assert max(account(low, DELTA), account(high, DELTA)) < both < account(low, DELTA) + account(high, DELTA)
+        assert (
+            max(account(low, DELTA), account(high, DELTA))
+            < both
+            < account(low, DELTA) + account(high, DELTA)
+        )
         assert both == account([*high, *low], DELTA)
 
 
@@ -247,14 +291,16 @@ def test_epsilon_never_falls_as_releases_are_added() -> None:
         assert spent[-1] > spent[0]
 
 
-# -- the tail of the padded batch -----------------------------------------------------------------------------------
+# -- the tail of the padded batch ------------------------------------------------------------------
 
 
 def test_the_delta_of_the_padded_tail_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     history = one(0.02, 1.0, 500)
     plain = epsilon_rdp(history, DELTA)
     monkeypatch.setattr(accounting, "TAIL", 1e-10)
-    aside = (1 + math.exp(epsilon_rdp(history, DELTA / 2))) * 1e-10 * 500  # an under-estimate of what is set aside
+    aside = (
+        (1 + math.exp(epsilon_rdp(history, DELTA / 2))) * 1e-10 * 500
+    )  # an under-estimate of what is set aside
     assert epsilon_rdp(history, DELTA) > plain
     monkeypatch.setattr(accounting, "TAIL", 0.0)
     assert epsilon_rdp(history, DELTA - 0.5 * aside) > epsilon_rdp(history, DELTA)
@@ -269,19 +315,27 @@ def test_nothing_is_claimed_where_the_tail_does_not_fit_into_delta() -> None:
 @pytest.mark.parametrize(
     "history",
     [
-        one(1.0, 1e-300, 1), one(1.0, 1e-2, 1), one(1.0, 0.1, 10**6), one(0.01, 1.0, 2**64 - 1), one(0.5, 1e300, 7),
+        one(1.0, 1e-300, 1),
+        one(1.0, 1e-2, 1),
+        one(1.0, 0.1, 10**6),
+        one(0.01, 1.0, 2**64 - 1),
+        one(0.5, 1e300, 7),
         one(1e-6, 100.0, 2**40),
     ],
-)  # fmt: skip
+)
 def test_any_history_that_the_wire_lets_in_has_an_answer_at_once(history: History) -> None:
     assert 0 <= epsilon_pld(history, DELTA) <= epsilon_rdp(history, DELTA)
 
 
-# -- planning -------------------------------------------------------------------------------------------------------
+# -- planning --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("epsilon", "pushes", "q"), [(2.0, 3000, 0.0213), (1.0, 50, 1.0), (8.0, 500, 0.1)])
-def test_calibrated_noise_is_the_least_that_keeps_the_target(epsilon: float, pushes: int, q: float) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "pushes", "q"), [(2.0, 3000, 0.0213), (1.0, 50, 1.0), (8.0, 500, 0.1)]
+)
+def test_calibrated_noise_is_the_least_that_keeps_the_target(
+    epsilon: float, pushes: int, q: float
+) -> None:
     z = calibrate(epsilon, DELTA, pushes, q)
     assert epsilon_pld(one(q, z, pushes), DELTA) <= epsilon
     assert epsilon_pld(one(q, z - MULTIPLIER_STEP, pushes), DELTA) > epsilon
@@ -289,7 +343,9 @@ def test_calibrated_noise_is_the_least_that_keeps_the_target(epsilon: float, pus
 
 
 def test_the_measured_multiplier_for_epsilon_2() -> None:
-    assert calibrate(2.0, DELTA, 3000, 256 / 12_000) == pytest.approx(2.46, abs=0.01)  # privacy.md 1.3, b = 256
+    assert calibrate(2.0, DELTA, 3000, 256 / 12_000) == pytest.approx(
+        2.46, abs=0.01
+    )  # privacy.md 1.3, b = 256
 
 
 def test_a_target_that_no_noise_reaches_is_refused() -> None:
@@ -300,7 +356,11 @@ def test_a_target_that_no_noise_reaches_is_refused() -> None:
 def test_the_certified_count_is_exact_at_the_boundary() -> None:
     most = certified_pushes(2.0, DELTA, 0.004, 0.8)
     assert most == 3080  # privacy.md 3.2 d
-    assert epsilon_pld(one(0.004, 0.8, most), DELTA) <= 2.0 < epsilon_pld(one(0.004, 0.8, most + 1), DELTA)
+    assert (
+        epsilon_pld(one(0.004, 0.8, most), DELTA)
+        <= 2.0
+        < epsilon_pld(one(0.004, 0.8, most + 1), DELTA)
+    )
 
 
 def test_what_was_spent_before_lowers_the_certified_count() -> None:
@@ -311,7 +371,11 @@ def test_what_was_spent_before_lowers_the_certified_count() -> None:
     other = one(0.02, 3.0, 100)
     less = certified_pushes(1.0, DELTA, q, z, other)
     assert 0 < less < most
-    assert epsilon_pld([*other, Spend(q, z, less)], DELTA) <= 1.0 < epsilon_pld([*other, Spend(q, z, less + 1)], DELTA)
+    assert (
+        epsilon_pld([*other, Spend(q, z, less)], DELTA)
+        <= 1.0
+        < epsilon_pld([*other, Spend(q, z, less + 1)], DELTA)
+    )
 
 
 def test_more_budget_or_more_noise_or_fewer_rows_certify_more() -> None:
@@ -335,10 +399,14 @@ def most(epsilon: float, q: float, z: float, mechanism: str) -> int:
 
 @settings(max_examples=8, deadline=None)
 @given(
-    st.sampled_from((0.5, 1.0, 3.0)), st.sampled_from((0.02, 0.05)), st.sampled_from((1.5, 2.5)),
+    st.sampled_from((0.5, 1.0, 3.0)),
+    st.sampled_from((0.02, 0.05)),
+    st.sampled_from((1.5, 2.5)),
     st.sampled_from(("gaussian", "discrete_gaussian", "knorm")),
-)  # fmt: skip
-def test_the_certified_count_is_monotone_and_exact(epsilon: float, q: float, z: float, mechanism: str) -> None:
+)
+def test_the_certified_count_is_monotone_and_exact(
+    epsilon: float, q: float, z: float, mechanism: str
+) -> None:
     count = most(epsilon, q, z, mechanism)
     assert count <= most(1.2 * epsilon, q, z, mechanism)
     assert count <= most(epsilon, q, 1.3 * z, mechanism)
@@ -347,7 +415,7 @@ def test_the_certified_count_is_monotone_and_exact(epsilon: float, q: float, z: 
     assert spent[0] <= epsilon < spent[1]
 
 
-# -- histories that nobody honest has -------------------------------------------------------------------------------
+# -- histories that nobody honest has --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
@@ -362,5 +430,7 @@ def test_a_thousand_different_rows_are_bounded_without_composing_each() -> None:
     worst = [Spend(1e-3, 1.0, 1000)]
     assert epsilon_pld(rows, 1e-5) == epsilon_pld(worst, 1e-5)
     assert epsilon_rdp(rows, 1e-5) == epsilon_rdp(worst, 1e-5)
-    few = [Spend(1e-3, 1 + i / 10, 50) for i in range(20)]  # above 16 rows: RDP's, which is the larger
+    few = [
+        Spend(1e-3, 1 + i / 10, 50) for i in range(20)
+    ]  # above 16 rows: RDP's, which is the larger
     assert epsilon_pld(few, 1e-5) == epsilon_rdp(few, 1e-5) <= epsilon_rdp(rows, 1e-5)

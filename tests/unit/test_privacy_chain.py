@@ -16,9 +16,15 @@ steady = settings(derandomize=True, deadline=None, max_examples=200)
 LINEAGE = bytes(range(16))
 FLOATS = st.sampled_from([(0.1).hex(), (1.5).hex(), (1.0).hex()])
 ROWS = st.builds(
-    LedgerRow, st.sampled_from([b"a" * 16, b"b" * 16]), FLOATS, FLOATS, st.sampled_from(["gaussian", "knorm"]),
-    st.booleans(), st.integers(1, 5), st.just(b""),
-)  # fmt: skip
+    LedgerRow,
+    st.sampled_from([b"a" * 16, b"b" * 16]),
+    FLOATS,
+    FLOATS,
+    st.sampled_from(["gaussian", "knorm"]),
+    st.booleans(),
+    st.integers(1, 5),
+    st.just(b""),
+)
 
 
 def chained(rows: list[LedgerRow]) -> Chain:
@@ -41,7 +47,9 @@ def naive(rows: list[LedgerRow]) -> bytes:
         texts = [row.sampling_rate, row.noise_multiplier, row.mechanism]
         values = [row.session, *(text.encode() for text in texts), bytes([row.secret])]
         for _ in range(row.count):
-            head = hashlib.sha256(head + n.to_bytes(8, "big") + b"".join(map(field, values))).digest()
+            head = hashlib.sha256(
+                head + n.to_bytes(8, "big") + b"".join(map(field, values))
+            ).digest()
             n += 1
     return head
 
@@ -90,13 +98,17 @@ def test_any_edit_of_any_row_is_noticed(rows: list[LedgerRow], draw: st.DataObje
 
 
 @steady
-@given(st.lists(ROWS, min_size=1, max_size=4), st.integers(-3, 3), st.binary(min_size=32, max_size=32))
+@given(
+    st.lists(ROWS, min_size=1, max_size=4), st.integers(-3, 3), st.binary(min_size=32, max_size=32)
+)
 def test_where_it_ends_belongs_to_it(rows: list[LedgerRow], more: int, head: bytes) -> None:
     chain = chained(rows)
     for changed in (
-        replace(chain, head=head), replace(chain, dataset="other"), replace(chain, lineage=bytes(16)),
+        replace(chain, head=head),
+        replace(chain, dataset="other"),
+        replace(chain, lineage=bytes(16)),
         replace(chain, count=chain.count + (more or 4)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=r"data|other"):
             changed.verify()
 

@@ -14,14 +14,18 @@ from tacit.privacy.clipping import clipped_sum, integer_sum, outer_sum
 
 steady = settings(derandomize=True, deadline=None, max_examples=150)
 numbers = st.one_of(
-    st.floats(width=32), st.floats(-10, 10, width=32), st.sampled_from([0.0, 1e-45, 1e-20, 1e19, 1e30, 3e38])
+    st.floats(width=32),
+    st.floats(-10, 10, width=32),
+    st.sampled_from([0.0, 1e-45, 1e-20, 1e19, 1e30, 3e38]),
 )
 clips = st.floats(1e-6, 1e6)
 
 
 def tables(columns: int = 5) -> st.SearchStrategy[Tensor]:
     row = st.lists(numbers, min_size=columns, max_size=columns)
-    return st.lists(row, min_size=1, max_size=6).map(lambda rows: torch.tensor(rows, dtype=torch.float32))
+    return st.lists(row, min_size=1, max_size=6).map(
+        lambda rows: torch.tensor(rows, dtype=torch.float32)
+    )
 
 
 def everyone(gradients: Tensor) -> Tensor:
@@ -52,10 +56,15 @@ def test_each_contribution_is_at_most_c(gradients: Tensor, clip: float) -> None:
 
 @steady
 @given(tables(), clips, st.integers(0, 5))
-def test_adding_or_removing_any_record_moves_the_sum_by_at_most_c(gradients: Tensor, clip: float, record: int) -> None:
+def test_adding_or_removing_any_record_moves_the_sum_by_at_most_c(
+    gradients: Tensor, clip: float, record: int
+) -> None:
     mask = everyone(gradients)
     mask[record % len(gradients)] = False
-    full, without = clipped_sum(gradients, clip, everyone(gradients)), clipped_sum(gradients, clip, mask)
+    full, without = (
+        clipped_sum(gradients, clip, everyone(gradients)),
+        clipped_sum(gradients, clip, mask),
+    )
     assert norm(full.total - without.total) <= full.sensitivity  # nothing is left to rounding
     assert full.sensitivity == without.sensitivity == clip
 
@@ -64,7 +73,10 @@ def test_adding_or_removing_any_record_moves_the_sum_by_at_most_c(gradients: Ten
 def test_a_record_moves_a_sum_of_2300_rows_by_at_most_c(ghost: bool) -> None:
     """In float32, as it was once, rounding alone moved this sum by 0.1 C and more."""
     generator = torch.Generator().manual_seed(1)
-    delta, x = torch.rand(2300, 7, generator=generator) + 1, torch.rand(2300, 300, generator=generator) + 1
+    delta, x = (
+        torch.rand(2300, 7, generator=generator) + 1,
+        torch.rand(2300, 300, generator=generator) + 1,
+    )
     rows = torch.cat(((delta.unsqueeze(2) * x.unsqueeze(1)).flatten(1), delta), 1)
     for record in (0, 1, 1150, 2299):
         mask = torch.arange(2300) != record
@@ -77,16 +89,26 @@ def test_a_record_moves_a_sum_of_2300_rows_by_at_most_c(ghost: bool) -> None:
 
 @pytest.mark.parametrize("ghost", [False, True])
 def test_a_row_adds_the_same_whatever_stands_in_the_other_slots(ghost: bool) -> None:
-    """Its part is read off exactly: the others' gradients are so small, or so bad, that they add nothing."""
+    """Its part is read off exactly:
+
+    the others' gradients are so small, or so bad, that they add nothing.
+    """
     generator = torch.Generator().manual_seed(2)
     delta, x = torch.rand(40, 3, generator=generator), torch.rand(40, 50, generator=generator)
     alone = torch.arange(40) == 17
     sums = []
     for spoilt in (0.0, 1e-45, math.nan, math.inf, 3e38):
-        deltas, inputs = torch.where(alone[:, None], delta, spoilt), torch.where(alone[:, None], x, spoilt)
+        deltas, inputs = (
+            torch.where(alone[:, None], delta, spoilt),
+            torch.where(alone[:, None], x, spoilt),
+        )
         rows = torch.cat(((deltas.unsqueeze(2) * inputs.unsqueeze(1)).flatten(1), deltas), 1)
         taken = alone if spoilt == 1e-45 else everyone(rows)
-        sums.append(outer_sum(deltas, inputs, 0.1, taken).total if ghost else clipped_sum(rows, 0.1, taken).total)
+        sums.append(
+            outer_sum(deltas, inputs, 0.1, taken).total
+            if ghost
+            else clipped_sum(rows, 0.1, taken).total
+        )
     assert all(torch.equal(sums[0], other) for other in sums)
 
 
@@ -111,19 +133,26 @@ def test_the_fast_sum_equals_the_slow_one(clip: float) -> None:
     gradients = torch.randn(20, 3000, generator=torch.Generator().manual_seed(1))
     mask = torch.arange(20) % 3 != 0
     total = clipped_sum(gradients, clip, mask).total
-    assert torch.allclose(total.to(torch.float64), by_hand(gradients, clip, mask), rtol=1e-4, atol=1e-4 * min(clip, 1))
+    assert torch.allclose(
+        total.to(torch.float64), by_hand(gradients, clip, mask), rtol=1e-4, atol=1e-4 * min(clip, 1)
+    )
 
 
 def test_a_short_gradient_is_not_stretched() -> None:
     gradients = torch.tensor([[0.3, 0.4]])
-    assert torch.equal(clipped_sum(gradients, 1.0, everyone(gradients)).total, gradients[0].double())
+    assert torch.equal(
+        clipped_sum(gradients, 1.0, everyone(gradients)).total, gradients[0].double()
+    )
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 3e38])
 def test_a_row_without_a_finite_norm_contributes_nothing(bad: float) -> None:
     good = torch.tensor([[0.1, 0.2], [0.3, -0.4]])
     spoilt = torch.cat((good, torch.tensor([[1.0, bad], [bad, bad]])))
-    with_bad, without = clipped_sum(spoilt, 1.0, everyone(spoilt)), clipped_sum(good, 1.0, everyone(good))
+    with_bad, without = (
+        clipped_sum(spoilt, 1.0, everyone(spoilt)),
+        clipped_sum(good, 1.0, everyone(good)),
+    )
     assert torch.allclose(with_bad.total, without.total)
 
 
@@ -145,31 +174,44 @@ def test_a_clip_that_no_noise_can_scale_with_is_refused(clip: float) -> None:
         clipped_sum(torch.ones(1, 1), clip, torch.tensor([True]))
 
 
-# -- on the grid: integers, so that the sensitivity holds without any rounding ---------------------------------------
+# -- on the grid: integers, so that the sensitivity holds without any rounding ---------------------
 
 STEPS = st.sampled_from([1.0, 7.5, 100.0, 4095.9, 4096.0])  # clip / step
 
 
 def moderate(columns: int = 5) -> st.SearchStrategy[Tensor]:
     row = st.lists(st.floats(-10, 10, width=32), min_size=columns, max_size=columns)
-    return st.lists(row, min_size=1, max_size=6).map(lambda rows: torch.tensor(rows, dtype=torch.float32))
+    return st.lists(row, min_size=1, max_size=6).map(
+        lambda rows: torch.tensor(rows, dtype=torch.float32)
+    )
 
 
 @steady
 @given(tables(), clips, STEPS)
-def test_each_rows_integers_are_no_longer_than_the_clip(gradients: Tensor, clip: float, steps: float) -> None:
+def test_each_rows_integers_are_no_longer_than_the_clip(
+    gradients: Tensor, clip: float, steps: float
+) -> None:
     for row in gradients:
         units = integer_sum(row[None], clip, torch.tensor([True]), clip / steps).total
         assert units.dtype == torch.int64
-        assert sum(unit**2 for unit in units.tolist()) <= steps**2 * (1 + 1e-9)  # whole numbers: no rounding here
+        assert sum(unit**2 for unit in units.tolist()) <= steps**2 * (
+            1 + 1e-9
+        )  # whole numbers: no rounding here
 
 
 @steady
 @given(tables(), clips, STEPS, st.lists(st.booleans(), min_size=6, max_size=6))
-def test_integers_are_added_exactly(gradients: Tensor, clip: float, steps: float, taken: list[bool]) -> None:
+def test_integers_are_added_exactly(
+    gradients: Tensor, clip: float, steps: float, taken: list[bool]
+) -> None:
     mask = torch.tensor(taken[: len(gradients)])
-    alone = [integer_sum(row[None], clip, torch.tensor([True]), clip / steps).total for row in gradients]
-    expected = sum((part for part, here in zip(alone, mask, strict=True) if here), torch.zeros(5, dtype=torch.int64))
+    alone = [
+        integer_sum(row[None], clip, torch.tensor([True]), clip / steps).total for row in gradients
+    ]
+    expected = sum(
+        (part for part, here in zip(alone, mask, strict=True) if here),
+        torch.zeros(5, dtype=torch.int64),
+    )
     result = integer_sum(gradients, clip, mask, clip / steps)
     assert torch.equal(result.total, expected)
     assert (result.sensitivity, result.step) == (clip, clip / steps)
@@ -200,7 +242,9 @@ def test_many_rows_are_added_beyond_what_float32_holds() -> None:
 def test_a_row_without_a_finite_norm_gives_no_integers(bad: float) -> None:
     good = torch.tensor([[0.1, 0.2], [0.3, -0.4]])
     spoilt = torch.cat((good, torch.tensor([[1.0, bad], [bad, bad]])))
-    with_bad, without = (integer_sum(rows, 1.0, everyone(rows), 1 / 1024) for rows in (spoilt, good))
+    with_bad, without = (
+        integer_sum(rows, 1.0, everyone(rows), 1 / 1024) for rows in (spoilt, good)
+    )
     assert torch.equal(with_bad.total, without.total)
 
 
@@ -215,7 +259,9 @@ def test_a_step_that_float32_cannot_square_is_refused() -> None:
         integer_sum(torch.ones(1, 1), 1.0, torch.tensor([True]), 1 / 4100)
 
 
-@pytest.mark.parametrize(("deltas", "x"), [(1.0, 2.8839533876540786e38), (1e-30, 1e35), (3e38, 1.0), (1e30, 1e30)])
+@pytest.mark.parametrize(
+    ("deltas", "x"), [(1.0, 2.8839533876540786e38), (1e-30, 1e35), (3e38, 1.0), (1e30, 1e30)]
+)
 def test_a_row_too_long_for_its_factor_contributes_nothing(deltas: float, x: float) -> None:
     total = outer_sum(
         torch.full((1, 1), deltas), torch.full((1, 1), x), 1.0235980655467622e-06, torch.ones(1) > 0

@@ -61,7 +61,9 @@ def test_a_thread_of_its_own_flushes_for_itself() -> None:
 
 
 def test_the_threads_that_torch_divides_work_among_flush_too() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "0"
 
 

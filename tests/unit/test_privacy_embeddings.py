@@ -30,12 +30,20 @@ ROWS = torch.arange(5)
 
 
 def plan(mode: Mode, **changes: Any) -> EmbeddingPlan:
-    usual = {"bound": 1.0, "noise_multiplier": 2.0, "epsilon": 1e6, "delta": 1e-5, "step_multiplier": 3.0}
+    usual = {
+        "bound": 1.0,
+        "noise_multiplier": 2.0,
+        "epsilon": 1e6,
+        "delta": 1e-5,
+        "step_multiplier": 3.0,
+    }
     return EmbeddingPlan(mode, **{**usual, **changes})
 
 
 def releaser(mode: Mode, ledger: Ledger | None = None, **changes: Any) -> EmbeddingReleaser:
-    return EmbeddingReleaser(plan(mode, **changes), ledger or Ledger(":memory:", "people"), Random(), RECORDS)
+    return EmbeddingReleaser(
+        plan(mode, **changes), ledger or Ledger(":memory:", "people"), Random(), RECORDS
+    )
 
 
 def ones(rows: Tensor = ROWS) -> Tensor:
@@ -46,7 +54,7 @@ def mu(door: EmbeddingReleaser) -> float:
     return gdp.mu(door.ledger.history())
 
 
-# -- clipping -------------------------------------------------------------------------------------------------------
+# -- clipping --------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,7 +62,9 @@ def mu(door: EmbeddingReleaser) -> float:
     rows=st.lists(st.lists(st.floats(width=32), min_size=4, max_size=4), min_size=1, max_size=6),
     bound=st.floats(1e-3, 1e3),
 )
-def test_every_row_is_at_most_b_long_and_depends_on_itself_alone(rows: list[list[float]], bound: float) -> None:
+def test_every_row_is_at_most_b_long_and_depends_on_itself_alone(
+    rows: list[list[float]], bound: float
+) -> None:
     given_rows = torch.tensor(rows, dtype=torch.float32)
     clipped = clip_rows(given_rows, bound)
     assert float(torch.linalg.vector_norm(clipped.double(), dim=1).max()) <= bound
@@ -81,18 +91,22 @@ def test_a_bound_that_bounds_nothing_is_refused(bound: float) -> None:
 def test_the_gradient_goes_through_the_clipping() -> None:
     rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], requires_grad=True)
     (along,) = torch.autograd.grad((clip_rows(rows, 1.0) * rows.detach()).sum(), rows)
-    assert torch.allclose(along[0], torch.zeros(2), atol=1e-3)  # a clipped row does not grow with its length
+    assert torch.allclose(
+        along[0], torch.zeros(2), atol=1e-3
+    )  # a clipped row does not grow with its length
     assert torch.equal(along[1:], rows.detach()[1:])
 
 
-# -- what a release costs -------------------------------------------------------------------------------------------
+# -- what a release costs --------------------------------------------------------------------------
 
 
 def test_fresh_releases_cost_the_square_root_of_how_often_the_most_released_record_was() -> None:
     door = releaser("fresh")
     door.release(torch.arange(10), lambda: ones(torch.arange(10)))
     assert mu(door) == pytest.approx(1 / 2)
-    door.release(torch.arange(10, 20), lambda: ones(torch.arange(10)))  # others: the same worst case
+    door.release(
+        torch.arange(10, 20), lambda: ones(torch.arange(10))
+    )  # others: the same worst case
     assert mu(door) == pytest.approx(1 / 2)
     for _ in range(3):
         door.release(torch.tensor([4]), lambda: ones(torch.tensor([4])))
@@ -103,7 +117,9 @@ def test_fresh_releases_cost_the_square_root_of_how_often_the_most_released_reco
 
 @settings(max_examples=25, deadline=None)
 @given(batches=st.lists(st.lists(st.integers(0, RECORDS - 1), min_size=1, max_size=8), max_size=12))
-def test_no_record_was_ever_released_more_often_than_the_ledger_says(batches: list[list[int]]) -> None:
+def test_no_record_was_ever_released_more_often_than_the_ledger_says(
+    batches: list[list[int]],
+) -> None:
     door, counts = releaser("fresh"), [0] * RECORDS
     for batch in batches:
         rows = torch.tensor(batch)
@@ -146,7 +162,9 @@ def test_trained_without_protection_every_vector_of_a_batch_counts() -> None:
     door.step(ROWS, lambda: torch.ones(1, 7))
     door.release(ROWS, ones)
     door.release(ROWS + 5, ones)
-    assert mu(door) == pytest.approx(math.sqrt(1 + 10) / 2)  # K = 10 vectors, all moved by any record
+    assert mu(door) == pytest.approx(
+        math.sqrt(1 + 10) / 2
+    )  # K = 10 vectors, all moved by any record
 
 
 def test_after_a_restart_a_trained_model_may_hold_anything(tmp_path: Path) -> None:
@@ -165,7 +183,9 @@ def test_dp_sgd_pays_for_steps_and_releases() -> None:
     for _ in range(2):
         door.step(ROWS, lambda: torch.ones(5, 7))
         door.release(ROWS, ones)
-    assert mu(door) == pytest.approx(math.sqrt(3 / 2**2 + 2 / 3**2))  # R = 3 at 2B/c = 1/2, S = 2 at 2C/σ = 1/3
+    assert mu(door) == pytest.approx(
+        math.sqrt(3 / 2**2 + 2 / 3**2)
+    )  # R = 3 at 2B/c = 1/2, S = 2 at 2C/σ = 1/3
 
 
 def test_a_record_named_twice_in_a_step_is_refused_before_it_is_charged() -> None:
@@ -210,7 +230,7 @@ def test_a_frozen_model_must_not_learn(mode: Mode) -> None:
         releaser(mode).step(ROWS, lambda: torch.ones(1, 7))
 
 
-# -- the budget -----------------------------------------------------------------------------------------------------
+# -- the budget ------------------------------------------------------------------------------------
 
 
 def test_the_budget_ends_releases_before_anything_is_computed() -> None:
@@ -234,7 +254,7 @@ def test_what_the_ledger_holds_already_counts() -> None:
         door.release(ROWS, ones)
 
 
-# -- what comes out -------------------------------------------------------------------------------------------------
+# -- what comes out --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["cached", "fresh", "dp_sgd", "trained"])
@@ -281,7 +301,9 @@ def test_embeddings_that_are_not_those_of_the_records_are_refused() -> None:
 
 
 def test_a_ledger_of_the_other_adjacency_is_refused() -> None:
-    """One row more or less, z times its sensitivity, is up to twice as much for one row replaced."""
+    """One row more or less, z times its sensitivity, is up to twice as much for one row
+    replaced.
+    """
     ledger = Ledger(":memory:", "people")
     ledger.charge(0.1, 5.0, "gaussian", secret=True)
     with pytest.raises(PrivacyError, match="sampled batches"):

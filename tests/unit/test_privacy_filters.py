@@ -26,11 +26,17 @@ EPSILON, DELTA = 2.0, 1e-5
 CHOICES = [
     Spend(q, z, 1, mechanism)
     for q, z, mechanism in (
-        (0.02, 1.0, "gaussian"), (0.02, 2.5, "gaussian"), (0.1, 1.5, "discrete_gaussian"), (0.3, 4.0, "gaussian"),
-        (0.05, 3.0, "knorm"), (1.0, 40.0, "gaussian"),
+        (0.02, 1.0, "gaussian"),
+        (0.02, 2.5, "gaussian"),
+        (0.1, 1.5, "discrete_gaussian"),
+        (0.3, 4.0, "gaussian"),
+        (0.05, 3.0, "knorm"),
+        (1.0, 40.0, "gaussian"),
     )
-]  # fmt: skip
-SEQUENCES = st.lists(st.tuples(st.sampled_from(CHOICES), st.integers(1, 200)), min_size=1, max_size=25)
+]
+SEQUENCES = st.lists(
+    st.tuples(st.sampled_from(CHOICES), st.integers(1, 200)), min_size=1, max_size=25
+)
 
 
 def planned() -> RenyiFilter:
@@ -71,7 +77,9 @@ def test_refusal_is_for_ever(sequence: list[tuple[Spend, int]]) -> None:
     filter_, refused = planned(), []
     for choice, count in sequence:
         if filter_.accepts(choice):
-            filter_.charge(Spend(choice.sampling_rate, choice.noise_multiplier, 1, choice.mechanism))
+            filter_.charge(
+                Spend(choice.sampling_rate, choice.noise_multiplier, 1, choice.mechanism)
+            )
         bulk = Spend(choice.sampling_rate, choice.noise_multiplier, 20 * count, choice.mechanism)
         refused += [] if filter_.accepts(bulk) else [bulk]
         assert not any(filter_.accepts(one) for one in refused)
@@ -90,7 +98,9 @@ def count_of(filter_: RenyiFilter, choice: Spend) -> int:
     low, high = 0, 1 << 20
     while high - low > 1:
         middle = (low + high) // 2
-        fits = filter_.accepts(Spend(choice.sampling_rate, choice.noise_multiplier, middle, choice.mechanism))
+        fits = filter_.accepts(
+            Spend(choice.sampling_rate, choice.noise_multiplier, middle, choice.mechanism)
+        )
         low, high = (middle, high) if fits else (low, middle)
     return low
 
@@ -116,7 +126,9 @@ def test_what_was_spent_before_counts() -> None:
     before = (Spend(0.02, 1.0, 100), Spend(0.05, 3.0, 2, "knorm"))
     fresh, later = planned(), RenyiFilter.planned(EPSILON, DELTA, 0.02, 1.0, history=before)
     assert count_of(later, CHOICES[0]) < count_of(fresh, CHOICES[0])
-    assert later.spent == pytest.approx(sum(row.count * rdp_vector(row)[ORDERS.index(later.order)] for row in before))
+    assert later.spent == pytest.approx(
+        sum(row.count * rdp_vector(row)[ORDERS.index(later.order)] for row in before)
+    )
 
 
 def test_a_release_without_noise_is_never_accepted() -> None:
@@ -128,7 +140,9 @@ def test_a_release_without_noise_is_never_accepted() -> None:
         RenyiFilter.planned(EPSILON, DELTA, 0.02, 0.0)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-5), (2.0, 1e-14), (math.inf, 1e-5), (1.0, 1e-300)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-3, 1e-5), (2.0, 1e-14), (math.inf, 1e-5), (1.0, 1e-300)]
+)
 def test_a_budget_that_pays_for_nothing_is_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(PrivacyError, match="pays for no release"):
         RenyiFilter.planned(epsilon, delta, 0.02, 1.0)

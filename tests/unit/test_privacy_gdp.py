@@ -37,7 +37,9 @@ def test_releases_compose_as_the_square_root_and_pld_agrees(z: float, count: int
     history = (Spend(1.0, z, count),)
     assert gdp.mu(history) == pytest.approx(math.sqrt(count) / z)
     exact, rounded = gdp.epsilon(gdp.mu(history), 1e-5), epsilon_pld(history, 1e-5)
-    assert exact <= rounded + 1e-6 <= exact * 1.01 + 0.01  # PLD rounds pessimistically, a little at each release
+    assert (
+        exact <= rounded + 1e-6 <= exact * 1.01 + 0.01
+    )  # PLD rounds pessimistically, a little at each release
 
 
 def test_parties_compose_as_the_square_root() -> None:

@@ -43,7 +43,9 @@ def test_one_image_without_noise_comes_back_exactly_with_its_label(row: int) -> 
 
 def test_clipping_alone_hides_nothing() -> None:
     clipped = clipped_sum(gradient_of([3])[None], 1e-3, ALL).total
-    torch.testing.assert_close(invert(clipped, MODEL.shape, 10).image, DIGITS.x[3].double(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        invert(clipped, MODEL.shape, 10).image, DIGITS.x[3].double(), atol=1e-4, rtol=0
+    )
 
 
 def test_a_batch_of_one_digit_gives_their_mean() -> None:
@@ -55,7 +57,9 @@ def test_a_batch_of_one_digit_gives_their_mean() -> None:
 
 
 def averaged(noisy: list[Tensor], row: int) -> float:
-    return cosine(invert(torch.stack(noisy).mean(0), MODEL.shape, MODEL.classes).image, DIGITS.x[row])
+    return cosine(
+        invert(torch.stack(noisy).mean(0), MODEL.shape, MODEL.classes).image, DIGITS.x[row]
+    )
 
 
 def test_the_papers_noise_at_its_epsilon_1_averages_out_and_rigorous_noise_does_not() -> None:
@@ -68,7 +72,8 @@ def test_the_papers_noise_at_its_epsilon_1_averages_out_and_rigorous_noise_does_
         paper.append(averaged([clipped + noise for noise in noises], row))
         ours.append(averaged([gaussian(clipped, z * C, random) for _ in range(pushes)], row))
     assert min(paper) > 0.9
-    # 64 pixels: a random image's cosine has standard deviation 1/8, the mean of eight 0.045; five of those.
+    # 64 pixels: a random image's cosine has standard deviation 1/8, the mean of eight 0.045; five
+    # of those.
     assert abs(sum(ours) / len(ours)) < 0.25
 
 
@@ -87,7 +92,9 @@ def test_an_image_of_noise_lies_in_the_unit_interval() -> None:
         image = invert(noise, MODEL.shape, MODEL.classes).image
         assert float(image.min()) >= 0
         assert float(image.max()) <= 1
-    assert bool(torch.isfinite(invert(torch.zeros(MODEL.size), MODEL.shape, MODEL.classes).image).all())
+    assert bool(
+        torch.isfinite(invert(torch.zeros(MODEL.size), MODEL.shape, MODEL.classes).image).all()
+    )
 
 
 @pytest.mark.parametrize("bad", [torch.zeros(MODEL.size - 1), torch.full((MODEL.size,), torch.nan)])
@@ -99,7 +106,9 @@ def test_what_is_not_a_gradient_is_refused(bad: Tensor) -> None:
 def test_the_measures() -> None:
     image = DIGITS.x[0]
     assert cosine(image, image) == pytest.approx(1)
-    assert cosine(0.5 * image + 0.2, image) == pytest.approx(1)  # brightness and contrast do not count
+    assert cosine(0.5 * image + 0.2, image) == pytest.approx(
+        1
+    )  # brightness and contrast do not count
     assert cosine(1 - image, image) == pytest.approx(-1)
     assert cosine(torch.ones(1, 8, 8), image) == 0
     assert psnr(image, image) == math.inf

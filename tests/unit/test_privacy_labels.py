@@ -26,8 +26,12 @@ def p_value(claimed: float, used: float, classes: int, seed: int) -> float:
     """Of: answers to one label have the claimed distribution."""
     answers = randomised_response(torch.full((DRAWS,), 1), classes, used, Random(seed))
     keep = keep_probability(claimed, classes)
-    expected = [DRAWS * (keep if label == 1 else (1 - keep) / (classes - 1)) for label in range(classes)]
-    return float(stats.chisquare(torch.bincount(answers, minlength=classes).tolist(), expected).pvalue)
+    expected = [
+        DRAWS * (keep if label == 1 else (1 - keep) / (classes - 1)) for label in range(classes)
+    ]
+    return float(
+        stats.chisquare(torch.bincount(answers, minlength=classes).tolist(), expected).pvalue
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -71,12 +75,14 @@ def test_the_corrected_loss_is_of_the_answers_probability() -> None:
     expected = -probabilities[torch.arange(6), answers].log()
     assert torch.allclose(corrected_loss(scores, answers, 1.5), expected, atol=1e-6)
     assert torch.equal(
-        corrected_loss(scores, answers, math.inf), functional.cross_entropy(scores, answers, reduction="none")
+        corrected_loss(scores, answers, math.inf),
+        functional.cross_entropy(scores, answers, reduction="none"),
     )
 
 
 def test_a_model_trained_on_answers_finds_the_true_probabilities() -> None:
-    # One feature pattern with true label probabilities (0.7, 0.2, 0.1): the minimiser of the corrected loss.
+    # One feature pattern with true label probabilities (0.7, 0.2, 0.1): the minimiser of the
+    # corrected loss.
     labels = torch.repeat_interleave(torch.arange(3), torch.tensor([42_000, 12_000, 6_000]))
     answers = randomised_response(labels, 3, 1.0, Random(3))
     scores = torch.zeros(3)
@@ -97,6 +103,8 @@ def test_the_loss_is_a_number_at_any_epsilon(epsilon: float) -> None:
     if epsilon == 1.0:
         keep = keep_probability(1.0, 3)
         honest = torch.softmax(scores, 1)[[0, 1], [0, 1]]
-        assert torch.allclose(loss, -torch.log(keep * honest + (1 - honest) * (1 - keep) / 2), rtol=1e-5)
+        assert torch.allclose(
+            loss, -torch.log(keep * honest + (1 - honest) * (1 - keep) / 2), rtol=1e-5
+        )
     if epsilon <= 1e-17:  # the answer says nothing
         assert torch.allclose(loss, torch.full((2,), math.log(3)))

@@ -53,7 +53,9 @@ def test_charges_are_there_when_the_file_is_opened_again(tmp_path: Path) -> None
 
 @steady
 @given(st.floats(1e-300, 1.0), st.floats(0, 1e300))
-def test_floats_come_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, q: float, z: float) -> None:
+def test_floats_come_back_to_the_last_bit(
+    tmp_path_factory: pytest.TempPathFactory, q: float, z: float
+) -> None:
     path = tmp_path_factory.mktemp("ledger") / "ledger.db"
     ledger = Ledger(path, "data")
     ledger.charge(q, z, "gaussian", secret=True)
@@ -179,7 +181,8 @@ EDITS = [
     "DELETE FROM entry WHERE number = 1",
     "DELETE FROM entry WHERE number = 2",
     "DELETE FROM entry",
-    "INSERT INTO entry SELECT dataset, 3, session, sampling_rate, noise_multiplier, mechanism, secret, 1, head"
+    "INSERT INTO entry SELECT dataset, 3, session, sampling_rate, noise_multiplier, mechanism, "
+    "secret, 1, head"
     " FROM entry WHERE number = 2",
     "UPDATE chain SET count = count - 1",
     "UPDATE chain SET head = zeroblob(32)",
@@ -216,7 +219,9 @@ def test_one_that_is_open_notices_what_is_edited_under_it(tmp_path: Path) -> Non
 def test_a_second_process_on_the_same_file_cannot_charge(tmp_path: Path) -> None:
     ours, theirs = Ledger(tmp_path / "ledger.db", "data"), Ledger(tmp_path / "ledger.db", "data")
     ours.charge(0.1, 1.5, "gaussian", secret=True)
-    with pytest.raises(PrivacyError, match="another process has charged it; the release was not computed"):
+    with pytest.raises(
+        PrivacyError, match="another process has charged it; the release was not computed"
+    ):
         theirs.charge(0.1, 1.5, "gaussian", secret=True)
     with pytest.raises(PrivacyError, match="has 1 charges, this process has made it 0"):
         theirs.verify()
@@ -229,7 +234,9 @@ def position(path: Path) -> Charged:
         return ledger.charged()
 
 
-def test_it_says_how_far_it_has_come_and_copies_differ_from_their_first_charge_on(tmp_path: Path) -> None:
+def test_it_says_how_far_it_has_come_and_copies_differ_from_their_first_charge_on(
+    tmp_path: Path,
+) -> None:
     path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
     assert position(path) == UNCHARGED
     filled(path, 3)

@@ -57,7 +57,10 @@ def test_the_sum_is_moved_not_replaced() -> None:
 
 def test_two_calls_never_share_noise() -> None:
     random = Random(1)
-    first, second = gaussian(torch.zeros(1000), 1.0, random), gaussian(torch.zeros(1000), 1.0, random)
+    first, second = (
+        gaussian(torch.zeros(1000), 1.0, random),
+        gaussian(torch.zeros(1000), 1.0, random),
+    )
     assert int((first == second).sum()) < 10  # on a grid of 2^12 steps, neighbours meet by chance
 
 
@@ -72,7 +75,7 @@ def test_paper_noise_has_the_asked_length_and_is_finite() -> None:
     assert bool(torch.isfinite(noise).all())
 
 
-# -- the discrete Gaussian --------------------------------------------------------------------------------------------
+# -- the discrete Gaussian -------------------------------------------------------------------------
 
 
 class Scripted(Random):
@@ -96,7 +99,10 @@ def probabilities(std: float) -> dict[int, float]:
 
 
 def chi_square(draws: torch.Tensor, std: float) -> float:
-    """p-value of the draws against the exact probabilities; values expected less than ten times are pooled."""
+    """p-value of the draws against the exact probabilities;
+
+    values expected less than ten times are pooled.
+    """
     expected = {k: p * len(draws) for k, p in probabilities(std).items()}
     common = [k for k, count in expected.items() if count >= 10]
     seen = [int((draws == k).sum()) for k in common]
@@ -165,7 +171,9 @@ def test_the_extreme_words_are_values_far_out_but_finite() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [0.1, 1.0, 7.0])
-def test_one_record_moves_at_most_4096_steps_and_the_noise_is_z_times_the_clip(multiplier: float) -> None:
+def test_one_record_moves_at_most_4096_steps_and_the_noise_is_z_times_the_clip(
+    multiplier: float,
+) -> None:
     step = grid_step(3.0, multiplier)
     assert 3.0 / step <= 2**GRID_BITS * (1 + 1e-12)
     assert noise_units(multiplier) * step == pytest.approx(multiplier * 3.0)
@@ -191,7 +199,7 @@ def test_the_discrete_gaussian_adds_to_exact_integers_only(dtype: torch.dtype) -
         discrete_gaussian(torch.zeros(3, dtype=dtype), 1.0, Random(1))
 
 
-# -- knorm ------------------------------------------------------------------------------------------------------------
+# -- knorm -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
@@ -214,16 +222,25 @@ def test_knorm_lies_on_a_grid_that_depends_on_the_scale_alone(scale: float) -> N
         assert torch.equal(steps, torch.round(steps))
 
 
-def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A radius of zero takes a pair's two draws away: from different normals, and none loses two."""
+def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A radius of zero takes a pair's two draws away:
+
+    from different normals, and none loses two.
+    """
     for count in (1, 2, 5):
         pairs = 2 * max(2, count)
         plain = np.full(2 * pairs, 0.3)
-        monkeypatch.setattr("tacit.privacy.mechanisms._uniforms", lambda *_, given=plain: given.copy())
+        monkeypatch.setattr(
+            "tacit.privacy.mechanisms._uniforms", lambda *_, given=plain: given.copy()
+        )
         usual, losses = standard_normal(count, Random(1)), []
         for pair in range(pairs):
             without = plain.copy()
             without[pair] = 1.0  # log 1 = 0
-            monkeypatch.setattr("tacit.privacy.mechanisms._uniforms", lambda *_, given=without: given.copy())
+            monkeypatch.setattr(
+                "tacit.privacy.mechanisms._uniforms", lambda *_, given=without: given.copy()
+            )
             losses.append((standard_normal(count, Random(1)) - usual).abs() > 1e-9)
         assert (torch.stack(losses).sum(0) == 4).all()

@@ -40,7 +40,7 @@ class Bomb:
         raise MemoryError("a batch too large")
 
 
-# -- Released -------------------------------------------------------------------------------------------------------
+# -- Released --------------------------------------------------------------------------------------
 
 
 def test_a_released_vector_cannot_be_made_by_hand() -> None:
@@ -58,7 +58,7 @@ def test_a_released_vector_cannot_be_exchanged_for_another() -> None:
     assert torch.equal(copy.copy(paid).vector, TWO)
 
 
-# -- the order of things --------------------------------------------------------------------------------------------
+# -- the order of things ---------------------------------------------------------------------------
 
 
 def test_a_query_that_raises_still_costs_one_push() -> None:
@@ -132,7 +132,7 @@ def test_a_dataset_that_was_released_without_noise_has_no_budget_left() -> None:
         releaser(plan(), seed=None, ledger=ledger).release(1.0, Bomb())
 
 
-# -- what is on record ----------------------------------------------------------------------------------------------
+# -- what is on record -----------------------------------------------------------------------------
 
 
 def test_a_release_carries_the_history_with_itself_in_it() -> None:
@@ -154,11 +154,13 @@ def test_mechanisms_without_a_guarantee_are_on_record_as_no_noise(mechanism: Any
     assert sender.release(1.0, query).spent == (Spend(0.25, 0.0, 1),)
 
 
-# -- the value ------------------------------------------------------------------------------------------------------
+# -- the value -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("batch", "clip", "z"), [(4.0, 1.0, 1.0), (10.0, 3.0, 0.5)])
-def test_what_is_released_is_sum_plus_noise_over_the_public_batch_size(batch: float, clip: float, z: float) -> None:
+def test_what_is_released_is_sum_plus_noise_over_the_public_batch_size(
+    batch: float, clip: float, z: float
+) -> None:
     total, sender = torch.full((40_000,), 7.0), releaser(plan(batch=batch, z=z))
     vector = sender.release(clip, lambda: Clipped(total, clip)).vector
     std = z * clip / batch
@@ -176,19 +178,29 @@ def test_the_denominator_is_the_same_whatever_was_drawn() -> None:
 
 
 def test_without_noise_the_sum_comes_out_as_it_is() -> None:
-    assert torch.equal(releaser(plan("none", z=0.0)).release(1.0, lambda: Clipped(TWO, math.inf)).vector, TWO)
+    assert torch.equal(
+        releaser(plan("none", z=0.0)).release(1.0, lambda: Clipped(TWO, math.inf)).vector, TWO
+    )
 
 
 def test_paper_noise_is_added_to_the_given_part_only() -> None:
     sender = releaser(plan("paper", z=0.0))
-    vector = sender.release(1.0, lambda: Clipped(torch.zeros(10), math.inf), paper_dims=slice(0, 4)).vector
+    vector = sender.release(
+        1.0, lambda: Clipped(torch.zeros(10), math.inf), paper_dims=slice(0, 4)
+    ).vector
     assert bool((vector[:4] != 0).all())
     assert vector[4:].tolist() == [0.0] * 6
 
 
 def test_a_calibrated_plan_covers_its_pushes_and_no_fewer() -> None:
     made = Plan.calibrated(
-        epsilon=2.0, delta=1e-5, pushes=200, sampling_rate=0.05, batch=12.0, clip_min=0.1, clip_max=10.0
+        epsilon=2.0,
+        delta=1e-5,
+        pushes=200,
+        sampling_rate=0.05,
+        batch=12.0,
+        clip_min=0.1,
+        clip_max=10.0,
     )
     left = made.pushes_left(())
     assert left is not None
@@ -200,12 +212,14 @@ def test_the_noise_variance_is_what_a_push_measures() -> None:
     for made in (plan(z=2.0, batch=8.0), plan("paper", z=0.0, batch=8.0, paper_epsilon=0.5)):
         sender = Releaser(made, Ledger(":memory:", "data"), Random(5))
         size, runs = 50, 4000
-        pushed = [sender.release(1.0, lambda: Clipped(torch.zeros(50), 1.0)).vector for _ in range(runs)]
+        pushed = [
+            sender.release(1.0, lambda: Clipped(torch.zeros(50), 1.0)).vector for _ in range(runs)
+        ]
         squares = [float(vector.square().sum()) for vector in pushed]
         assert sum(squares) / runs == pytest.approx(made.noise_variance(size), rel=0.15)
 
 
-# -- how many rows there may be -------------------------------------------------------------------------------------
+# -- how many rows there may be --------------------------------------------------------------------
 
 
 def test_the_size_of_a_batch_is_a_function_of_public_numbers() -> None:

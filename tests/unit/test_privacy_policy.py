@@ -32,10 +32,18 @@ def check(text: str, plan: Plan = PLAN, algorithm: str = "mapa", model: str = "c
 @pytest.mark.parametrize(
     "text",
     [
-        "", "max_epsilon = 2.0", "max_delta = 1e-5", "min_noise_multiplier = 1.5", "clip_min = 0.2", "clip_max = 5.0",
-        'mechanisms = ["gaussian"]', 'algorithms = ["mapa"]', 'models = ["cnn", "svm"]', 'noise_at = ["edge"]',
+        "",
+        "max_epsilon = 2.0",
+        "max_delta = 1e-5",
+        "min_noise_multiplier = 1.5",
+        "clip_min = 0.2",
+        "clip_max = 5.0",
+        'mechanisms = ["gaussian"]',
+        'algorithms = ["mapa"]',
+        'models = ["cnn", "svm"]',
+        'noise_at = ["edge"]',
     ],
-)  # fmt: skip
+)
 def test_a_plan_at_the_bound_is_allowed(text: str) -> None:
     check(text)
 
@@ -45,10 +53,16 @@ def test_a_plan_at_the_bound_is_allowed(text: str) -> None:
     [
         ("max_epsilon = 1.9", r"policy max_epsilon=1\.9: the run file says privacy\.epsilon=2\.0"),
         ("max_delta = 9e-6", r"policy max_delta=9e-06: the run file says privacy\.delta=1e-05"),
-        ("min_noise_multiplier = 1.6", r"policy min_noise_multiplier=1\.6: .* noise_multiplier=1\.5"),
+        (
+            "min_noise_multiplier = 1.6",
+            r"policy min_noise_multiplier=1\.6: .* noise_multiplier=1\.5",
+        ),
         ("clip_min = 0.3", r"policy clip_min=0\.3: .* privacy\.clip_min=0\.2"),
         ("clip_max = 4.0", r"policy clip_max=4\.0: .* privacy\.clip_max=5\.0"),
-        ('mechanisms = ["knorm"]', r"policy mechanisms=\['knorm'\]: .* privacy\.mechanism=gaussian"),
+        (
+            'mechanisms = ["knorm"]',
+            r"policy mechanisms=\['knorm'\]: .* privacy\.mechanism=gaussian",
+        ),
         ('algorithms = ["audp"]', r"policy algorithms=\['audp'\]: .* algorithm\.name=mapa"),
         ("models = []", r"policy models=\[\]: .* model\.name=cnn"),
         ('noise_at = ["server"]', r"policy noise_at=\['server'\]: .* privacy\.noise_at=edge"),
@@ -104,8 +118,14 @@ def model(clip: float = 1.0, terms: Terms | None = TERMS) -> GlobalModel:
 
 REFUSED = {
     **{f"clip {clip}": (model(clip), f"clip={clip}") for clip in (0.0, -1.0, 0.19, 5.01, INF, NAN)},
-    **{f"z {z}": (model(terms=Terms("gaussian", 0.25, z)), f"noise_multiplier={z}") for z in (0.0, 1.49, 1.51, NAN)},
-    **{f"q {q}": (model(terms=Terms("gaussian", q, 1.5)), f"sampling_rate={q}") for q in (0.0, 0.26, 1.0, NAN)},
+    **{
+        f"z {z}": (model(terms=Terms("gaussian", 0.25, z)), f"noise_multiplier={z}")
+        for z in (0.0, 1.49, 1.51, NAN)
+    },
+    **{
+        f"q {q}": (model(terms=Terms("gaussian", q, 1.5)), f"sampling_rate={q}")
+        for q in (0.0, 0.26, 1.0, NAN)
+    },
     **{
         name or "nothing": (model(terms=Terms(name, 0.25)), f"mechanism={name}")
         for name in ("none", "paper", "", "gaussian@server")
@@ -141,11 +161,15 @@ def test_a_model_at_the_bounds_is_accepted(clip: float, terms: Terms | None) -> 
 
 def with_parameter(value: float) -> GlobalModel:
     good = model()
-    return dataclasses.replace(good, params=good.params.clone().index_fill_(0, torch.tensor([3]), value))
+    return dataclasses.replace(
+        good, params=good.params.clone().index_fill_(0, torch.tensor([3]), value)
+    )
 
 
 @pytest.mark.parametrize("value", [1.0001e6, -1e12, 3e38, INF, -INF, NAN])
-def test_a_model_with_a_parameter_that_nobody_learnt_is_refused_and_not_paid_for(value: float) -> None:
+def test_a_model_with_a_parameter_that_nobody_learnt_is_refused_and_not_paid_for(
+    value: float,
+) -> None:
     edge = make_edge()
     assert edge.on_message(with_parameter(value)) == []
     assert edge.refusal.startswith("params: ")
@@ -173,7 +197,12 @@ def test_without_bounds_the_clip_must_still_be_a_length(mechanism: Any, clip: fl
 def test_no_update_without_noise_goes_to_a_server_that_does_not_say_that_it_adds_it() -> None:
     trusting = dataclasses.replace(PLAN, noise_at="server", sampling_rate=1.0)
     assert refusal(trusting, model(terms=Terms("gaussian@server", 1.0, 1.5))) is None
-    for terms in (None, Terms("gaussian", 1.0, 1.5), Terms("gaussian@server", 1.0, 0.0), Terms("none", 1.0)):
+    for terms in (
+        None,
+        Terms("gaussian", 1.0, 1.5),
+        Terms("gaussian@server", 1.0, 0.0),
+        Terms("none", 1.0),
+    ):
         assert refusal(trusting, model(terms=terms)) is not None
 
 
@@ -181,7 +210,8 @@ def test_no_update_without_noise_goes_to_a_server_that_does_not_say_that_it_adds
 @pytest.mark.parametrize("z", [None, 1.5])
 def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: float | None) -> None:
     text = (
-        '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = "svm"\n[algorithm]\nname = "mapa"\n'
+        '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = '
+        '"svm"\n[algorithm]\nname = "mapa"\n'
         f'[privacy]\nmechanism = "gaussian"\nnoise_at = "{noise_at}"\nbatch = 32\npushes = 10\n'
     ) + ("" if z is None else f"noise_multiplier = {z}\n")
     run = config.parse(text, "test")
@@ -192,4 +222,9 @@ def test_the_terms_of_a_run_file_are_those_of_its_own_plan(noise_at: str, z: flo
 def make_edge() -> Edge:
     rows = datasets.load("digits", "train", None)
     made = build("logistic", (1, 8, 8), 10)
-    return Edge("edge-0", rows.take(torch.arange(160)), made, Releaser(PLAN, Ledger(":memory:", "x"), Random(1)))
+    return Edge(
+        "edge-0",
+        rows.take(torch.arange(160)),
+        made,
+        Releaser(PLAN, Ledger(":memory:", "x"), Random(1)),
+    )

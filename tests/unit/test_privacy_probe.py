@@ -31,7 +31,9 @@ class Mutant(Layered):
         layers = super().trace(params, x)
         if self.across == "output":  # where the fast path's backward pass mixes the rows
             last = layers[-1]
-            layers[-1] = Layer(last.input, functional.batch_norm(last.output, None, None, training=True))
+            layers[-1] = Layer(
+                last.input, functional.batch_norm(last.output, None, None, training=True)
+            )
         elif self.across == "slightly":
             layers[-1] = Layer(x.flatten(1) + 1e-4 * x.flatten(1).mean(0), layers[-1].output)
         return layers
@@ -40,12 +42,17 @@ class Mutant(Layered):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("logistic", {}), ("svm", {"regularization": 1e-3}), ("cnn", {"kernel": 3}),
-        ("cnn", {"kernel": 3, "hidden": (9,), "activation": "tanh"}), ("cnn", {"kernel": 3, "normalization": "group"}),
-        ("mlp", {"hidden": (9,)}), ("resnet", {"width": 6, "blocks": 2}), ("mobilenet", {"width": 6}),
+        ("logistic", {}),
+        ("svm", {"regularization": 1e-3}),
+        ("cnn", {"kernel": 3}),
+        ("cnn", {"kernel": 3, "hidden": (9,), "activation": "tanh"}),
+        ("cnn", {"kernel": 3, "normalization": "group"}),
+        ("mlp", {"hidden": (9,)}),
+        ("resnet", {"width": 6, "blocks": 2}),
+        ("mobilenet", {"width": 6}),
         ("cnn", {"kernel": 3, "channels": (4, 4, 6, 6), "pool_every": 2, "normalization": "group"}),
     ],
-)  # fmt: skip
+)
 def test_every_model_there_is_keeps_its_examples_apart(name: str, options: dict[str, Any]) -> None:
     require_separate_examples(build(name, IMAGE, 10, **options))
 
@@ -64,7 +71,9 @@ class Crossed(Lstm):
 
 
 def test_a_language_model_that_reads_another_sequence_is_refused() -> None:
-    with pytest.raises(PrivacyError, match=r"model\.name=lstm: an example's gradient depends on its companions"):
+    with pytest.raises(
+        PrivacyError, match=r"model\.name=lstm: an example's gradient depends on its companions"
+    ):
         require_separate_examples(Crossed("lstm", (9,), 31, embedding=6, hidden=(5,)))
 
 
@@ -72,7 +81,9 @@ def test_a_language_model_that_reads_another_sequence_is_refused() -> None:
 def test_a_model_that_looks_across_examples_is_refused_by_name(across: str) -> None:
     honest = Mutant("logistic", IMAGE, 10)
     require_separate_examples(honest)
-    with pytest.raises(PrivacyError, match=r"model\.name=logistic: an example's gradient depends on its companions"):
+    with pytest.raises(
+        PrivacyError, match=r"model\.name=logistic: an example's gradient depends on its companions"
+    ):
         require_separate_examples(replace(honest, across=across))
 
 
@@ -99,7 +110,12 @@ def test_one_bit_of_difference_is_enough() -> None:
         def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
             last = super().trace(params, x)[-1]
             odd = bool((x.flatten(1)[:, 0] > 1).any())  # somebody strange is there
-            return [Layer(last.input, torch.nextafter(last.output, last.output + 1) if odd else last.output)]
+            return [
+                Layer(
+                    last.input,
+                    torch.nextafter(last.output, last.output + 1) if odd else last.output,
+                )
+            ]
 
     with pytest.raises(PrivacyError, match=r"model\.name=logistic"):
         require_separate_examples(Rounded("logistic", IMAGE, 10))

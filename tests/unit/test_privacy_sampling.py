@@ -1,4 +1,7 @@
-"""Randomness and Poisson sampling, one property at a time; the distributions are in tests/statistical."""
+"""Randomness and Poisson sampling, one property at a time;
+
+the distributions are in tests/statistical.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,19 @@ from tacit.privacy.sampling import TAIL, Random, padded_size, poisson
 def exact_tail(records: int, rate: float, above: int) -> Fraction:
     """P(Binomial(records, rate) > above) in exact arithmetic."""
     q = Fraction(rate)
-    inside = sum(comb(records, k) * q**k * (1 - q) ** (records - k) for k in range(min(above, records) + 1))
+    inside = sum(
+        comb(records, k) * q**k * (1 - q) ** (records - k) for k in range(min(above, records) + 1)
+    )
     return Fraction(1) - inside
 
 
 @pytest.mark.parametrize(
-    ("records", "rate"), [(40, 0.01), (40, 0.5), (40, 0.999), (300, 0.05), (300, 0.25), (1, 0.5), (60, 1e-12)]
+    ("records", "rate"),
+    [(40, 0.01), (40, 0.5), (40, 0.999), (300, 0.05), (300, 0.25), (1, 0.5), (60, 1e-12)],
 )
-def test_a_batch_outgrows_its_padding_less_than_once_in_1e15_pushes(records: int, rate: float) -> None:
+def test_a_batch_outgrows_its_padding_less_than_once_in_1e15_pushes(
+    records: int, rate: float
+) -> None:
     size = padded_size(records, rate)
     assert 1 <= size <= records
     assert exact_tail(records, rate, size) <= TAIL
@@ -70,7 +78,9 @@ def test_where_two_rows_stand_does_not_depend_on_who_else_was_drawn(records: int
     assert chisquare(list(found.values())).pvalue > 1e-3
 
 
-def test_a_permutation_is_drawn_again_where_two_words_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_permutation_is_drawn_again_where_two_words_are_equal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     words = iter([[5, 5, 1], [9, 2, 4]])
     random = Random(1)
     monkeypatch.setattr(random, "words", lambda count: np.array(next(words), dtype=np.uint64))
@@ -123,7 +133,9 @@ def test_a_draw_above_the_size_is_cut_to_a_random_part_of_it() -> None:
     assert max(counts) < 170
 
 
-@pytest.mark.parametrize(("rate", "size"), [(0.0, 4), (-0.1, 4), (1.1, 4), (float("nan"), 4), (0.5, 0)])
+@pytest.mark.parametrize(
+    ("rate", "size"), [(0.0, 4), (-0.1, 4), (1.1, 4), (float("nan"), 4), (0.5, 0)]
+)
 def test_an_impossible_rate_or_size_is_refused(rate: float, size: int) -> None:
     with pytest.raises(ValueError, match="rate="):
         poisson(10, rate, size, Random(1))
@@ -178,7 +190,8 @@ def test_the_parents_stream_goes_on_after_a_fork() -> None:
 
 
 def test_a_key_has_more_than_a_few_random_bytes() -> None:
-    # 2^16 keys would give some 120 pairs of equal streams among 4,000; and one stream, as many releases.
+    # 2^16 keys would give some 120 pairs of equal streams among 4,000; and one stream, as many
+    # releases.
     assert len({Random().bytes(16) for _ in range(4000)}) == 4000
     stream, seen = Random(), set()
     for _ in range(4000):

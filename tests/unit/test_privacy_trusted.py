@@ -20,7 +20,17 @@ DIMS = 2000
 
 
 def plan(edge: str) -> Plan:
-    return Plan("gaussian", 1.0, 64.0, 2.0, 0.1, 10.0, 5.0 if edge == "poor" else 15.0, 1e-5, noise_at="server")
+    return Plan(
+        "gaussian",
+        1.0,
+        64.0,
+        2.0,
+        0.1,
+        10.0,
+        5.0 if edge == "poor" else 15.0,
+        1e-5,
+        noise_at="server",
+    )
 
 
 @pytest.fixture
@@ -31,12 +41,15 @@ def made(tmp_path: Path) -> Iterator[Trusted]:
 
 
 @pytest.mark.parametrize("length", [0.0, 0.5, 3.0, 1e6])
-def test_an_update_is_cut_to_the_clip_and_noised_by_z_times_it(made: Trusted, length: float) -> None:
+def test_an_update_is_cut_to_the_clip_and_noised_by_z_times_it(
+    made: Trusted, length: float
+) -> None:
     gradient = torch.zeros(DIMS)
     gradient[0] = length
     drawn = torch.stack([made.release("edge-0", gradient, 3.0).vector for _ in range(8)])
     centred = drawn - gradient.clamp(max=3.0)
-    # 16,000 draws: their deviation is 6.0 to 3 % with probability 1 - 10^-7, and not 2/3 or 3/2 of it.
+    # 16,000 draws: their deviation is 6.0 to 3 % with probability 1 - 10^-7, and not 2/3 or 3/2 of
+    # it.
     assert abs(float(centred.std()) / 6.0 - 1) < 0.03
     assert float((drawn.mean(0) - gradient.clamp(max=3.0))[0].abs()) < 6 * 6.0 / math.sqrt(8)
 

@@ -1,4 +1,7 @@
-"""Settings: what is wrong in the environment is said in one line that names the variable and its value."""
+"""Settings:
+
+what is wrong in the environment is said in one line that names the variable and its value.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,11 @@ def test_defaults_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_BROKER", "broker.example:8883")
     monkeypatch.setenv("TACIT_IDENTITY", "4")
     settings = read_settings(EdgeSettings)
-    assert (settings.broker, settings.identity, settings.device) == ("broker.example:8883", 4, "cpu")
+    assert (settings.broker, settings.identity, settings.device) == (
+        "broker.example:8883",
+        4,
+        "cpu",
+    )
 
 
 def test_an_argument_wins_and_none_means_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +79,9 @@ def test_an_argument_wins_and_none_means_not_given(monkeypatch: pytest.MonkeyPat
         ("IDENTITY", "-1", "greater than or equal to 0"),
     ],
 )
-def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str) -> None:
+def test_a_wrong_value_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
+) -> None:
     monkeypatch.setenv(f"TACIT_{name}", value)
     with pytest.raises(ConfigError) as failure:
         read_settings(EdgeSettings)
@@ -98,7 +107,9 @@ def test_a_missing_run_file_setting_is_named(monkeypatch: pytest.MonkeyPatch) ->
         read_settings(EdgeSettings)
 
 
-def test_the_run_file_is_loaded_with_what_the_environment_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_file_is_loaded_with_what_the_environment_replaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TACIT_EDGES", "3")
     monkeypatch.setenv("TACIT_SEED", "7")
     run = read_settings(EdgeSettings).load_run()
@@ -136,7 +147,11 @@ def test_without_a_policy_file_everything_is_as_the_run_file_says(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("localhost:1883", ("localhost", 1883)), ("[::1]:8883", ("::1", 8883)), ("10.0.0.1:0", ("10.0.0.1", 0))],
+    [
+        ("localhost:1883", ("localhost", 1883)),
+        ("[::1]:8883", ("::1", 8883)),
+        ("10.0.0.1:0", ("10.0.0.1", 0)),
+    ],
 )
 def test_host_and_port(text: str, expected: tuple[str, int]) -> None:
     assert split_host_port(text) == expected

@@ -1,4 +1,7 @@
-"""Words of an edge, a server or a forger, on a terminal and in a log: shown as they are, never obeyed."""
+"""Words of an edge, a server or a forger, on a terminal and in a log:
+
+shown as they are, never obeyed.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,24 @@ def shown(picture: RenderableType, console: Console | None = None) -> str:
 
 def edge() -> Any:
     return SimpleNamespace(
-        id="edge-1", state="online", pushes=1, sampling_rate=0.5, noise_multiplier=1.0, epsilon_pld=1.0,
-        epsilon_rdp=1.0, delta=1e-5, budget=2.0, refusals=3, refusal=WORDS,
-    )  # fmt: skip
+        id="edge-1",
+        state="online",
+        pushes=1,
+        sampling_rate=0.5,
+        noise_multiplier=1.0,
+        epsilon_pld=1.0,
+        epsilon_rdp=1.0,
+        delta=1e-5,
+        budget=2.0,
+        refusals=3,
+        refusal=WORDS,
+    )
 
 
 def test_a_refusal_with_markup_is_shown_as_it_is() -> None:
-    console = Console(width=300, file=io.StringIO())  # markup is on: the table itself must not need it off
+    console = Console(
+        width=300, file=io.StringIO()
+    )  # markup is on: the table itself must not need it off
     assert f"3 ({WORDS})" in shown(tables.ledger(console, [edge()]), console)
 
 
@@ -47,21 +61,45 @@ def test_lines_of_the_operators_commands_are_no_markup(console: Console) -> None
 
 def test_the_closing_table_shows_names_as_they_are() -> None:
     row = {
-        "pushes": 1, "sampling_rate": 0.5, "noise_multiplier": 1.0, "epsilon_pld": 1.0, "epsilon_rdp": 1.0, "budget": 2
-    }  # fmt: skip
-    privacy = {"epsilon": 1.0, "delta": 1e-5, "unit": "record", "trusted": WORDS, "edges": {WORDS: row}}
+        "pushes": 1,
+        "sampling_rate": 0.5,
+        "noise_multiplier": 1.0,
+        "epsilon_pld": 1.0,
+        "epsilon_rdp": 1.0,
+        "budget": 2,
+    }
+    privacy = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "unit": "record",
+        "trusted": WORDS,
+        "edges": {WORDS: row},
+    }
     summary = {
-        "algorithm": "mapa", "dataset": WORDS, "test_accuracy": None, "applied": 1, "updates_per_s": 1.0,
-        "duplicates": 0, "stale": 0, "rejected": 0, "stages": 1, "schedule": {"clip": 1.0}, "model_sha256": "x",
-        "duration_s": 1.0, "privacy": privacy, "staleness": {"mean": 0.0, "p95": 0, "max": 0},
-    }  # fmt: skip
+        "algorithm": "mapa",
+        "dataset": WORDS,
+        "test_accuracy": None,
+        "applied": 1,
+        "updates_per_s": 1.0,
+        "duplicates": 0,
+        "stale": 0,
+        "rejected": 0,
+        "stages": 1,
+        "schedule": {"clip": 1.0},
+        "model_sha256": "x",
+        "duration_s": 1.0,
+        "privacy": privacy,
+        "staleness": {"mean": 0.0, "p95": 0, "max": 0},
+    }
     text = shown(display.closing(summary, Path("[/red]"), 1.0))
     assert text.count(WORDS) == 3
     assert "results in [/red]/" in text
 
 
 def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
-    outbox: Any = SimpleNamespace(oldest=lambda: (7, b""), done=lambda seq: None, next_seq=lambda: 8)
+    outbox: Any = SimpleNamespace(
+        oldest=lambda: (7, b""), done=lambda seq: None, next_seq=lambda: 8
+    )
     ledger = SimpleNamespace(charged=lambda: SimpleNamespace(count=0))
     role: Any = SimpleNamespace(edge="edge-1", releaser=SimpleNamespace(ledger=ledger))
     loop = EdgeLoop(role, outbox, SimpleNamespace(patience=1.0, size=1))  # type: ignore[arg-type]  # its other terms are not asked for
@@ -78,7 +116,9 @@ def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCapture
         ("fedbuff-cifar10-cnn", "clients = 2", "fedbuff does not use clients"),
     ],
 )
-def test_keys_that_an_algorithm_does_not_read_are_named(file: str, changed: str, expected: str) -> None:
+def test_keys_that_an_algorithm_does_not_read_are_named(
+    file: str, changed: str, expected: str
+) -> None:
     source = (EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8")
     assert not list(display.notes(config.parse(source, file)))
     given = source.replace("[algorithm]", f"[algorithm]\n{changed}")
@@ -93,13 +133,20 @@ def test_a_delta_that_allows_to_give_a_record_away_is_named() -> None:
 
 
 def terminal() -> Console:
-    return Console(width=80, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+    return Console(
+        width=80, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False
+    )
 
 
 def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
     found = edge()
     found.id, found.state, found.pushes, found.refusals = "edge-12", "retired", 12345, 0
-    found.epsilon_pld, found.budget, found.sampling_rate, found.noise_multiplier = 1.936543, 2.0, 0.0341333, 1.123456
+    found.epsilon_pld, found.budget, found.sampling_rate, found.noise_multiplier = (
+        1.936543,
+        2.0,
+        0.0341333,
+        1.123456,
+    )
     text = shown(tables.ledger(terminal(), [found]), terminal())
     (row,) = [line for line in text.splitlines() if "edge-12" in line]
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -119,14 +166,23 @@ def test_a_ledger_of_honest_edges_is_whole_in_eighty_columns() -> None:
 
 
 def test_the_facts_of_a_run_stand_under_its_bar() -> None:
-    console, run = terminal(), config.load(Path(__file__).parents[2] / "experiments" / "mapa-digits.toml")
+    console, run = (
+        terminal(),
+        config.load(Path(__file__).parents[2] / "experiments" / "mapa-digits.toml"),
+    )
     schedule = SimpleNamespace(delta_s=0.5, clip=1.0, mixing=None, disagreement=None, asked=None)
     edges = {"edge-3": SimpleNamespace(pushes=7)}
     status: Any = SimpleNamespace(
         edges_needed=0,
-        applied=40, state="training", over=False, test_accuracy=0.915, stages=2, schedule=schedule,
-        staleness=SimpleNamespace(mean=3.5), privacy=SimpleNamespace(epsilon=1.25, edges=edges),
-    )  # fmt: skip
+        applied=40,
+        state="training",
+        over=False,
+        test_accuracy=0.915,
+        stages=2,
+        schedule=schedule,
+        staleness=SimpleNamespace(mean=3.5),
+        privacy=SimpleNamespace(epsilon=1.25, edges=edges),
+    )
     with display.RunProgress(console, run) as progress:
         progress.show(status)
     assert isinstance(console.file, io.StringIO)

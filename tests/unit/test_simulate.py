@@ -1,4 +1,7 @@
-"""Virtual time by hand, determinism, stragglers, deadlines, sampled staleness; and what a simulation says of ε."""
+"""Virtual time by hand, determinism, stragglers, deadlines, sampled staleness;
+
+and what a simulation says of ε.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,16 @@ PASGD = 'algorithm = {name = "dp-pasgd", tau = 2, quorum = 0.5, deadline_s = 9.0
 
 
 def parsed(
-    more: str, edges: int = 2, updates: int = 6, seed: int = 1, mechanism: str = "none", epsilon: float = 50.0
+    more: str,
+    edges: int = 2,
+    updates: int = 6,
+    seed: int = 1,
+    mechanism: str = "none",
+    epsilon: float = 50.0,
 ) -> RunFile:
-    text = RUN.format(more=more, edges=edges, updates=updates, seed=seed, mechanism=mechanism, epsilon=epsilon)
+    text = RUN.format(
+        more=more, edges=edges, updates=updates, seed=seed, mechanism=mechanism, epsilon=epsilon
+    )
     return config.parse(text, "simulated")
 
 
@@ -70,12 +80,16 @@ class TestClock:
     def test_a_task_of_more_steps_takes_longer(self) -> None:
         assert simulated(parsed(FEDASYNC, edges=1, updates=5)).now == 10.0
 
-    def test_no_more_models_are_held_than_edges_are_at_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_more_models_are_held_than_edges_are_at_work(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         held: list[int] = []
         fold = Simulator.fold
 
         def counting(simulator: Simulator, message: Hello | Update | Retired | Deadline) -> None:
-            held.append(sum(isinstance(content, GlobalModel) for _, _, _, content in simulator._events))
+            held.append(
+                sum(isinstance(content, GlobalModel) for _, _, _, content in simulator._events)
+            )
             fold(simulator, message)
 
         monkeypatch.setattr(Simulator, "fold", counting)
@@ -85,17 +99,22 @@ class TestClock:
 
 class TestRounds:
     def test_a_round_lasts_as_long_as_its_slowest(self) -> None:
-        assert simulated(parsed(PASGD + "edges.slowdown = [1, 1, 3]", edges=3, updates=4)).now == 4 * 2 * 3
+        assert (
+            simulated(parsed(PASGD + "edges.slowdown = [1, 1, 3]", edges=3, updates=4)).now
+            == 4 * 2 * 3
+        )
 
     def test_a_straggler_costs_each_round_its_deadline_until_it_is_left_out(self) -> None:
         simulator = simulated(parsed(PASGD + "network.stragglers = 1", edges=3, updates=5))
-        # Round 1 waits 9 s for edge-2, which answers at 20 s; rounds of 2 s without it, until it has been heard.
-        # Rounds end at 9, 11, 13, 15, 17.
+        # Round 1 waits 9 s for edge-2, which answers at 20 s; rounds of 2 s without it, until it
+        # has been heard. Rounds end at 9, 11, 13, 15, 17.
         assert simulator.now == 17.0
         assert simulator.server.edges["edge-2"].updates == 0
 
     def test_an_edge_that_leaves_for_good_is_waited_for_once(self) -> None:
-        simulator = simulated(parsed(PASGD + "network.away = [{edge = 1, leaves = 3}]", edges=3, updates=6))
+        simulator = simulated(
+            parsed(PASGD + "network.away = [{edge = 1, leaves = 3}]", edges=3, updates=6)
+        )
         assert simulator.now == 2 + 9 + 4 * 2
         assert [record.updates for record in simulator.server.edges.values()] == [6, 1, 6]
 
@@ -127,9 +146,14 @@ class TestEnds:
             assert 0.95 < epsilon_pld(record.spent, 1e-5) <= 1.0
 
     def test_fedasync_gives_the_task_of_one_who_is_gone_to_another(self) -> None:
-        algorithm = 'algorithm = {name = "fedasync", concurrency = 1, deadline_s = 7.0, steps_min = 2}\n'
-        simulator = simulated(parsed(algorithm + "network.away = [{edge = 0, leaves = 1}]", updates=5))
-        # edge-0 is asked at 0 s and gone; at 7 s nobody has taken a whole period yet, at 14 s edge-1 is asked.
+        algorithm = (
+            'algorithm = {name = "fedasync", concurrency = 1, deadline_s = 7.0, steps_min = 2}\n'
+        )
+        simulator = simulated(
+            parsed(algorithm + "network.away = [{edge = 0, leaves = 1}]", updates=5)
+        )
+        # edge-0 is asked at 0 s and gone; at 7 s nobody has taken a whole period yet, at 14 s
+        # edge-1 is asked.
         assert simulator.server.edges["edge-1"].updates == 5
 
 
@@ -152,10 +176,15 @@ class TestSampledStaleness:
 
 @pytest.mark.parametrize("more", [ASGD, FEDASYNC, PASGD, FEDASYNC + "network.staleness = 3\n"])
 def test_the_same_seed_gives_the_same_bits_and_another_gives_others(more: str) -> None:
-    world = "" if "staleness = 3" in more else 'network = {compute.model = "lognormal", uplink.model = "exponential"}'
+    world = (
+        ""
+        if "staleness = 3" in more
+        else 'network = {compute.model = "lognormal", uplink.model = "exponential"}'
+    )
     mechanism = "none" if more == ASGD else "discrete_gaussian"
     first, again, other = (
-        simulated(parsed(more + world, edges=3, updates=12, mechanism=mechanism, seed=seed)) for seed in (3, 3, 4)
+        simulated(parsed(more + world, edges=3, updates=12, mechanism=mechanism, seed=seed))
+        for seed in (3, 3, 4)
     )
     assert torch.equal(first.server.params, again.server.params)
     assert (first.now, dict(first.server.staleness)) == (again.now, dict(again.server.staleness))
@@ -168,9 +197,10 @@ def test_computing_edges_together_gives_the_bits_of_one_by_one(
     algorithm: str, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     section = {
-        "mapa": 'name = "mapa", smoothness = 1.0, deviation = 1.0', "dp-pasgd": 'name = "dp-pasgd", tau = 3',
+        "mapa": 'name = "mapa", smoothness = 1.0, deviation = 1.0',
+        "dp-pasgd": 'name = "dp-pasgd", tau = 3',
         "fedasync": 'name = "fedasync", steps_min = 1, steps_max = 4, proximal = 0.1',
-    }.get(algorithm, f'name = "{algorithm}", steps_min = 1, steps_max = 4')  # fmt: skip
+    }.get(algorithm, f'name = "{algorithm}", steps_min = 1, steps_max = 4')
     more = f'algorithm = {{{section}}}\nnetwork.compute.model = "exponential"'
     run = parsed(more, edges=7, updates=40, mechanism="gaussian", epsilon=4.0)
     run = run.model_copy(update={"model": run.model.model_copy(update={"name": model})})
@@ -208,7 +238,11 @@ def test_tasks_that_the_budget_does_not_pay_for_are_not_computed_together() -> N
 class TestLedger:
     def test_it_says_what_a_ledger_says_of_secret_noise(self) -> None:
         real, simulated = Ledger(":memory:", "digits"), SimulatedLedger()
-        for q, z, mechanism, count in ((0.1, 1.0, "gaussian", 3), (0.1, 2.0, "knorm", 1), (0.1, 1.0, "gaussian", 2)):
+        for q, z, mechanism, count in (
+            (0.1, 1.0, "gaussian", 3),
+            (0.1, 2.0, "knorm", 1),
+            (0.1, 1.0, "gaussian", 2),
+        ):
             real.charge(q, z, mechanism, secret=True, count=count)
             simulated.charge(q, z, mechanism, secret=False, count=count)
         assert simulated.history() == real.history()
@@ -224,15 +258,23 @@ class TestLedger:
             SimulatedLedger().charge(0.5, 1.0, "gaussian", secret=True)
 
 
-def test_the_command_writes_what_a_run_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_what_a_run_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, out = tmp_path / "run.toml", tmp_path / "out"
-    file.write_text(RUN.format(more=FEDASYNC, edges=2, updates=6, seed=1, mechanism="gaussian", epsilon=50.0))
+    file.write_text(
+        RUN.format(more=FEDASYNC, edges=2, updates=6, seed=1, mechanism="gaussian", epsilon=50.0)
+    )
     assert tacit("simulate", str(file), "--out", str(out), "--json") == 0
     summary = json.loads((out / "summary.json").read_text())
     assert summary == json.loads(capsys.readouterr().out)
     assert {path.name for path in out.iterdir()} == {
-        "summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"
-    }  # fmt: skip
+        "summary.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "ledger.json",
+        "plot.png",
+    }
     assert summary["virtual_time_s"] == 6.0
     assert summary["gradients"] == 12  # what was under way at the end is never computed
     assert summary["privacy"]["simulated"] is True

@@ -1,4 +1,7 @@
-"""A vertical run under a virtual clock: the same bits for the same seed, budgets that bind, slow and absent parties."""
+"""A vertical run under a virtual clock:
+
+the same bits for the same seed, budgets that bind, slow and absent parties.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,13 @@ downlink = {{ seconds = 0.02 }}
 """
 PRIVATE = 'mechanism = "gaussian"\nepsilon = 50.0\npushes = 4'
 USUAL = {
-    "updates": 120, "seed": 1, "algorithm": "", "privacy": 'mechanism = "none"', "slowdown": "", "network": "",
-}  # fmt: skip
+    "updates": 120,
+    "seed": 1,
+    "algorithm": "",
+    "privacy": 'mechanism = "none"',
+    "slowdown": "",
+    "network": "",
+}
 
 
 def simulated(**changes: object) -> tuple[Simulation, Server]:
@@ -62,9 +70,12 @@ def test_the_same_seed_gives_the_same_bits_and_it_learns() -> None:
 def test_a_slow_party_delays_nobody_but_the_synchronous() -> None:
     slow = {"slowdown": "slowdown = [1.0, 1.0, 1.0, 10.0]", "updates": 60}
     alone = simulated(updates=60)[0].simulator.now
-    waiting = simulated(**slow, algorithm="synchronous = true", network="start = 'cyclic'")[0].simulator.now
+    waiting = simulated(**slow, algorithm="synchronous = true", network="start = 'cyclic'")[
+        0
+    ].simulator.now
     simulation, role = simulated(**slow)
-    # Its table and its last evaluation are waited for: two of its tasks. In between the other three do the work.
+    # Its table and its last evaluation are waited for: two of its tasks. In between the other three
+    # do the work.
     assert simulation.simulator.now < 1.5 * alone + 25.0 < waiting
     records = {name: record.updates for name, record in role.edges.items()}
     assert min(records[f"edge-{number}"] for number in range(3)) > 3 * records["edge-3"]
@@ -81,7 +92,9 @@ def test_budgets_bind_as_in_a_run_and_labels_are_noisy() -> None:
 
 
 def test_a_party_that_drops_out_ends_the_run_early_and_ages_are_refused() -> None:
-    simulation, role = simulated(algorithm="synchronous = true", network="away = [{ edge = 2, leaves = 20.0 }]")
+    simulation, role = simulated(
+        algorithm="synchronous = true", network="away = [{ edge = 2, leaves = 20.0 }]"
+    )
     assert simulation.state == "halted"
     assert 0 < role.version < 120
     run = config.load(ROOT / "experiments" / "vafl-digits.toml")

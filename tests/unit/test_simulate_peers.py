@@ -1,4 +1,7 @@
-"""Peers under a virtual clock: same bits for the same seed, nobody waits but SYNC, and who was away comes back."""
+"""Peers under a virtual clock:
+
+same bits for the same seed, nobody waits but SYNC, and who was away comes back.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,15 @@ downlink = {{ seconds = 0.02 }}
 {network}
 """
 USUAL = {
-    "updates": 80, "seed": 1, "name": "adp2sgd", "topology": "ring", "mechanism": "gaussian", "epsilon": 100.0,
-    "slowdown": "", "network": "",
-}  # fmt: skip
+    "updates": 80,
+    "seed": 1,
+    "name": "adp2sgd",
+    "topology": "ring",
+    "mechanism": "gaussian",
+    "epsilon": 100.0,
+    "slowdown": "",
+    "network": "",
+}
 
 
 def simulated(**changes: object) -> PeerSimulator:
@@ -63,7 +72,9 @@ def usual() -> PeerSimulator:
 
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])
-def test_computing_peers_together_gives_the_bits_of_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computing_peers_together_gives_the_bits_of_one_by_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changes = {"name": name, "network": 'compute = {model = "exponential"}', "epsilon": 0.5}
     most = 0
 

@@ -1,4 +1,7 @@
-"""A snapshot's bytes: everything comes back to the last bit, and damage is an error, never another model."""
+"""A snapshot's bytes:
+
+everything comes back to the last bit, and damage is an error, never another model.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,28 @@ from tacit.errors import ServiceError
 VALUES = {"role": {"version": 3, "halted": "", "recent": [0, 1]}, "counts": {"accepted": 7}}
 
 
-@given(st.lists(st.floats(allow_nan=False, width=64)), st.lists(st.floats(width=32), min_size=1, max_size=50))
+@given(
+    st.lists(st.floats(allow_nan=False, width=64)),
+    st.lists(st.floats(width=32), min_size=1, max_size=50),
+)
 def test_every_float_comes_back_to_the_last_bit(values: list[float], params: list[float]) -> None:
     tensor = torch.tensor(params, dtype=torch.float32)
     tensors, back = snapshot_file.loads(snapshot_file.dumps({"params": tensor}, {"x": values}))
-    assert [struct.pack("<d", value) for value in back["x"]] == [struct.pack("<d", value) for value in values]
+    assert [struct.pack("<d", value) for value in back["x"]] == [
+        struct.pack("<d", value) for value in values
+    ]
     assert tensors["params"].numpy().tobytes() == tensor.numpy().tobytes()
 
 
 def test_values_keep_their_types_and_order() -> None:
     values: dict[str, Any] = {
-        "e": "ε ∞ \x00 \"'", "n": None, "t": True, "i": 2**63, "inf": math.inf, "o": {"b": 1, "a": [[0.1, 3], []]}
-    }  # fmt: skip
+        "e": "ε ∞ \x00 \"'",
+        "n": None,
+        "t": True,
+        "i": 2**63,
+        "inf": math.inf,
+        "o": {"b": 1, "a": [[0.1, 3], []]},
+    }
     _, back = snapshot_file.loads(snapshot_file.dumps({"params": torch.zeros(1)}, values))
     assert back == values
     assert list(back["o"]) == ["b", "a"]
@@ -53,18 +66,26 @@ def test_no_altered_bit_is_another_model(data: st.DataObject) -> None:
 
 
 def test_one_of_before_has_no_checksum_and_is_read() -> None:
-    data = safetensors.torch.save({"params": torch.ones(2)}, {"tacit": "1", "values": json.dumps(VALUES)})
+    data = safetensors.torch.save(
+        {"params": torch.ones(2)}, {"tacit": "1", "values": json.dumps(VALUES)}
+    )
     tensors, values = snapshot_file.loads(data)
     assert (tensors["params"].tolist(), values) == ([1.0, 1.0], VALUES)
 
 
-@pytest.mark.parametrize("metadata", [None, {"tacit": "1"}, {"values": "{}"}, {"tacit": "1", "values": "{"}])
-def test_a_safetensors_file_that_is_no_snapshot_is_an_error(metadata: dict[str, str] | None) -> None:
+@pytest.mark.parametrize(
+    "metadata", [None, {"tacit": "1"}, {"values": "{}"}, {"tacit": "1", "values": "{"}]
+)
+def test_a_safetensors_file_that_is_no_snapshot_is_an_error(
+    metadata: dict[str, str] | None,
+) -> None:
     with pytest.raises(ServiceError, match="snapshot: damaged"):
         snapshot_file.loads(safetensors.torch.save({"params": torch.zeros(2)}, metadata))
 
 
 def test_another_version_is_refused_by_its_name() -> None:
-    data = safetensors.torch.save({"params": torch.zeros(2)}, {"tacit": "2", "values": json.dumps(VALUES)})
+    data = safetensors.torch.save(
+        {"params": torch.zeros(2)}, {"tacit": "2", "values": json.dumps(VALUES)}
+    )
     with pytest.raises(ServiceError, match="snapshot: version 2, this tacit reads 1"):
         snapshot_file.loads(data)

@@ -26,7 +26,9 @@ def test_a_good_name_is_returned_as_it_is(name: str) -> None:
     assert topics.checked_name("edge", name) == name
 
 
-@pytest.mark.parametrize("name", ["", "+", "#", "a/b", "a+", "-a", ".", "_a", "a\n", "a b", "é", "a\x00", 65 * "a"])
+@pytest.mark.parametrize(
+    "name", ["", "+", "#", "a/b", "a+", "-a", ".", "_a", "a\n", "a b", "é", "a\x00", 65 * "a"]
+)
 def test_a_name_that_could_be_a_wildcard_or_a_path_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="edge=") as refusal:
         topics.checked_name("edge", name)
@@ -36,11 +38,21 @@ def test_a_name_that_could_be_a_wildcard_or_a_path_is_refused(name: str) -> None
 @pytest.mark.parametrize(
     "topic",
     [
-        "", "tacit/v1/r/up/e/1", "tacit/v1/r/up/e/1/0/0", "tacit/v1/r/down/e/1/0", "tacit/v1/r/up/+/1/0",
-        "tacit/v1/r/up//1/0", "tacit/v1/r/up/e/-1/0", "tacit/v1/r/up/e/1/x", "tacit/v1/r/up/e/1/٣",
-        "tacit/v1/r/up/e/1e3/0", "tacit/v1/r/up/e/1/0\n", "tacit/v1/r/up/e\n/1/0", f"tacit/v1/r/up/e/{10**15}/0",
+        "",
+        "tacit/v1/r/up/e/1",
+        "tacit/v1/r/up/e/1/0/0",
+        "tacit/v1/r/down/e/1/0",
+        "tacit/v1/r/up/+/1/0",
+        "tacit/v1/r/up//1/0",
+        "tacit/v1/r/up/e/-1/0",
+        "tacit/v1/r/up/e/1/x",
+        "tacit/v1/r/up/e/1/٣",
+        "tacit/v1/r/up/e/1e3/0",
+        "tacit/v1/r/up/e/1/0\n",
+        "tacit/v1/r/up/e\n/1/0",
+        f"tacit/v1/r/up/e/{10**15}/0",
     ],
-)  # fmt: skip
+)
 def test_a_topic_that_is_not_an_edges_is_refused(topic: str) -> None:
     with pytest.raises(WireError) as refusal:
         topics.parse_up(topic)
@@ -52,7 +64,9 @@ def test_subscriptions_cover_what_is_published() -> None:
         left, right = pattern.split("/"), topic.split("/")
         if left[-1] == "#":
             left, right = left[:-1], right[: len(left) - 1]
-        return len(left) == len(right) and all(a in ("+", b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(
+            a in ("+", b) for a, b in zip(left, right, strict=True)
+        )
 
     assert matches(topics.up_all("r"), topics.up("r", "e", 3, 1))
     assert matches(topics.down_all("r", "e"), topics.down("r", "e", "model", 2))

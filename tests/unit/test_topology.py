@@ -1,4 +1,7 @@
-"""Graphs of peers: who may propose to whom, and the matrices that follow. Closed forms are derived beside each test."""
+"""Graphs of peers: who may propose to whom, and the matrices that follow.
+
+Closed forms are derived beside each test.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,19 @@ def graph(kind: Kind, size: int, probability: float = 0.5) -> Topology:
 
 def is_doubly_stochastic(matrix: torch.Tensor) -> bool:
     ones = torch.ones(len(matrix), dtype=torch.float64)
-    sums = torch.allclose(matrix.sum(0), ones, atol=1e-12) and torch.allclose(matrix.sum(1), ones, atol=1e-12)
+    sums = torch.allclose(matrix.sum(0), ones, atol=1e-12) and torch.allclose(
+        matrix.sum(1), ones, atol=1e-12
+    )
     return sums and bool((matrix >= 0).all())
 
 
 @given(size=st.integers(2, 12), data=st.data())
-def test_one_exchange_is_doubly_stochastic_symmetric_and_idempotent(size: int, data: st.DataObject) -> None:
-    first, second = data.draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=2, unique=True))
+def test_one_exchange_is_doubly_stochastic_symmetric_and_idempotent(
+    size: int, data: st.DataObject
+) -> None:
+    first, second = data.draw(
+        st.lists(st.integers(0, size - 1), min_size=2, max_size=2, unique=True)
+    )
     matrix = pairwise(size, first, second)
     assert is_doubly_stochastic(matrix)
     assert torch.equal(matrix, matrix.T)
@@ -40,7 +49,9 @@ def test_one_exchange_is_doubly_stochastic_symmetric_and_idempotent(size: int, d
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [4, 6, 8, 9, 16])
-def test_every_graph_is_doubly_stochastic_and_its_models_agree_in_the_end(kind: Kind, size: int) -> None:
+def test_every_graph_is_doubly_stochastic_and_its_models_agree_in_the_end(
+    kind: Kind, size: int
+) -> None:
     topology = graph(kind, size)
     assert float(topology.probabilities().sum()) == pytest.approx(1.0)
     matrix = expected(topology)
@@ -64,13 +75,15 @@ def test_the_expected_matrix_is_the_mean_of_those_that_are_drawn(kind: Kind) -> 
     assert torch.allclose(total / drawn, expected(topology), atol=5 / math.sqrt(draws))
 
 
-# -- closed forms of the gap: 1 - ρ = λ_2(L)/2, L = Σ p_ij (e_i - e_j)(e_i - e_j)ᵀ over the links i-j ----------------
+# -- closed forms of the gap: 1 - ρ = λ_2(L)/2, L = Σ p_ij (e_i - e_j)(e_i - e_j)ᵀ over the links i-j
 
 
 @pytest.mark.parametrize("size", [4, 5, 8, 16, 31])
 def test_the_gap_of_a_ring(size: int) -> None:
     # Each of K links has p = 1/K, split or not; the ring's own λ_2 is 2 - 2cos(2π/K).
-    assert spectral_gap(expected(graph("ring", size))) == pytest.approx((1 - math.cos(2 * math.pi / size)) / size)
+    assert spectral_gap(expected(graph("ring", size))) == pytest.approx(
+        (1 - math.cos(2 * math.pi / size)) / size
+    )
 
 
 @pytest.mark.parametrize("size", [3, 4, 8, 16, 31])
@@ -88,21 +101,28 @@ def test_the_gap_of_a_ring_whose_senders_take_any_receiver(size: int) -> None:
 
 def test_the_gap_of_a_torus() -> None:
     # 4 × 4: p = 1/2K; λ_2 of the grid is that of its longer side's ring.
-    assert spectral_gap(expected(graph("torus", 16))) == pytest.approx((1 - math.cos(2 * math.pi / 4)) / 32)
+    assert spectral_gap(expected(graph("torus", 16))) == pytest.approx(
+        (1 - math.cos(2 * math.pi / 4)) / 32
+    )
 
 
 def test_better_connected_graphs_have_larger_gaps() -> None:
-    gaps = [spectral_gap(expected(graph(kind, 16))) for kind in ("ring", "torus", "ring-any", "complete")]
+    gaps = [
+        spectral_gap(expected(graph(kind, 16)))
+        for kind in ("ring", "torus", "ring-any", "complete")
+    ]
     assert gaps == sorted(gaps)
     assert len(set(gaps)) == 4
 
 
 def test_two_halves_without_a_link_never_agree() -> None:
-    halves = Topology("complete", ("a", "b", "c", "d"), {"a": ("b",), "b": ("a",), "c": ("d",), "d": ("c",)}, 0)
+    halves = Topology(
+        "complete", ("a", "b", "c", "d"), {"a": ("b",), "b": ("a",), "c": ("d",), "d": ("c",)}, 0
+    )
     assert spectral_gap(expected(halves)) == pytest.approx(0.0)
 
 
-# -- appendix A: senders and receivers ------------------------------------------------------------------------------
+# -- appendix A: senders and receivers -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["ring", "ring-any"])
@@ -130,7 +150,11 @@ def test_a_torus_links_each_peer_to_four() -> None:
 def test_erdos_renyi_is_connected_symmetric_and_the_same_for_everybody() -> None:
     topology = graph("erdos-renyi", 16, probability=0.25)
     assert topology == graph("erdos-renyi", 16, probability=0.25)
-    assert all(peer in topology.targets[other] for peer in topology.peers for other in topology.targets[peer])
+    assert all(
+        peer in topology.targets[other]
+        for peer in topology.peers
+        for other in topology.targets[peer]
+    )
     assert spectral_gap(expected(topology)) > 0
     assert topology != build("erdos-renyi", names(16), seed=4, probability=0.25)
 
@@ -146,7 +170,7 @@ def test_random_pairs_are_perfect_matchings_in_which_everybody_has_its_turn() ->
     assert len(graph("random-pair", 7).matching(0)) == 3
 
 
-# -- who is there ---------------------------------------------------------------------------------------------------
+# -- who is there ----------------------------------------------------------------------------------
 
 
 def test_a_partner_is_one_that_is_free() -> None:
@@ -165,7 +189,9 @@ def test_a_matched_partner_that_is_away_is_not_replaced() -> None:
     peer, partner = next(iter(topology.matching(0).items()))
     assert topology.partner(peer, 0, names(4), Random(1)) == partner
     assert topology.partner(peer, 0, set(names(4)) - {partner}, Random(1)) is None
-    assert topology.partner(partner, 0, names(4), Random(1)) is None  # it is for the other one to propose
+    assert (
+        topology.partner(partner, 0, names(4), Random(1)) is None
+    )  # it is for the other one to propose
 
 
 @pytest.mark.parametrize(
@@ -177,6 +203,8 @@ def test_a_matched_partner_that_is_away_is_not_replaced() -> None:
         ("erdos-renyi", 16, 0.0, "link_probability=0.0"),
     ],
 )
-def test_what_is_no_graph_is_refused_in_one_line(kind: Kind, size: int, probability: float, why: str) -> None:
+def test_what_is_no_graph_is_refused_in_one_line(
+    kind: Kind, size: int, probability: float, why: str
+) -> None:
     with pytest.raises(ConfigError, match=why):
         graph(kind, size, probability=probability)

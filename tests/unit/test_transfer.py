@@ -1,4 +1,7 @@
-"""Messages of many parts between a sender and a receiver that lose some: nothing but what is missing goes out again."""
+"""Messages of many parts between a sender and a receiver that lose some:
+
+nothing but what is missing goes out again.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,13 @@ ENVELOPE = random.Random(1).randbytes(100 * (CHUNK - wire.PART_HEADER) - 7)
 PARTS = 100
 
 
-def uploaded(transfer: Transfer, partials: Partials, lose: float, rng: random.Random) -> tuple[bytes, int, int]:
-    """Send until it is whole, asking again whenever both have fallen silent; (envelope, parts sent, questions)."""
+def uploaded(
+    transfer: Transfer, partials: Partials, lose: float, rng: random.Random
+) -> tuple[bytes, int, int]:
+    """Send until it is whole, asking again whenever both have fallen silent;
+
+    (envelope, parts sent, questions).
+    """
     sent = asked = 0
     under_way: list[bytes] = []
     while True:
@@ -51,7 +59,11 @@ def test_a_message_of_one_part_is_sent_as_it_is() -> None:
 
 
 def test_what_is_not_lost_is_sent_once_after_one_question() -> None:
-    assert uploaded(Transfer(ENVELOPE, CHUNK), Partials(1 << 20), 0.0, random.Random(1)) == (ENVELOPE, PARTS, 1)
+    assert uploaded(Transfer(ENVELOPE, CHUNK), Partials(1 << 20), 0.0, random.Random(1)) == (
+        ENVELOPE,
+        PARTS,
+        1,
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -62,7 +74,9 @@ def test_only_lost_parts_are_sent_again(seed: int) -> None:
     assert sent == PARTS if not lost else PARTS < sent < 2 * PARTS  # 1/0.7 on the average
 
 
-def test_a_receiver_that_was_replaced_is_sent_everything_and_one_that_has_a_half_the_other_half() -> None:
+def test_a_receiver_that_was_replaced_is_sent_everything_and_one_that_has_a_half_the_other_half() -> (
+    None
+):
     transfer, partials = Transfer(ENVELOPE, CHUNK), Partials(1 << 20)
     for number in range(0, PARTS, 2):
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
@@ -118,9 +132,13 @@ def test_the_number_of_unfinished_messages_is_bounded() -> None:
     partials.add("edge-16", 1, wire.part(ENVELOPE, CHUNK, 0))  # in the place of the refused one
 
 
-def test_slow_parts_keep_a_message_alive_and_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_parts_keep_a_message_alive_and_silence_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = [0.0]
-    monkeypatch.setattr("tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        "tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0]
+    )
     partials = Partials(1 << 20)
     for number in range(PARTS - 1):  # two hours and three quarters for all of it
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))

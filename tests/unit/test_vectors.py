@@ -30,7 +30,16 @@ MODELS = [
     build("cnn", (3, 14, 14), 4, channels=(3, 5)),
     build("cnn", (1, 28, 28), 10, hidden=(50,), regularization=1e-4),
     build("cnn", (1, 12, 12), 4, channels=(3, 5), hidden=(6,), activation="tanh"),
-    build("cnn", (3, 8, 8), 4, channels=(3, 4, 5, 6), kernel=3, hidden=(6,), pool_every=2, normalization="group"),
+    build(
+        "cnn",
+        (3, 8, 8),
+        4,
+        channels=(3, 4, 5, 6),
+        kernel=3,
+        hidden=(6,),
+        pool_every=2,
+        normalization="group",
+    ),
     build("mlp", (2, 3, 3), 4, hidden=(7, 5), regularization=1e-3),
     build("resnet", (3, 8, 8), 4, width=4, blocks=2, regularization=1e-3),
     build("mobilenet", (3, 8, 8), 4, width=4, blocks=2),
@@ -39,8 +48,13 @@ MODELS = [
 ]
 
 
-def batch(model: Model, size: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Parameters near, not at, the initial ones, and `size` examples: images with a flat background."""
+def batch(
+    model: Model, size: int, seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Parameters near, not at, the initial ones, and `size` examples:
+
+    images with a flat background.
+    """
     generator = torch.Generator().manual_seed(seed)
     params = model.init(seed) + 0.1 * torch.randn(model.size, generator=generator)
     x, y = model.random_batch(size, generator)
@@ -59,7 +73,9 @@ def loop(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -
 
 @pytest.mark.parametrize("model", MODELS, ids=Model.schema)
 @pytest.mark.parametrize("chunk_size", [None, 4])
-def test_gradients_equal_the_loop_over_examples_and_vmap(model: Model, chunk_size: int | None) -> None:
+def test_gradients_equal_the_loop_over_examples_and_vmap(
+    model: Model, chunk_size: int | None
+) -> None:
     params, x, y = batch(model, 9)
     expected = loop(model, params, x, y)
     found = example_gradients(model, params, x, y, chunk_size=chunk_size)
@@ -76,7 +92,9 @@ def test_mean_gradient_is_the_mean_of_the_rows(model: Model) -> None:
 
 
 def test_softmax_gradient_by_hand() -> None:
-    """d loss/d W[k] = r_k·x and d loss/d b[k] = r_k = p_k − 1[k = y], with p = softmax(ln 1, ln 2, ln 5)."""
+    """d loss/d W[k] = r_k·x and d loss/d b[k] = r_k = p_k − 1[k = y], with p = softmax(ln 1, ln
+    2, ln 5).
+    """
     model = build("logistic", (2,), 3)
     params = torch.tensor([0.0, 0, 0, 0, 0, 0, math.log(1), math.log(2), math.log(5)])
     found = example_gradients(model, params, torch.tensor([[2.0, -4.0]]), torch.tensor([1]))
@@ -95,7 +113,9 @@ def test_the_penalty_is_in_every_row() -> None:
 @pytest.mark.parametrize("model", MODELS[:4], ids=Model.schema)
 def test_one_example_and_none(model: Model) -> None:
     params, x, y = batch(model, 1)
-    assert torch.allclose(example_gradients(model, params, x, y), loop(model, params, x, y), atol=1e-5)
+    assert torch.allclose(
+        example_gradients(model, params, x, y), loop(model, params, x, y), atol=1e-5
+    )
     assert example_gradients(model, params, x[:0], y[:0]).shape == (0, model.size)
     assert torch.equal(mean_gradient(model, params, x[:0], y[:0]), torch.zeros(model.size))
 
@@ -123,7 +143,10 @@ def test_a_row_of_a_sequence_does_not_depend_on_the_other_sequences() -> None:
 
 
 def test_a_words_gradient_adds_up_over_its_places() -> None:
-    """A word that stands at every place: its row of the embedding has the sum, and all other rows are exactly 0."""
+    """A word that stands at every place:
+
+    its row of the embedding has the sum, and all other rows are exactly 0.
+    """
     model = build("lstm", (6,), 11, embedding=5, hidden=(7,))
     params, _, y = batch(model, 2)
     x = torch.full((2, 6), 4)
@@ -145,20 +168,28 @@ def test_results_are_detached_repeatable_and_leave_the_inputs_alone() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, (params, x, y), strict=True))
 
 
-# -- a linear model's clipped sum without its rows --------------------------------------------------------------------
+# -- a linear model's clipped sum without its rows -------------------------------------------------
 
 LINEAR = [build("logistic", (3, 4, 4), 10), build("svm", (1, 8, 8), 10), build("logistic", (5,), 3)]
 steady = settings(derandomize=True, deadline=None, max_examples=60)
 
 
-def ghost(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, clip: float, **mask: Any) -> Clipped:
+def ghost(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, clip: float, **mask: Any
+) -> Clipped:
     """The fast path as the edge takes it."""
     taken = mask.get("mask", torch.ones(len(y), dtype=torch.bool))
     return outer_sum(*linear_factors(model, params, x, y), clip, taken)
 
 
 @steady
-@given(st.sampled_from(LINEAR), st.integers(0, 40), st.integers(0, 10**6), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+@given(
+    st.sampled_from(LINEAR),
+    st.integers(0, 40),
+    st.integers(0, 10**6),
+    st.floats(1e-3, 1e3),
+    st.floats(1e-3, 1e3),
+)
 def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
     model: Model, size: int, seed: int, clip: float, scale: float
 ) -> None:
@@ -173,12 +204,22 @@ def test_the_ghost_sum_equals_the_clipped_sum_of_the_rows(
 
 
 @steady
-@given(st.floats(-1e3, 1e3, width=32), st.floats(1e-6, 1e6), st.integers(0, 10**6), st.sampled_from([1, 60, 4000]))
-def test_a_ghost_row_is_never_longer_than_c(exponent: float, clip: float, seed: int, inputs: int) -> None:
+@given(
+    st.floats(-1e3, 1e3, width=32),
+    st.floats(1e-6, 1e6),
+    st.integers(0, 10**6),
+    st.sampled_from([1, 60, 4000]),
+)
+def test_a_ghost_row_is_never_longer_than_c(
+    exponent: float, clip: float, seed: int, inputs: int
+) -> None:
     """The norm of the one row, in float64, at every size that float32 can hold."""
     generator = torch.Generator().manual_seed(seed)
     sizes = 10.0 ** (exponent % 30 - 15), 10.0 ** (exponent % 23 - 12)
-    delta, x = sizes[0] * torch.randn(1, 7, generator=generator), sizes[1] * torch.randn(1, inputs, generator=generator)
+    delta, x = (
+        sizes[0] * torch.randn(1, 7, generator=generator),
+        sizes[1] * torch.randn(1, inputs, generator=generator),
+    )
     total = outer_sum(delta, x, clip, torch.tensor([True])).total
     assert bool(torch.isfinite(total).all())
     assert float(torch.linalg.vector_norm(total.to(torch.float64))) <= clip
@@ -203,7 +244,7 @@ def test_no_row_gives_a_zero_sum_and_a_clip_that_is_none_is_refused() -> None:
             outer_sum(delta, x, clip, mask)
 
 
-# -- the edge's choice between them ------------------------------------------------------------------------------------
+# -- the edge's choice between them ----------------------------------------------------------------
 
 
 def edge(model: Model, mechanism: Mechanism) -> Edge:
@@ -230,4 +271,8 @@ def test_a_batch_in_parts_gives_the_sum_of_the_whole(
     else:
         expected = clipped_sum(gradients, 0.3, mask)
         assert torch.allclose(found.total, expected.total, atol=1e-5)
-    assert (found.sensitivity, found.step, found.total.dtype) == (0.3, expected.step, expected.total.dtype)
+    assert (found.sensitivity, found.step, found.total.dtype) == (
+        0.3,
+        expected.step,
+        expected.total.dtype,
+    )

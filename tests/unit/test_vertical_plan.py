@@ -83,7 +83,9 @@ def test_synchronous_means_all_parties_on_common_batches() -> None:
 
 
 def test_max_delay_is_the_theorems_d() -> None:
-    run = run_file(algorithm='max_delay = 9\nsteps_rule = "theorem_1"\nsmoothness = 2.0\nscale = 1e6')
+    run = run_file(
+        algorithm='max_delay = 9\nsteps_rule = "theorem_1"\nsmoothness = 2.0\nscale = 1e6'
+    )
     assert vertical(run.define()).protocol.steps.party(0) == 1 / (4 * 10 * 2.0)
 
 
@@ -105,7 +107,11 @@ def test_every_client_may_have_its_own_regularizer() -> None:
         ("privacy", {"mechanism": "gaussian", "noise_at": "server"}, "at the party"),
         ("privacy", {"mechanism": "paper"}, "privacy.noise_multiplier"),
         ("algorithm", {"t": 5}, "algorithm.t=5"),
-        ("algorithm", {"t": 2, "synchronous": True}, "algorithm.t=2: synchronous waits for all 4 parties"),
+        (
+            "algorithm",
+            {"t": 2, "synchronous": True},
+            "algorithm.t=2: synchronous waits for all 4 parties",
+        ),
         ("algorithm", {"regularization": [0.1, 0.2]}, "2 numbers for 4 parties"),
         ("data", {"partition": "shards"}, "data.partition=shards: vafl divides columns"),
         ("data", {"spare": 2}, "data.spare=2: vafl divides columns"),
@@ -132,16 +138,23 @@ def test_quadrants_are_four() -> None:
 
 
 def test_a_horizontal_run_has_no_parties() -> None:
-    text = '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = "logistic"\n[algorithm]\nname = "mapa"\n'
+    text = (
+        '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = '
+        '"logistic"\n[algorithm]\nname = "mapa"\n'
+    )
     with pytest.raises(ConfigError, match=r"algorithm.name='mapa' is not vertical"):
         vertical(config.parse(text, "test").define())
 
 
 def test_records_of_one_person_are_told_apart() -> None:
     ids = torch.tensor([7, 8, 7])
-    made = vertical_settings.record_ids(Dataset(torch.zeros(3, 1), torch.zeros(3), 2, "pd/train", ids))
+    made = vertical_settings.record_ids(
+        Dataset(torch.zeros(3, 1), torch.zeros(3), 2, "pd/train", ids)
+    )
     assert made == ["pd/train/7/0", "pd/train/8/0", "pd/train/7/1"]
-    assert vertical_settings.record_ids(Dataset(torch.zeros(1, 1), torch.zeros(1), 2, "x/test")) == ["x/test/0/0"]
+    assert vertical_settings.record_ids(
+        Dataset(torch.zeros(1, 1), torch.zeros(1), 2, "x/test")
+    ) == ["x/test/0/0"]
 
 
 def test_an_outbox_keeps_the_state_of_the_message_that_it_came_with(tmp_path: Path) -> None:

@@ -19,14 +19,7 @@ from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.policy import Terms
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import (
-    GlobalModel,
-    Halt,
-    Hello,
-    Push,
-    Retired,
-    Update,
-)
+from tacit.protocol.messages import GlobalModel, Halt, Hello, Push, Retired, Update
 from tests.unit.paid import released
 
 SCHEMA = bytes(range(32))
@@ -36,7 +29,9 @@ HELLO = Hello("edge-1", 2.0, 1e-5, "gaussian", 0.5, 0.1, 100.0, SPENT)
 steady = settings(derandomize=True, deadline=None, max_examples=80)
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
-vectors = st.lists(finite, min_size=1, max_size=40).map(lambda values: torch.tensor(values, dtype=torch.float32))
+vectors = st.lists(finite, min_size=1, max_size=40).map(
+    lambda values: torch.tensor(values, dtype=torch.float32)
+)
 positive = st.floats(1e-300, 1e300)
 histories = st.lists(
     st.builds(Spend, st.floats(1e-9, 1.0), st.floats(0, 1e9), st.integers(0, 2**64 - 1)), max_size=5
@@ -60,7 +55,7 @@ def read(payload: bytes | bytearray, size: int = 3) -> Hello | Update | Retired:
     return wire.read_up(wire.decode(payload), SCHEMA, size)
 
 
-# -- round trips ----------------------------------------------------------------------------------------------------
+# -- round trips -----------------------------------------------------------------------------------
 
 
 @steady
@@ -69,7 +64,12 @@ def test_an_update_arrives_bit_for_bit(vector: torch.Tensor, edge: str, version:
     paid = released(vector, 0.1)
     message = read(up(Push(edge, version, paid)), vector.numel())
     assert isinstance(message, Update)
-    assert (message.edge, message.base_version, message.clip, message.spent) == (edge, version, 0.1, paid.spent)
+    assert (message.edge, message.base_version, message.clip, message.spent) == (
+        edge,
+        version,
+        0.1,
+        paid.spent,
+    )
     assert same_bits(message.vector, vector)
 
 
@@ -99,7 +99,9 @@ def test_retired_arrives_as_sent(edge: str, reason: str, spent: History) -> None
 
 @steady
 @given(vectors, st.integers(0, 2**64 - 1), st.floats(0, 1e300))
-def test_a_global_model_arrives_bit_for_bit(vector: torch.Tensor, version: int, clip: float) -> None:
+def test_a_global_model_arrives_bit_for_bit(
+    vector: torch.Tensor, version: int, clip: float
+) -> None:
     payload = bytearray(wire.down("run-1", "edge-1", GlobalModel(version, vector, clip), SCHEMA))
     message = wire.read_down(wire.decode(payload), SCHEMA, vector.numel())
     assert isinstance(message, GlobalModel)
@@ -119,8 +121,13 @@ TAMED = "?[2Ja?b??c [/red] é"
 
 
 def test_a_peers_words_cannot_steer_a_terminal_or_break_a_line_of_log() -> None:
-    hello = read(up(Hello("edge-1", 1.0, 1e-5, HOSTILE, 1.0, 0.1, 1.0, (), refusals=1, refusal=HOSTILE)))
-    retired, halt = read(up(Retired("edge-1", HOSTILE, ()))), wire.down("run-1", "*", Halt(1, HOSTILE), SCHEMA)
+    hello = read(
+        up(Hello("edge-1", 1.0, 1e-5, HOSTILE, 1.0, 0.1, 1.0, (), refusals=1, refusal=HOSTILE))
+    )
+    retired, halt = (
+        read(up(Retired("edge-1", HOSTILE, ()))),
+        wire.down("run-1", "*", Halt(1, HOSTILE), SCHEMA),
+    )
     halted = wire.read_down(wire.decode(halt), SCHEMA, 3)
     assert isinstance(hello, Hello)
     assert isinstance(retired, Retired)
@@ -140,7 +147,9 @@ def test_a_models_terms_cannot_either() -> None:
 
 @steady
 @given(st.binary(max_size=600), st.integers(1, 64), st.randoms(use_true_random=False))
-def test_parts_come_together_in_any_order_with_duplicates(body: bytes, room: int, rng: random.Random) -> None:
+def test_parts_come_together_in_any_order_with_duplicates(
+    body: bytes, room: int, rng: random.Random
+) -> None:
     parts = list(wire.split(body, wire.PART_HEADER + room))
     assert all(len(part) <= wire.PART_HEADER + room for part in parts)
     order = parts + rng.choices(parts, k=len(parts))
@@ -152,7 +161,9 @@ def test_parts_come_together_in_any_order_with_duplicates(body: bytes, room: int
         assert whole is None if place < last else bytes(whole or b"") == body
 
 
-@pytest.mark.parametrize("message", [HELLO, Push("edge-1", 7, released(torch.ones(5))), Retired("e", "why", SPENT)])
+@pytest.mark.parametrize(
+    "message", [HELLO, Push("edge-1", 7, released(torch.ones(5))), Retired("e", "why", SPENT)]
+)
 def test_the_tensor_begins_at_a_multiple_of_64_bytes(message: Hello | Push | Retired) -> None:
     for seq in (1, 2**14, 2**50):  # lengths of the meta differ
         payload = up(message, seq)
@@ -177,24 +188,28 @@ def test_a_tensor_in_read_only_memory_does_not_share_it() -> None:
     assert wire.decode(payload).tensor is not None
 
 
-# -- the one door ---------------------------------------------------------------------------------------------------
+# -- the one door ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        torch.ones(3), None, b"raw", Halt(1, "x"), GlobalModel(1, torch.ones(3), 1.0),
+        torch.ones(3),
+        None,
+        b"raw",
+        Halt(1, "x"),
+        GlobalModel(1, torch.ones(3), 1.0),
         Update("edge-1", 1, torch.ones(3), 1.0, ()),
         Push("edge-1", 1, torch.ones(3)),  # type: ignore[arg-type]
         Push("edge-1", 1, None),  # type: ignore[arg-type]
     ],
-)  # fmt: skip
+)
 def test_nothing_but_a_released_vector_leaves_an_edge(message: Any) -> None:
     with pytest.raises(TypeError, match="leave an edge"):
         wire.up("run-1", 1, message, SCHEMA)
 
 
-# -- golden bytes: a change of the format must be noticed ----------------------------------------------------------
+# -- golden bytes: a change of the format must be noticed ------------------------------------------
 
 _META = "0a0572756e2d311206656467652d31"
 _SCHEMA = "3a20" + SCHEMA.hex()
@@ -211,9 +226,12 @@ GOLDEN = {
     "model": f"5443543168000000{_META}220366333228033220b3d522d72e4db7ea1fb6fdc6d776ba0be64bd4a293677e8d4afe0da7ab9d"
     f"d42f{_SCHEMA}9a010b0808110000000000000440" + 16 * "00" + "000000000000008001000000",
     "halt": f"544354313c000000{_META}{_SCHEMA}a2010808081204646f6e65" + 60 * "00",
-    "receipt": f"5443543127000000{_META}1809aa01130805120466756c6c19000000000000f83f2008" + 17 * "00",
+    "receipt": f"5443543127000000{_META}1809aa01130805120466756c6c19000000000000f83f2008"
+    + 17 * "00",
     "announcement": f"544354316f0000000a0572756e2d3112012a220366333228013220e00e5eb9444182f352323374ef4e08ebcb784725fd"
-    f"d4fd612d7730540b3e0c8c{_SCHEMA}b2011708031208747261696e696e67180822026162280c320175" + 9 * "00" + "0000803f",
+    f"d4fd612d7730540b3e0c8c{_SCHEMA}b2011708031208747261696e696e67180822026162280c320175"
+    + 9 * "00"
+    + "0000803f",
 }
 
 
@@ -233,25 +251,48 @@ def test_down_messages_are_the_golden_bytes() -> None:
 
 def test_control_messages_are_the_golden_bytes() -> None:
     receipt = pb.Receipt(status=pb.Receipt.BUSY, reason="full", retry_after_s=1.5, last_seq=8)
-    assert wire.encode(pb.Meta(run="run-1", edge="edge-1", seq=9, receipt=receipt)).hex() == GOLDEN["receipt"]
-    said = pb.Announcement(epoch=3, state="training", version=8, model_sha256="ab", model_bytes=12, url="u")
+    assert (
+        wire.encode(pb.Meta(run="run-1", edge="edge-1", seq=9, receipt=receipt)).hex()
+        == GOLDEN["receipt"]
+    )
+    said = pb.Announcement(
+        epoch=3, state="training", version=8, model_sha256="ab", model_bytes=12, url="u"
+    )
     meta = pb.Meta(run="run-1", edge="*", schema_hash=SCHEMA, announcement=said)
     assert wire.encode(meta, torch.tensor([1.0])).hex() == GOLDEN["announcement"]
 
 
 def test_parts_are_the_golden_bytes() -> None:
     head = "54435450{}000000030000000700000000000000{}00000000000000{}"
-    golden = [head.format("00", "00", "616263"), head.format("01", "03", "646566"), head.format("02", "06", "67")]
+    golden = [
+        head.format("00", "00", "616263"),
+        head.format("01", "03", "646566"),
+        head.format("02", "06", "67"),
+    ]
     assert [part.hex() for part in wire.split(b"abcdefg", wire.PART_HEADER + 3)] == golden
 
 
-# -- refusals, each with its reason --------------------------------------------------------------------------------
+# -- refusals, each with its reason ----------------------------------------------------------------
 
 
 def envelope(body: bytes = struct.pack("<3f", 1, 2, 3), **fields: Any) -> bytes:
     """An update envelope with correct dtype, numel and sha256 unless `fields` says otherwise."""
-    right = {"dtype": "f32", "numel": len(body) // 4, "sha256": hashlib.sha256(body).digest(), "schema_hash": SCHEMA}
-    meta = pb.Meta(**{"run": "run-1", "edge": "edge-1", "seq": 1, "update": pb.Update(clip=1.0), **right, **fields})
+    right = {
+        "dtype": "f32",
+        "numel": len(body) // 4,
+        "sha256": hashlib.sha256(body).digest(),
+        "schema_hash": SCHEMA,
+    }
+    meta = pb.Meta(
+        **{
+            "run": "run-1",
+            "edge": "edge-1",
+            "seq": 1,
+            "update": pb.Update(clip=1.0),
+            **right,
+            **fields,
+        }
+    )
     return raw(meta.SerializeToString(), body)
 
 
@@ -294,8 +335,14 @@ REFUSED = [
     ("shape", envelope(hello=hello())),  # hello carries no tensor
     ("kind", raw(pb.Meta(schema_hash=SCHEMA, halt=pb.Halt()).SerializeToString())),
     *[("value", envelope(update=pb.Update(clip=clip))) for clip in (NAN, INF, -1.0)],
-    *[("value", envelope(update=pb.Update(clip=1.0, spent=spent(q, 1.0)))) for q in (0.0, -0.1, 1.1, NAN)],
-    *[("value", envelope(update=pb.Update(clip=1.0, spent=spent(0.1, z)))) for z in (-1.0, NAN, INF)],
+    *[
+        ("value", envelope(update=pb.Update(clip=1.0, spent=spent(q, 1.0))))
+        for q in (0.0, -0.1, 1.1, NAN)
+    ],
+    *[
+        ("value", envelope(update=pb.Update(clip=1.0, spent=spent(0.1, z))))
+        for z in (-1.0, NAN, INF)
+    ],
     ("value", envelope(update=pb.Update(clip=1.0, spent=1001 * spent(0.1, 1.0)))),
 ]
 
@@ -321,7 +368,9 @@ def test_a_hello_with_an_impossible_number_is_refused(field: str, value: float) 
     assert refusal.value.reason == "value"
 
 
-@pytest.mark.parametrize(("field", "value"), [("epsilon", 0.0), ("delta", 0.0), ("delta", 1.0), ("clip_max", INF)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("epsilon", 0.0), ("delta", 0.0), ("delta", 1.0), ("clip_max", INF)]
+)
 def test_a_hello_outside_its_ranges_is_refused(field: str, value: float) -> None:
     meta = pb.Meta(edge="edge-1", schema_hash=SCHEMA, hello=hello(**{field: value}))
     with pytest.raises(WireError, match=field):
@@ -336,7 +385,9 @@ def test_a_hello_outside_its_ranges_is_refused(field: str, value: float) -> None
         ("shape", {"model": pb.GlobalModel(clip=1.0)}, 4),
     ],
 )
-def test_a_bad_model_is_refused_with_its_reason(reason: str, fields: dict[str, Any], size: int) -> None:
+def test_a_bad_model_is_refused_with_its_reason(
+    reason: str, fields: dict[str, Any], size: int
+) -> None:
     with pytest.raises(WireError) as refusal:
         wire.read_down(wire.decode(envelope(**fields)), SCHEMA, size)
     assert refusal.value.reason == reason
@@ -349,19 +400,28 @@ def test_the_clip_of_a_model_comes_as_it_was_said_for_the_policy_to_judge(clip: 
     assert message.clip == pytest.approx(clip, nan_ok=True)
 
 
-def part(number: int = 0, parts: int = 2, total: int = 10, offset: int = 0, body: bytes = b"12345") -> bytes:
+def part(
+    number: int = 0, parts: int = 2, total: int = 10, offset: int = 0, body: bytes = b"12345"
+) -> bytes:
     return b"TCTP" + struct.pack("<IIQQ", number, parts, total, offset) + body
 
 
 @pytest.mark.parametrize(
     ("reason", "payload"),
     [
-        ("magic", b""), ("magic", b"TCTP"), ("magic", b"XXXX" + part()[4:]),
-        ("size", part(total=101)), ("size", part(total=2**64 - 1)),
-        ("length", part(parts=0)), ("length", part(number=2)), ("length", part(parts=12)),
-        ("length", part(offset=6)), ("length", part(offset=2**64 - 1)), ("length", part(parts=2**32 - 1)),
+        ("magic", b""),
+        ("magic", b"TCTP"),
+        ("magic", b"XXXX" + part()[4:]),
+        ("size", part(total=101)),
+        ("size", part(total=2**64 - 1)),
+        ("length", part(parts=0)),
+        ("length", part(number=2)),
+        ("length", part(parts=12)),
+        ("length", part(offset=6)),
+        ("length", part(offset=2**64 - 1)),
+        ("length", part(parts=2**32 - 1)),
     ],
-)  # fmt: skip
+)
 def test_a_bad_part_is_refused_with_its_reason(reason: str, payload: bytes) -> None:
     with pytest.raises(WireError) as refusal:
         wire.Assembler(100).add(payload)
@@ -404,13 +464,16 @@ def test_a_refused_announcement_allocates_nothing() -> None:
         tracemalloc.stop()
 
 
-# -- damage ---------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 KINDS = {kind: bytes.fromhex(text) for kind, text in GOLDEN.items()}
 
 
 def understood(payload: bytes) -> torch.Tensor | None:
-    """The tensor that anything in the system would make of `payload`, None when all refuse; only WireError may fly."""
+    """The tensor that anything in the system would make of `payload`, None when all refuse;
+
+    only WireError may fly.
+    """
     try:
         received = wire.decode(payload)
     except WireError:
@@ -444,8 +507,13 @@ def test_a_flipped_bit_gives_no_other_tensor(kind: str) -> None:
 
 
 @steady
-@given(st.sampled_from(sorted(KINDS)), st.lists(st.tuples(st.integers(0, 255), st.integers(0, 255)), max_size=8))
-def test_overwritten_bytes_raise_nothing_but_wire_error(kind: str, changes: list[tuple[int, int]]) -> None:
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.lists(st.tuples(st.integers(0, 255), st.integers(0, 255)), max_size=8),
+)
+def test_overwritten_bytes_raise_nothing_but_wire_error(
+    kind: str, changes: list[tuple[int, int]]
+) -> None:
     damaged = bytearray(KINDS[kind])
     for place, value in changes:
         damaged[place % len(damaged)] = value
@@ -453,15 +521,31 @@ def test_overwritten_bytes_raise_nothing_but_wire_error(kind: str, changes: list
 
 
 @steady
-@given(st.binary(max_size=300), st.sampled_from([b"", b"TCT1", b"TCT1\x08\x00\x00\x00", b"TCT1\x40\x00\x00\x00"]))
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([b"", b"TCT1", b"TCT1\x08\x00\x00\x00", b"TCT1\x40\x00\x00\x00"]),
+)
 def test_random_bytes_raise_nothing_but_wire_error(noise: bytes, head: bytes) -> None:
     understood(head + noise)
 
 
 @steady
-@given(st.lists(st.one_of(st.binary(max_size=60), st.builds(
-    part, st.integers(0, 4), st.integers(0, 5), st.integers(0, 70), st.integers(0, 70), st.binary(max_size=20)
-)), max_size=12))  # fmt: skip
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=60),
+            st.builds(
+                part,
+                st.integers(0, 4),
+                st.integers(0, 5),
+                st.integers(0, 70),
+                st.integers(0, 70),
+                st.binary(max_size=20),
+            ),
+        ),
+        max_size=12,
+    )
+)
 def test_random_parts_raise_nothing_but_wire_error(payloads: list[bytes]) -> None:
     assembler = wire.Assembler(64)
     for payload in payloads:
@@ -474,7 +558,9 @@ def test_random_parts_raise_nothing_but_wire_error(payloads: list[bytes]) -> Non
 
 @pytest.mark.parametrize("scale", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 7.3e5, 1e29, 1.5e29])
 def test_an_integer_update_is_the_same_bits_as_one_multiplication_in_float64(scale: float) -> None:
-    integers = torch.randint(-(2**31), 2**31, (20_000,), generator=torch.Generator().manual_seed(1)).to(torch.int32)
+    integers = torch.randint(
+        -(2**31), 2**31, (20_000,), generator=torch.Generator().manual_seed(1)
+    ).to(torch.int32)
     integers[:3] = torch.tensor([-(2**31), 2**31 - 1, 0], dtype=torch.int32)
     expected = (integers.to(torch.float64) * scale).to(torch.float32)
     assert torch.equal(wire.gradient(integers, scale).view(torch.int32), expected.view(torch.int32))

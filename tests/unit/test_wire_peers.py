@@ -1,4 +1,7 @@
-"""What peers say to one another: every message comes back as it was sent, and only sealed tensors leave."""
+"""What peers say to one another:
+
+every message comes back as it was sent, and only sealed tensors leave.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,29 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 
 def back(message: Gossip, size: int = 3) -> Gossip:
     return wire_gossip.read_peer_message(
-        wire.decode(bytearray(wire_gossip.encode_peer_message("run", message, SCHEMA))), SCHEMA, size
+        wire.decode(bytearray(wire_gossip.encode_peer_message("run", message, SCHEMA))),
+        SCHEMA,
+        size,
     )
 
 
 def vector(message: Gossip) -> torch.Tensor | None:
-    found = message.delta if isinstance(message, Answer) else None if isinstance(message, Missing) else message.model
+    found = (
+        message.delta
+        if isinstance(message, Answer)
+        else None
+        if isinstance(message, Missing)
+        else message.model
+    )
     return found.vector if isinstance(found, Shared) else found
 
 
 def plain(message: Gossip) -> dict[str, object]:
-    return {f.name: getattr(message, f.name) for f in fields(message) if f.name not in ("model", "delta")}
+    return {
+        f.name: getattr(message, f.name)
+        for f in fields(message)
+        if f.name not in ("model", "delta")
+    }
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -49,12 +64,15 @@ def test_a_message_comes_back_as_it_was_sent(message: Gossip) -> None:
     read = back(message)
     assert type(read) is type(message)
     sent, got = vector(message), vector(read)
-    assert (sent is None and got is None) or (sent is not None and got is not None and torch.equal(sent, got))
+    assert (sent is None and got is None) or (
+        sent is not None and got is not None and torch.equal(sent, got)
+    )
     assert plain(read) == plain(message)
 
 
 @pytest.mark.parametrize(
-    "message", [Proposal("a", 1, 1, VECTOR, {}), Answer("a", 1, 1, VECTOR, {}), Share("a", 1, VECTOR)]
+    "message",
+    [Proposal("a", 1, 1, VECTOR, {}), Answer("a", 1, 1, VECTOR, {}), Share("a", 1, VECTOR)],
 )
 def test_a_bare_tensor_cannot_leave(message: Gossip) -> None:
     with pytest.raises(TypeError, match="only a Shared vector may leave"):
@@ -66,13 +84,20 @@ def test_a_report_arrives_as_an_update_with_its_steps() -> None:
     sent = Report("edge-1", 40, 3, SEALED, spent, charged)
     update = wire.read_up(wire.decode(bytearray(wire.up("run", 9, sent, SCHEMA))), SCHEMA, 3)
     assert isinstance(update, Update)
-    assert (update.edge, update.base_version, update.steps, update.spent) == ("edge-1", 40, 3, spent)
+    assert (update.edge, update.base_version, update.steps, update.spent) == (
+        "edge-1",
+        40,
+        3,
+        spent,
+    )
     assert update.charged == charged
     assert torch.equal(update.vector, VECTOR)
 
 
 @pytest.mark.parametrize(
-    ("reason", "schema", "size"), [("schema", bytes(32), 3), ("shape", SCHEMA, 4)], ids=["schema", "shape"]
+    ("reason", "schema", "size"),
+    [("schema", bytes(32), 3), ("shape", SCHEMA, 4)],
+    ids=["schema", "shape"],
 )
 def test_another_models_message_is_refused(reason: str, schema: bytes, size: int) -> None:
     received = wire.decode(bytearray(wire_gossip.encode_peer_message("run", MESSAGES[0], SCHEMA)))
@@ -99,17 +124,27 @@ def test_numbers_begin_at_one(life: int, seq: int) -> None:
 @settings(derandomize=True, deadline=None)
 @given(names, names, names, st.integers(0, 10**19 - 1), st.integers(0, 10**15 - 1))
 def test_a_peer_topic_is_read_back(run: str, to: str, sender: str, number: int, part: int) -> None:
-    assert topics.parse_peer(topics.peer(run, to, sender, number, part)) == (to, sender, number, part)
+    assert topics.parse_peer(topics.peer(run, to, sender, number, part)) == (
+        to,
+        sender,
+        number,
+        part,
+    )
 
 
 @pytest.mark.parametrize(
     "topic",
     [
-        "", "tacit/v1/r/peer/a/from/b/1", "tacit/v1/r/peer/a/to/b/1/0", "tacit/v1/r/up/a/from/b/1/0",
-        "tacit/v1/r/peer/+/from/b/1/0", "tacit/v1/r/peer/a/from/#/1/0", "tacit/v1/r/peer/a/from/b/-1/0",
+        "",
+        "tacit/v1/r/peer/a/from/b/1",
+        "tacit/v1/r/peer/a/to/b/1/0",
+        "tacit/v1/r/up/a/from/b/1/0",
+        "tacit/v1/r/peer/+/from/b/1/0",
+        "tacit/v1/r/peer/a/from/#/1/0",
+        "tacit/v1/r/peer/a/from/b/-1/0",
         "tacit/v1/r/peer/a/from/b/1/0/0",
     ],
-)  # fmt: skip
+)
 def test_a_topic_that_is_no_peers_is_refused(topic: str) -> None:
     with pytest.raises(WireError) as refusal:
         topics.parse_peer(topic)

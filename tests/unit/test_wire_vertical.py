@@ -19,7 +19,9 @@ from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 SCHEMA = bytes(range(32))
 steady = settings(derandomize=True, deadline=None, max_examples=60)
-rows_ = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=30).map(lambda values: torch.tensor(values))
+rows_ = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=30).map(
+    lambda values: torch.tensor(values)
+)
 
 
 def door() -> EmbeddingReleaser:
@@ -34,7 +36,9 @@ def sent(embed: Embed) -> Update:
 
 
 def told(message: ServerOutput) -> ServerOutput:
-    return wire.read_down(wire.decode(bytearray(wire.down("r", "edge-1", message, SCHEMA))), SCHEMA, 7)
+    return wire.read_down(
+        wire.decode(bytearray(wire.down("r", "edge-1", message, SCHEMA))), SCHEMA, 7
+    )
 
 
 @steady
@@ -46,7 +50,12 @@ def test_an_upload_arrives_bit_for_bit(count: int, width: int, step: int, reques
     part = Part(step, request, rows)
     read = sent(Embed("edge-1", 5, part, released, ledger.history(), ledger.charged()))
     assert read.part is not None
-    assert (read.edge, read.base_version, read.part.step, read.part.request) == ("edge-1", 5, step, request)
+    assert (read.edge, read.base_version, read.part.step, read.part.request) == (
+        "edge-1",
+        5,
+        step,
+        request,
+    )
     assert torch.equal(read.part.rows, rows)
     assert torch.equal(read.vector, released.vectors.flatten())
     assert (read.spent, read.charged) == (ledger.history(), ledger.charged())
@@ -108,7 +117,9 @@ def test_feedback_arrives_as_it_was_sent(gradient: torch.Tensor | None) -> None:
         (pb.Meta(roster=pb.Roster(names=bytes(16), records=0)), None, "value"),
     ],
 )
-def test_what_is_malformed_is_refused(meta: pb.Meta, tensor: torch.Tensor | None, reason: str) -> None:
+def test_what_is_malformed_is_refused(
+    meta: pb.Meta, tensor: torch.Tensor | None, reason: str
+) -> None:
     meta.schema_hash = SCHEMA
     with pytest.raises(WireError) as error:
         wire.read_down(wire.decode(bytearray(wire.encode(meta, tensor))), SCHEMA, 7)
@@ -116,7 +127,9 @@ def test_what_is_malformed_is_refused(meta: pb.Meta, tensor: torch.Tensor | None
 
 
 def test_an_upload_with_half_a_row_number_is_refused() -> None:
-    meta = pb.Meta(edge="edge-1", schema_hash=SCHEMA, update=pb.Update(part=pb.Part(step=1, rows=b"123")))
+    meta = pb.Meta(
+        edge="edge-1", schema_hash=SCHEMA, update=pb.Update(part=pb.Part(step=1, rows=b"123"))
+    )
     with pytest.raises(WireError, match="no whole numbers"):
         wire.read_up(wire.decode(bytearray(wire.encode(meta))), SCHEMA, 7)
 

@@ -1,4 +1,7 @@
-"""What the aggregator says: models and halts to edges, receipts, and the retained announcement of the run's state."""
+"""What the aggregator says:
+
+models and halts to edges, receipts, and the retained announcement of the run's state.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,17 @@ class Downlink:
         self.run_id, self.schema, self.chunk = run_id, schema, chunk
         self.connection: Connection | None = None
         self.gate = Gate()  # in front of tasks; an open one, unless the run has another
-        self._transfers: dict[str, tuple[Transfer, float]] = {}  # models under way; when parts were last called lost
+        self._transfers: dict[
+            str, tuple[Transfer, float]
+        ] = {}  # models under way; when parts were last called lost
 
-    def send(self, edge: str, message: ServerOutput, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
-        """A role's message to one edge; the receipt of its message `seq`, if given, goes with it, or before many parts:
-        it must not wait for them, and the same model is then always the same bytes, whichever message it answers.
-        A task that the gate holds back stays here: its edge has the receipt alone.
+    def send(
+        self, edge: str, message: ServerOutput, seq: int = 0, receipt: pb.Receipt | None = None
+    ) -> None:
+        """A role's message to one edge; the receipt of its message `seq`, if given, goes with it,
+        or before many parts: it must not wait for them, and the same model is then always the same
+        bytes, whichever message it answers. A task that the gate holds back stays here: its edge
+        has the receipt alone.
         """
         held = isinstance(message, GlobalModel) and not self.gate.admits(edge)
         if receipt is not None and (held or not self._inline(message)):
@@ -45,7 +53,10 @@ class Downlink:
             self._publish(topics.down(self.run_id, edge, kind, part), payload)
 
     def more(self, edge: str, want: pb.Want) -> None:
-        """Go on with the model that is under way to this edge; if it is another one, say so (REJECTED, message 0)."""
+        """Go on with the model that is under way to this edge;
+
+        if it is another one, say so (REJECTED, message 0).
+        """
         transfer, lost_at = self._transfers.get(edge, (None, 0.0))
         if transfer is None or transfer.head() != want.head:
             if want.missing:
@@ -81,7 +92,10 @@ class Downlink:
         self._publish(topics.down(self.run_id, edge, "receipt"), wire.encode(meta))
 
     def announce(self, epoch: int, state: str, model: GlobalModel) -> None:
-        """Retain the run's state on the model topic; edges that see a new epoch send again what has no receipt."""
+        """Retain the run's state on the model topic;
+
+        edges that see a new epoch send again what has no receipt.
+        """
         assert self.connection is not None
         said = wire.announcement(
             self.run_id,

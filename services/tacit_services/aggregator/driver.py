@@ -1,7 +1,8 @@
 """The server side of a run over MQTT: accept → journal → fold → reply. One thread, one writer.
 
-The order in `accept` is the promise: append durably, acknowledge to the broker, fold, and only then tell the edge.
-Whoever dies in between, the edge sends the same bytes again and the journal knows them.
+The order in `accept` is the promise: append durably, acknowledge to the broker, fold, and only then
+tell the edge. Whoever dies in between, the edge sends the same bytes again and the journal knows
+them.
 """
 
 from __future__ import annotations
@@ -40,12 +41,25 @@ FAREWELL_SECONDS = 5.0
 
 
 class ServerDriver:
-    """Runs one server role. `lock` is held while the fold changes, so that other threads may read it."""
+    """Runs one server role.
+
+    `lock` is held while the fold changes, so that other threads may read it.
+    """
 
     def __init__(
-        self, run_id: str, role: ServerRole, schema: bytes, size: int, store: Store, *, fingerprint: str,
-        snapshot_every: int, max_message: int, chunk: int, older: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        run_id: str,
+        role: ServerRole,
+        schema: bytes,
+        size: int,
+        store: Store,
+        *,
+        fingerprint: str,
+        snapshot_every: int,
+        max_message: int,
+        chunk: int,
+        older: Sequence[str] = (),
+    ) -> None:
         self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
         self.store, self.fingerprint, self.snapshot_every = store, fingerprint, snapshot_every
         self._older = older  # what earlier versions of tacit called this run
@@ -53,7 +67,9 @@ class ServerDriver:
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.door: Door | None = None  # in front of the inbox, where [guard] has a rate
         self.lock = threading.Lock()
-        self.counts = Counter[str]()  # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
+        self.counts = Counter[
+            str
+        ]()  # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.uplink = Uplink(role, self.down, self.counts, size, max_message)
         self.intake = Intake(self.uplink, store, self.counts)
         self.presence = self.uplink.presence
@@ -61,17 +77,24 @@ class ServerDriver:
         self.journal_bytes = 0  # of payload since the snapshot
         self.latency = Histogram()  # from taking a message in hand to having it in the model
         self.store_up = True
-        self._full, self.saved_at = False, time.monotonic()  # full: the journal has refused a message
-        self._timer: tuple[Timer, float] | None = None  # what the role waits for, and when it will have waited enough
+        self._full, self.saved_at = (
+            False,
+            time.monotonic(),
+        )  # full: the journal has refused a message
+        self._timer: tuple[Timer, float] | None = (
+            None  # what the role waits for, and when it will have waited enough
+        )
         self._heard: set[str] = set()  # edges with an accepted message since farewell() began
 
-    # -- start and recovery -------------------------------------------------------------------------------------
+    # -- start and recovery ------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take the run over: snapshot, then the journal after it, to the same bits. Nothing is sent.
+        """Take the run over: snapshot, then the journal after it, to the same bits. Nothing is
+        sent.
 
-        May be called again: after a store failure, also one in the middle of this, it goes on from where it was.
-        Raises Fenced when that is impossible, because the store is ahead of this process or behind it.
+        May be called again: after a store failure, also one in the middle of this, it goes on from
+        where it was. Raises Fenced when that is impossible, because the store is ahead of this
+        process or behind it.
         """
         epoch = self.store.open(self.fingerprint, self._older)
         snapshot = self.store.snapshot()
@@ -90,27 +113,42 @@ class ServerDriver:
 
     def _check_kept(self, held: int) -> None:
         if self.cursor and held > self.cursor:
-            raise Fenced(f"store: another aggregator has gone on with run {self.run_id!r} to {held}; stopping")
+            raise Fenced(
+                f"store: another aggregator has gone on with run {self.run_id!r} to {held}; "
+                f"stopping"
+            )
         if held < self.saved or (self.cursor > held and not self.store.read(self.cursor - 1, 1)):
             raise Fenced(
-                f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older copy), this process has "
-                f"applied {self.cursor}; stopping without writing. A restart goes on from what the store still has"
+                f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older "
+                f"copy), this process has "
+                f"applied {self.cursor}; stopping without writing. A restart goes on from what "
+                f"the store still has"
             )
 
     def _replay(self) -> None:
         """Fold what the journal has behind the cursor."""
-        for record in self.store.replay(self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))):
+        for record in self.store.replay(
+            self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))
+        ):
             self._refold(record)
 
     def _refold(self, record: StoredEntry) -> None:
-        """Raises WireError where the journal is not what this aggregator, or an older one, has accepted."""
+        """Raises WireError where the journal is not what this aggregator, or an older one, has
+        accepted.
+        """
         try:
             if record.position != self.cursor + 1:
                 raise ValueError(f"comes after {self.cursor}")
             self._fold(entries.read(record.payload, self.schema, self.size, checked=record.checked))
         except (WireError, LookupError, ValueError, TypeError) as error:
-            said = error if isinstance(error, WireError | ValueError) else f"the fold cannot take it: {error!r}"
-            raise WireError("journal", f"run {self.run_id!r}: entry {record.position}: {said}") from error
+            said = (
+                error
+                if isinstance(error, WireError | ValueError)
+                else f"the fold cannot take it: {error!r}"
+            )
+            raise WireError(
+                "journal", f"run {self.run_id!r}: entry {record.position}: {said}"
+            ) from error
         self.cursor = record.position
         self.journal_bytes += len(record.payload)
         self.counts["replayed"] += 1
@@ -119,7 +157,7 @@ class ServerDriver:
         with self.lock:
             return self.role.on_message(message)
 
-    # -- the loop -----------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     def hear(self, inbound: Inbound) -> None:
         """A message from the broker, on the network thread."""
@@ -127,15 +165,27 @@ class ServerDriver:
             self.inbox.put(inbound)
 
     def run(self, connection: Connection, stop: threading.Event, idle: Callable[[], None]) -> None:
-        """Serve until the role has halted or `stop` is set; `idle` is called at least every 0.25 s."""
+        """Serve until the role has halted or `stop` is set;
+
+        `idle` is called at least every 0.25 s.
+        """
         self._serve(connection, stop, idle, lambda: bool(self.role.halted))
 
-    def linger(self, connection: Connection, stop: threading.Event, idle: Callable[[], None]) -> None:
-        """Go on serving after the end, until `stop` is set: a vertical role still answers questions."""
+    def linger(
+        self, connection: Connection, stop: threading.Event, idle: Callable[[], None]
+    ) -> None:
+        """Go on serving after the end, until `stop` is set:
+
+        a vertical role still answers questions.
+        """
         self._serve(connection, stop, idle, lambda: False)
 
     def _serve(
-        self, connection: Connection, stop: threading.Event, idle: Callable[[], None], over: Callable[[], bool]
+        self,
+        connection: Connection,
+        stop: threading.Event,
+        idle: Callable[[], None],
+        over: Callable[[], bool],
     ) -> None:
         self.down.connection = connection
         self.announce()
@@ -171,15 +221,19 @@ class ServerDriver:
         return subscriptions(self.run_id, self.role.edges.keys() | self.presence.keys(), flooding)
 
     def accept(self, batch: Iterable[Inbound]) -> None:
-        """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold; receipt.
+        """Hop 6 of the design: authenticate, decode, validate; one atomic append; PUBACK; fold;
+        receipt.
 
-        While the store writes, what has come meanwhile is judged; its append begins before this one's is folded.
+        While the store writes, what has come meanwhile is judged; its append begins before this
+        one's is folded.
         """
         until = time.monotonic() + ROUND_SECONDS
         coming = self.intake.begin(self.intake.judge(batch))
         while coming.candidates:
             lot = coming
-            coming = self.intake.judge(gather(self.inbox, 0.0) if self._may_go_on(lot, until) else [])
+            coming = self.intake.judge(
+                gather(self.inbox, 0.0) if self._may_go_on(lot, until) else []
+            )
             try:
                 answers = lot.answers()
             except ServiceError:
@@ -191,7 +245,10 @@ class ServerDriver:
                 self._finish(lot, answers)
 
     def _may_go_on(self, lot: Lot, until: float) -> bool:
-        """Whether more may be judged before `lot` is folded: not what a full journal, or the run's end, refuses."""
+        """Whether more may be judged before `lot` is folded:
+
+        not what a full journal, or the run's end, refuses.
+        """
         ends = self.role.version + len(lot.candidates) >= self.role.horizon
         return time.monotonic() < until and not ends and not self._full
 
@@ -206,7 +263,8 @@ class ServerDriver:
             if earlier := receipts.pop(candidate.edge, None):
                 self.down.receipt(candidate.edge, *earlier)
             receipts[candidate.edge] = (candidate.seq, receipt)
-            # An edge wants only the newest model. The end is said by farewell(), after the last snapshot.
+            # An edge wants only the newest model. The end is said by farewell(), after the last
+            # snapshot.
             replies |= {out.to: out for out in outgoing if out.to != EVERYONE}
         for edge, last in receipts.items():
             if edge not in replies:
@@ -232,8 +290,11 @@ class ServerDriver:
             self.cursor = answer.position
             self.journal_bytes += len(candidate.payload)
             log.debug("accepted", extra={"edge": edge, "seq": seq, "version": self.role.version})
-            # One that is stale, or came after the last in the same batch, is in the journal but not in the model.
-            left_out = isinstance(candidate.message, Update) and bool(over or self.role.stale > before)
+            # One that is stale, or came after the last in the same batch, is in the journal but not
+            # in the model.
+            left_out = isinstance(candidate.message, Update) and bool(
+                over or self.role.stale > before
+            )
             status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
             return pb.Receipt(status=status, last_seq=answer.last_seq), outgoing
         if answer.verdict == Verdict.DUPLICATE:
@@ -241,10 +302,13 @@ class ServerDriver:
         self._full = True
         return BUSY, []
 
-    # -- downlink -----------------------------------------------------------------------------------------------
+    # -- downlink ----------------------------------------------------------------------------------
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
-        """Hop 8: a role's message to its edge, or to all; the receipt of its message `seq` goes with it."""
+        """Hop 8: a role's message to its edge, or to all;
+
+        the receipt of its message `seq` goes with it.
+        """
         message = outgoing.message
         assert isinstance(message, ServerOutput)
         for edge in list(self.role.edges) if outgoing.to == EVERYONE else [outgoing.to]:
@@ -253,7 +317,10 @@ class ServerDriver:
             self.announce()
 
     def announce(self) -> None:
-        """Say, retained, how the run stands: at start, after a reconnection, with every snapshot, at the end."""
+        """Say, retained, how the run stands:
+
+        at start, after a reconnection, with every snapshot, at the end.
+        """
         self.down.announce(self.epoch, self.state, self.role.global_model())
 
     @property
@@ -267,29 +334,42 @@ class ServerDriver:
         return run_state(self.role)
 
     def farewell(self, stop: threading.Event) -> None:
-        """Tell every edge that the run is over, and hear (for FAREWELL_SECONDS) its last account of what it has spent:
-        a push that was under way when the run ended is not in the model, but it was released and it counts.
+        """Tell every edge that the run is over, and hear (for FAREWELL_SECONDS) its last account of
+        what it has spent: a push that was under way when the run ended is not in the model, but it
+        was released and it counts.
         """
         self._heard.clear()
         assert self.down.connection is not None  # as run() was before
-        self.down.connection.listen(everybody(self.run_id))  # last accounts are taken from whoever was shut out, too
+        self.down.connection.listen(
+            everybody(self.run_id)
+        )  # last accounts are taken from whoever was shut out, too
         self.reply(Outgoing(EVERYONE, Halt(self.role.version, self.role.halted)))
         deadline = time.monotonic() + FAREWELL_SECONDS
         while time.monotonic() < deadline and not stop.is_set():
-            there = {edge for edge, state in self.presence.items() if state in ("online", "refusing")}
+            there = {
+                edge for edge, state in self.presence.items() if state in ("online", "refusing")
+            }
             if self._heard.issuperset(there.intersection(self.role.edges)):
                 break
             self.accept(gather(self.inbox))
         self.save()
 
-    # -- control and persistence --------------------------------------------------------------------------------
+    # -- control and persistence -------------------------------------------------------------------
 
     def halt(self, reason: str) -> None:
-        """End the run: a journal entry like any other, so that a replay ends at the same place. Driver thread only."""
-        self._say(entries.halt(self.run_id, self.role.version, reason), Halt(self.role.version, reason))
+        """End the run: a journal entry like any other, so that a replay ends at the same place.
+
+        Driver thread only.
+        """
+        self._say(
+            entries.halt(self.run_id, self.role.version, reason), Halt(self.role.version, reason)
+        )
 
     def ask(self, request: Request) -> bool:
-        """A vertical run's parties for embeddings, after the end; False: the journal is full for now. Driver thread."""
+        """A vertical run's parties for embeddings, after the end; False:
+
+        the journal is full for now. Driver thread.
+        """
         outgoing = self._say(entries.request(self.run_id, request), request)
         for out in outgoing or ():
             self.reply(out)
@@ -304,7 +384,9 @@ class ServerDriver:
             self._timer = (timer, now + timer.seconds)
         elif now >= self._timer[1]:
             self._timer = None
-            for out in self._say(entries.deadline(self.run_id, timer.number), Deadline(timer.number)) or ():
+            for out in (
+                self._say(entries.deadline(self.run_id, timer.number), Deadline(timer.number)) or ()
+            ):
                 if out.to != EVERYONE:
                     self.reply(out)
 
@@ -322,21 +404,31 @@ class ServerDriver:
         if self.cursor == self.saved:
             return
         tensors, role = self.role.state()
-        self.store.save(Snapshot(self.cursor, state_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})))
+        self.store.save(
+            Snapshot(
+                self.cursor, state_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})
+            )
+        )
         self.saved, self.saved_at, self.journal_bytes = self.cursor, time.monotonic(), 0
         self.counts["snapshots"] += 1
         self.announce()
 
     def _snapshot_if_due(self) -> None:
         now = time.monotonic()
-        due = self.cursor - self.saved >= self.snapshot_every or now - self.saved_at > SNAPSHOT_SECONDS
+        due = (
+            self.cursor - self.saved >= self.snapshot_every
+            or now - self.saved_at > SNAPSHOT_SECONDS
+        )
         if due or self._full:
             self.save()
             self.saved_at, self._full = now, False
         self.uplink.partials.expire()
 
     def _ride_out(self, error: ServiceError, stop: threading.Event) -> None:
-        """The store failed: wait for it, take it over again, and fold what it kept although it did not answer."""
+        """The store failed:
+
+        wait for it, take it over again, and fold what it kept although it did not answer.
+        """
         log.warning("store lost: %s; edges are told to wait", error)
         self.store_up = False
         delay = 0.2

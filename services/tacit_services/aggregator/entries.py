@@ -1,4 +1,7 @@
-"""Journal entries to messages of the fold: what edges sent, and halts, deadlines and inference, which no edge sends."""
+"""Journal entries to messages of the fold:
+
+what edges sent, and halts, deadlines and inference, which no edge sends.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ class Candidate:
 
 def halt(run: str, version: int, reason: str) -> bytes:
     """The entry that ends a run."""
-    return wire.encode(pb.Meta(run=run, edge=OPERATOR, halt=pb.Halt(version=version, reason=reason)))
+    return wire.encode(
+        pb.Meta(run=run, edge=OPERATOR, halt=pb.Halt(version=version, reason=reason))
+    )
 
 
 def deadline(run: str, number: int) -> bytes:
@@ -45,7 +50,10 @@ def request(run: str, message: Request) -> bytes:
 
 
 def read(payload: bytes, schema: bytes, size: int, *, checked: bool = False) -> Message:
-    """What an entry means to the server role; `checked`: as wire.decode takes it. Raises WireError."""
+    """What an entry means to the server role; `checked`: as wire.decode takes it.
+
+    Raises WireError.
+    """
     return understood(wire.decode(payload, checked=checked), schema, size)
 
 

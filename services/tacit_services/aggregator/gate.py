@@ -1,6 +1,8 @@
-"""Who is given a task now: the rule of participation.py, asked by the driver, told of the time and of who is there.
+"""Who is given a task now: the rule of participation.py, asked by the driver, told of the time and
+of who is there.
 
-It decides when a model goes out and never which, and nothing of it is in the journal: a replay has the entries' order.
+It decides when a model goes out and never which, and nothing of it is in the journal: a replay has
+the entries' order.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class FairGate(Gate):
         self._role, self._presence, self._shut_out, self._clock = role, presence, shut_out, clock
         self._start = participation.Start(definition.needed, definition.wait)
         self._shared = definition.shared
-        self._shares = participation.Shares(definition.weight, participation.slack(definition), self._able)
+        self._shares = participation.Shares(
+            definition.weight, participation.slack(definition), self._able
+        )
         self._waiting: dict[str, None] = {}
 
     @property
@@ -68,12 +72,17 @@ class FairGate(Gate):
 
     def resume(self) -> None:
         """Nobody waits for the beginning of a run that has begun."""
-        taken = {edge: record.updates for edge, record in self._role.edges.items() if record.updates}
+        taken = {
+            edge: record.updates for edge, record in self._role.edges.items() if record.updates
+        }
         self._start.begun = self._start.begun or bool(taken)
         self._shares.resume(taken)
 
     def heard(self, message: ServerInput) -> None:
-        """An update ends its edge's turn. The first begins the run: its edge had its task before this process."""
+        """An update ends its edge's turn. The first begins the run:
+
+        its edge had its task before this process.
+        """
         if isinstance(message, Update):
             self._start.begun = True
             self._shares.end(message.edge, self._clock())
@@ -115,7 +124,10 @@ class FairGate(Gate):
 
 
 def gate(
-    definition: Definition[Any], role: ServerRole, presence: Mapping[str, str], shut_out: Callable[[], Set[str]]
+    definition: Definition[Any],
+    role: ServerRole,
+    presence: Mapping[str, str],
+    shut_out: Callable[[], Set[str]],
 ) -> Gate:
     """The gate of a run."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":

@@ -51,12 +51,16 @@ FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever com
 
 
 def main(settings: AggregatorSettings) -> None:
-    """Serve one run to its end, write its results, and, with `linger`, go on answering REST. Raises TacitError."""
+    """Serve one run to its end, write its results, and, with `linger`, go on answering REST.
+
+    Raises TacitError.
+    """
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     torch.set_num_threads(settings.threads)
-    # Hashing, sockets and tensors let go of the interpreter lock all the time, and may wait 5 ms to have it back.
+    # Hashing, sockets and tensors let go of the interpreter lock all the time, and may wait 5 ms to
+    # have it back.
     sys.setswitchinterval(1e-4)
     settings.tls()  # a wrong setting is better said before the data is loaded
     run = settings.load_run()
@@ -67,15 +71,23 @@ def main(settings: AggregatorSettings) -> None:
     _prepare(settings.out)
     store = _store(settings, run)
     driver = _driver(settings, definition, model, store, run.run.snapshot_every)
-    noise = trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
+    noise = (
+        trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
+    )
     driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
     driver.down.gate = gate(definition, driver.role, driver.presence, lambda: driver.quarantined)
     if run.guard.rate is not None:
-        driver.door = Door(run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest))
+        driver.door = Door(
+            run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest)
+        )
     observer = Observer(definition, driver, settings.out / "metrics.jsonl")
     observer.needed = lambda: driver.down.gate.needed
     operator = Operator(_token(settings.token_file, settings.http))
-    inference = Inference(driver, driver.role, settings.salt) if isinstance(driver.role, vafl.Server) else None
+    inference = (
+        Inference(driver, driver.role, settings.salt)
+        if isinstance(driver.role, vafl.Server)
+        else None
+    )
     server, serving = _web(create_app(observer, operator, model, inference), listener)
     evaluator = Evaluator(Points(definition, model, test, observer.point))
     try:
@@ -91,7 +103,8 @@ def main(settings: AggregatorSettings) -> None:
             else:
                 _answer(settings, driver, observer, inference, stop)
     finally:
-        # Order: no new input (connection, in _train), last snapshot (driver), store, then the window to it all.
+        # Order: no new input (connection, in _train), last snapshot (driver), store, then the
+        # window to it all.
         evaluator.close()
         if noise is not None:
             noise.close()
@@ -109,7 +122,11 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
 
 
 def _driver(
-    settings: AggregatorSettings, definition: Definition[Any], model: Model, store: Store, snapshot_every: int
+    settings: AggregatorSettings,
+    definition: Definition[Any],
+    model: Model,
+    store: Store,
+    snapshot_every: int,
 ) -> ServerDriver:
     people = None
     if definition.algorithm.worker == "party":
@@ -131,7 +148,10 @@ def _driver(
 
 
 def _recover(
-    driver: ServerDriver, observer: Observer[ServerDriver], settings: AggregatorSettings, stop: threading.Event
+    driver: ServerDriver,
+    observer: Observer[ServerDriver],
+    settings: AggregatorSettings,
+    stop: threading.Event,
 ) -> None:
     deadline = time.monotonic() + settings.connect_timeout
     while True:
@@ -146,7 +166,9 @@ def _recover(
     observer.resumed()
     if driver.cursor:
         replayed = driver.counts["replayed"]
-        log.info("resumed at version %d (%d journal entries replayed)", driver.role.version, replayed)
+        log.info(
+            "resumed at version %d (%d journal entries replayed)", driver.role.version, replayed
+        )
 
 
 def _train(
@@ -165,16 +187,25 @@ def _train(
 
     def idle() -> None:
         nonlocal lonely_since
-        if ups.is_set():  # (re)connected: a new epoch makes the edges send again what has no receipt
+        if (
+            ups.is_set()
+        ):  # (re)connected: a new epoch makes the edges send again what has no receipt
             ups.clear()
             driver.announce()
         evaluator.offer(driver.role)
         observer.tick()
         reason = operator.wanted()
         if reason is None and observer.only_retired():
-            grace = ALL_RETIRED_GRACE if len(driver.role.edges) >= observer.definition.workers else FEW_EDGES_GRACE
+            grace = (
+                ALL_RETIRED_GRACE
+                if len(driver.role.edges) >= observer.definition.workers
+                else FEW_EDGES_GRACE
+            )
             if lonely_since is None:
-                log.warning("every edge here has spent its budget; the run ends in %g s unless one joins", grace)
+                log.warning(
+                    "every edge here has spent its budget; the run ends in %g s unless one joins",
+                    grace,
+                )
             lonely_since = lonely_since or time.monotonic()
             if time.monotonic() - lonely_since > grace:
                 reason = "the budget of every edge online is spent"
@@ -186,7 +217,12 @@ def _train(
     try:
         driver.run(connection, stop, idle)
         observer.end()
-        log.info("run %s at version %d: %s", driver.state, driver.role.version, driver.role.halted or "stopped")
+        log.info(
+            "run %s at version %d: %s",
+            driver.state,
+            driver.role.version,
+            driver.role.halted or "stopped",
+        )
         if driver.role.halted:
             driver.farewell(stop)
     finally:
@@ -211,7 +247,10 @@ def _connect(
 
 
 def _see_off(
-    settings: AggregatorSettings, driver: ServerDriver, observer: Observer[ServerDriver], stop: threading.Event
+    settings: AggregatorSettings,
+    driver: ServerDriver,
+    observer: Observer[ServerDriver],
+    stop: threading.Event,
 ) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
     connection = Connection(
@@ -237,7 +276,9 @@ def _answer(
     inference: Inference,
     stop: threading.Event,
 ) -> None:
-    """Serve REST until `stop`, and predictions, for which the parties of this vertical run are asked."""
+    """Serve REST until `stop`, and predictions, for which the parties of this vertical run are
+    asked.
+    """
     ups = threading.Event()
     connection = _connect(settings, driver, ups, stop)
     observer.broker_up = lambda: connection.up
@@ -256,7 +297,9 @@ def _answer(
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
     server = uvicorn.Server(http_server.uvicorn_config(app, ws="none", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
+    )
     thread.start()
     return server, thread
 
@@ -269,7 +312,10 @@ def _prepare(out: Path) -> None:
 
 
 def _token(path: Path | None, http: str) -> str | None:
-    """The operator's token; made with mode 0600 if the file does not exist. None: writes are refused."""
+    """The operator's token; made with mode 0600 if the file does not exist. None:
+
+    writes are refused.
+    """
     if path is None:
         return None
     try:

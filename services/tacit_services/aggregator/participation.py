@@ -1,14 +1,17 @@
-"""Who is served when in an asynchronous run: when it begins, and whose turn it is while others wait. No clock in here.
+"""Who is served when in an asynchronous run: when it begins, and whose turn it is while others
+wait. No clock in here.
 
-Each edge has an account: the turns that it has taken, divided by its weight (the share that the run file gives it). One
-whose account is the slack ahead of another's that is at work waits for its next task, until the other has caught up.
-Nobody waits for an edge that is away, or keeps its task longer than the lease, or whose turns, the one under way among
-them, take more than SLOW times as long as those of the quickest quarter (by weight): it takes what turns it can.
+Each edge has an account: the turns that it has taken, divided by its weight (the share that the run
+file gives it). One whose account is the slack ahead of another's that is at work waits for its next
+task, until the other has caught up. Nobody waits for an edge that is away, or keeps its task longer
+than the lease, or whose turns, the one under way among them, take more than SLOW times as long as
+those of the quickest quarter (by weight): it takes what turns it can.
 
-Why it cannot stand still: of the edges that are waited for, the one furthest behind is never held. It answers, or its
-lease runs out and it is waited for no more until it answers; either way the next is free. A lease begins when a task
-is first given and is not renewed by asking again. What is forgiven: more than the slack, for who was not waited for;
-everything, for who comes in late, at the account of the foremost.
+Why it cannot stand still: of the edges that are waited for, the one furthest behind is never held.
+It answers, or its lease runs out and it is waited for no more until it answers; either way the next
+is free. A lease begins when a task is first given and is not renewed by asking again. What is
+forgiven: more than the slack, for who was not waited for; everything, for who comes in late, at the
+account of the foremost.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from typing import Any
 
 from tacit.config.definition import Definition
 
-LEASE = 2.0  # seconds that a task may take before nobody waits for it; or LEASES usual turns, if that is longer
+# seconds that a task may take before nobody waits for it; or LEASES usual turns, if that is longer
+LEASE = 2.0
 LEASES = 4.0
 SLOW = 2.0  # so many times as slow as the quickest quarter: not waited for
 WINDOW = 32  # turns whose mean tells how slow an edge is
@@ -30,7 +34,10 @@ LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
 
 
 class Start:
-    """When a run begins: with `needed` edges, or `wait` seconds after the first with those that are there."""
+    """When a run begins:
+
+    with `needed` edges, or `wait` seconds after the first with those that are there.
+    """
 
     def __init__(self, needed: int, wait: float) -> None:
         self._needed, self._wait = needed, wait
@@ -53,7 +60,10 @@ class Start:
 
 @dataclass(slots=True)
 class Account:
-    """Of one edge. level: turns taken by weight; since: when it got its task, or ended its latest; `busy`: has one."""
+    """Of one edge. level: turns taken by weight; since:
+
+    when it got its task, or ended its latest; `busy`: has one.
+    """
 
     weight: float
     level: float
@@ -70,7 +80,9 @@ class Account:
 class Shares:
     """The accounts of a run's edges. `there` tells whether an edge is there and able to push."""
 
-    def __init__(self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]) -> None:
+    def __init__(
+        self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]
+    ) -> None:
         self._weight, self.slack, self._there = weight, slack, there
         self.accounts: dict[str, Account] = {}
         self.front = 0.0  # the highest level at which a turn has begun
@@ -79,9 +91,14 @@ class Shares:
         self._ended = 0  # turns since that was found
 
     def resume(self, taken: dict[str, int]) -> None:
-        """Begin with the turns that edges have taken before; who is behind makes up for no more than the slack."""
+        """Begin with the turns that edges have taken before;
+
+        who is behind makes up for no more than the slack.
+        """
         weights = {edge: self._weight(edge) for edge in taken}
-        self.front = max((max(0, count - 1) / weights[edge] for edge, count in taken.items()), default=0.0)
+        self.front = max(
+            (max(0, count - 1) / weights[edge] for edge, count in taken.items()), default=0.0
+        )
         self._floor = self.front - self.slack
         for edge, count in taken.items():
             self.accounts[edge] = Account(weights[edge], max(count / weights[edge], self._floor))
@@ -96,9 +113,11 @@ class Shares:
         account.busy, account.since = False, now
 
     def begin(self, edge: str, now: float) -> bool:
-        """Whether `edge` may have a task now; True begins its turn. Who has a task already may have it again.
+        """Whether `edge` may have a task now; True begins its turn. Who has a task already may have
+        it again.
 
-        By what was last found of the others: `ready` looks again, and is to be asked about who may not.
+        By what was last found of the others: `ready` looks again, and is to be asked about who may
+        not.
         """
         account = self._account(edge)
         if account.busy:
@@ -125,7 +144,11 @@ class Shares:
         """Find the level furthest behind, of those that are waited for; above all if nobody is."""
         if self._ended >= len(self.accounts) / 4:
             self._usual, self._ended = self._quickest(), 0
-        levels = (account.level for edge, account in self.accounts.items() if self._waited_for(edge, account, now))
+        levels = (
+            account.level
+            for edge, account in self.accounts.items()
+            if self._waited_for(edge, account, now)
+        )
         self._floor = min(levels, default=math.inf)
 
     def _waited_for(self, edge: str, account: Account, now: float) -> bool:
@@ -134,12 +157,16 @@ class Shares:
             return False
         if not account.turns or not usual:
             return True
-        running = age if account.busy else 0.0  # the task under way counts: else one could be quick first, then stall
+        running = (
+            age if account.busy else 0.0
+        )  # the task under way counts: else one could be quick first, then stall
         return sum(account.turns) + running <= SLOW * usual * (len(account.turns) + account.busy)
 
     def _quickest(self) -> float:
         """What a quarter of the edges that are there, by weight, take for a turn at most."""
-        paces = sorted((a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge))
+        paces = sorted(
+            (a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge)
+        )
         passed, quarter = 0.0, sum(weight for _, weight in paces) / 4
         for pace, weight in paces:
             passed += weight

@@ -1,7 +1,7 @@
 """privacy.noise_at = "server": what edges send is noised here, before anything of it is kept.
 
-The journal, and so every snapshot, replay and report, has the noised updates only, with this aggregator's ledger as
-their history. A message that comes again is not noised again.
+The journal, and so every snapshot, replay and report, has the noised updates only, with this
+aggregator's ledger as their history. A message that comes again is not noised again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.entries import Candidate
 from tacit_services.identity import lineage
 
-KEPT = 256  # latest noised messages, for those that the store could not take and that will come again
+KEPT = (
+    256  # latest noised messages, for those that the store could not take and that will come again
+)
 
 
 class TrustedNoise:
@@ -33,17 +35,23 @@ class TrustedNoise:
         self._kept: OrderedDict[str, Candidate] = OrderedDict()
 
     def rewrite(self, candidate: Candidate) -> Candidate:
-        """The same message, noised, with this aggregator's history instead of the edge's own; never the original bytes.
+        """The same message, noised, with this aggregator's history instead of the edge's own; never
+        the original bytes.
 
-        Charged before anything is computed; a crash before the journal has it charges twice. Raises WireError
-        (budget, order) and PrivacyError (a ledger that is damaged, or has less than the journal).
+        Charged before anything is computed; a crash before the journal has it charges twice. Raises
+        WireError (budget, order) and PrivacyError (a ledger that is damaged, or has less than the
+        journal).
         """
         edge, seq = candidate.edge, candidate.seq
         kept = self._kept.get(edge)
         if kept is not None and kept.seq == seq:
             return replace(kept, inbound=candidate.inbound)
-        if seq <= self._newest.get(edge, seq) and seq <= self._driver.store.last_seqs().get(edge, 0):
-            return replace(candidate, payload=b"")  # a duplicate: the store looks at its number only
+        if seq <= self._newest.get(edge, seq) and seq <= self._driver.store.last_seqs().get(
+            edge, 0
+        ):
+            return replace(
+                candidate, payload=b""
+            )  # a duplicate: the store looks at its number only
         if seq < self._newest.get(edge, 0):
             raise WireError("order", f"message {seq} after {self._newest[edge]}")
         rewritten = self._rewritten(candidate)
@@ -76,8 +84,12 @@ class TrustedNoise:
             raise WireError("budget", str(spent)) from spent
         push = Push(update.edge, update.base_version, released)
         meta = wire.decode(wire.up(driver.run_id, seq, push, driver.schema)).meta
-        # Where the edge's own ledger stands stays as it said: what notices one that was rolled back.
-        meta.update.charged.count, meta.update.charged.head = update.charged.count, update.charged.head
+        # Where the edge's own ledger stands stays as it said: what notices one that was rolled
+        # back.
+        meta.update.charged.count, meta.update.charged.head = (
+            update.charged.count,
+            update.charged.head,
+        )
         return wire.encode(meta, released.vector)
 
     def _read(self, payload: bytes) -> Hello | Update | Retired:
@@ -88,13 +100,16 @@ class TrustedNoise:
         known = sum(row.count for row in record.spent) if record else 0
         if sum(row.count for row in history) < known:
             raise PrivacyError(
-                f"trusted ledger: {edge} has fewer charges than the journal knows of ({known}); it was lost or is an "
+                f"trusted ledger: {edge} has fewer charges than the journal knows of ({known}); "
+                f"it was lost or is an "
                 "older copy"
             )
         return history
 
 
-def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Random | None = None) -> TrustedNoise:
+def install(
+    driver: ServerDriver, run: RunFile, ledger: Path | str, random: Random | None = None
+) -> TrustedNoise:
     """Let `driver` noise every update before it is journalled; `random`: for tests, not private.
 
     Raises ConfigError, PrivacyError (the ledger is on its way elsewhere).
@@ -104,6 +119,8 @@ def install(driver: ServerDriver, run: RunFile, ledger: Path | str, random: Rand
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
     lineage.refuse_unfinished(Path(ledger))
-    noise = TrustedNoise(driver, Trusted(ledger, run.data.dataset, run.plans().named, random or Random()))
+    noise = TrustedNoise(
+        driver, Trusted(ledger, run.data.dataset, run.plans().named, random or Random())
+    )
     driver.uplink.rewrite = noise.rewrite
     return noise

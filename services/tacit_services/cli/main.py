@@ -287,7 +287,13 @@ def _leave_with_version(asked: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_leave_with_version, is_eager=True, help="show the version, and leave")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_leave_with_version,
+            is_eager=True,
+            help="show the version, and leave",
+        ),
     ] = False,
 ) -> None:
     pass

@@ -100,7 +100,9 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
         header, run = reader.header, reader.header.parameters
         model = _model(run, path)
         definition = run.define()
-        people = _people(definition, data, labels, salt) if run.algorithm.worker == "party" else None
+        people = (
+            _people(definition, data, labels, salt) if run.algorithm.worker == "party" else None
+        )
         role, schema, records = registry.server(definition, model, people), model.schema_hash(), 0
         try:
             if header.base.state:

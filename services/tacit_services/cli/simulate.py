@@ -32,9 +32,4 @@ def simulate(
 
     run = config.load(file, edges=edges, seed=seed)
     folder = out or Path("out") / f"{file.stem}-simulated"
-    simulation.run(
-        run,
-        out=folder,
-        data=data_folder(data),
-        as_json=as_json,
-    )
+    simulation.run(run, out=folder, data=data_folder(data), as_json=as_json)

@@ -79,7 +79,11 @@ class RunProgress:
         # break them to pieces.
         self._live.update(Group(self._bar, Text(line)))
         to_say = status.applied or status.edges_needed
-        if not self._console.is_terminal and to_say and time.monotonic() - self._said > PLAIN_SECONDS:
+        if (
+            not self._console.is_terminal
+            and to_say
+            and time.monotonic() - self._said > PLAIN_SECONDS
+        ):
             self._said = time.monotonic()
             self._console.print(f"{status.applied}/{self._target} {line}")
 

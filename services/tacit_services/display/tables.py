@@ -78,7 +78,11 @@ def at_most(run: Status, shown: str) -> str:
 
 def state(run: Status) -> str:
     """How the run stands; before its beginning, for whom it waits."""
-    return f"waiting for edges ({run.edges_online} of {run.edges_needed} there)" if run.edges_needed else run.state
+    return (
+        f"waiting for edges ({run.edges_online} of {run.edges_needed} there)"
+        if run.edges_needed
+        else run.state
+    )
 
 
 def status(to: Console, run: Status) -> Table:

@@ -23,5 +23,8 @@ def edge_loop(
 ) -> AbstractContextManager[EdgeLoop]:
     """The loop of an edge that has a server. Raises ConfigError where the run has none."""
     if run.algorithm.worker == "peer":
-        raise ConfigError(f"algorithm.name={run.algorithm.name}: has no server; its workers are started by tacit peer")
+        raise ConfigError(
+            f"algorithm.name={run.algorithm.name}: has no server; its workers are started by "
+            f"tacit peer"
+        )
     return nullcontext(EdgeLoop(role, place.outbox, settings, place.turns))

@@ -1,4 +1,7 @@
-"""Embeddings that a party has released once for good, on its disk: whoever starts again sends them again, unpaid."""
+"""Embeddings that a party has released once for good, on its disk:
+
+whoever starts again sends them again, unpaid.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +36,27 @@ class KeptEmbeddings:
         except FileNotFoundError:
             return None
         except (OSError, SafetensorError, ValueError, KeyError) as error:
-            raise PrivacyError(f"embeddings {path}: {error}; without the file they would be paid for anew") from error
+            raise PrivacyError(
+                f"embeddings {path}: {error}; without the file they would be paid for anew"
+            ) from error
 
     def put(self, name: str, vectors: Tensor) -> None:
-        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails: then they must not be sent."""
+        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails:
+
+        then they must not be sent.
+        """
         path = self._path(name)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             files.write(
-                path, safetensors.torch.save({"embeddings": vectors.contiguous()}, {"tacit": _FORMAT}), files.SECRET
+                path,
+                safetensors.torch.save({"embeddings": vectors.contiguous()}, {"tacit": _FORMAT}),
+                files.SECRET,
             )
         except OSError as error:
-            raise PrivacyError(f"embeddings {path}: {error.strerror or error}; they were not sent") from error
+            raise PrivacyError(
+                f"embeddings {path}: {error.strerror or error}; they were not sent"
+            ) from error
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.safetensors"

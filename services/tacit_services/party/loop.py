@@ -1,4 +1,7 @@
-"""The party side of a vertical run: an edge's loop whose role has a state of its own, θ_m and where it stands."""
+"""The party side of a vertical run:
+
+an edge's loop whose role has a state of its own, θ_m and where it stands.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,19 @@ from tacit_services.worker.outbox import Outbox
 
 
 class PartyLoop(EdgeLoop):
-    """θ_m is made durable in one transaction with every message: what was answered is never applied twice, or lost."""
+    """θ_m is made durable in one transaction with every message:
+
+    what was answered is never applied twice, or lost.
+    """
 
     def __init__(
-        self, role: Party, outbox: Outbox, terms: LoopSettings, turns: Turns | None = None, *, serves: bool = False
+        self,
+        role: Party,
+        outbox: Outbox,
+        terms: LoopSettings,
+        turns: Turns | None = None,
+        *,
+        serves: bool = False,
     ) -> None:
         """`serves`: whether requests are answered after the run's end as well, for inference."""
         super().__init__(role, outbox, terms, turns)
@@ -25,7 +37,9 @@ class PartyLoop(EdgeLoop):
         if (kept := outbox.state()) is not None:
             role.restore(*state_file.loads(kept))
 
-    def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
+    def run(
+        self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
+    ) -> str:
         """As every edge's; with `serves` then on, until `stop` or until the budget is spent."""
         why = super().run(connection, stop, present)
         if not self._serves or not self.role.halted:

@@ -1,4 +1,7 @@
-"""`tacit party`: take an identity, load its columns of everybody's records, and work until Halt, or for good."""
+"""`tacit party`:
+
+take an identity, load its columns of everybody's records, and work until Halt, or for good.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,24 @@ def main(settings: EdgeSettings) -> None:
             return
         role = build_role(settings, vertical, place.identity, place.ledger)
         largest = max(vertical.protocol.batch * vertical.settings.width, 1)
-        needs = loop_settings(settings, run, vertical.definition.build_model(), largest, place.identity.number)
-        serve(settings, PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve), stop, place.tls)
+        needs = loop_settings(
+            settings, run, vertical.definition.build_model(), largest, place.identity.number
+        )
+        serve(
+            settings,
+            PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve),
+            stop,
+            place.tls,
+        )
 
 
-def build_role(settings: EdgeSettings, vertical: Vertical, identity: Identity, ledger: Ledger) -> Party:
-    """The role of this identity with its own columns. Raises ConfigError, DataError, PrivacyError."""
+def build_role(
+    settings: EdgeSettings, vertical: Vertical, identity: Identity, ledger: Ledger
+) -> Party:
+    """The role of this identity with its own columns.
+
+    Raises ConfigError, DataError, PrivacyError.
+    """
     splits, kept = (
         datasets.splits(vertical.definition.source.name, settings.data),
         KeptEmbeddings(identity.path / "released"),
@@ -49,5 +64,11 @@ def build_role(settings: EdgeSettings, vertical: Vertical, identity: Identity, l
     name, salt = identity.edge, settings.salt.encode()
     role = registry.party(vertical, name, identity.number, splits, salt, ledger, Random(), kept)
     plan = role.releaser.plan
-    log.info("%s: %d records, %s, z = %.4g", role.edge, sum(map(len, splits)), plan.declared, plan.noise_multiplier)
+    log.info(
+        "%s: %d records, %s, z = %.4g",
+        role.edge,
+        sum(map(len, splits)),
+        plan.declared,
+        plan.noise_multiplier,
+    )
     return role

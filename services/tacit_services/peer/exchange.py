@@ -1,7 +1,7 @@
 """What peers say to one another, beside the computing: heard and answered in a thread of its own.
 
-A peer that computes for seconds still answers at once, so that nobody waits for it. The role is used under one lock;
-whatever it says is made durable before it is sent.
+A peer that computes for seconds still answers at once, so that nobody waits for it. The role is
+used under one lock; whatever it says is made durable before it is sent.
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ class Exchange:
     """One worker's talk with the others; `changed` is called when it may have something to do."""
 
     def __init__(
-        self, role: Worker, state: PeerState, run_id: str, schema: bytes, chunk: int, patience: float,
+        self,
+        role: Worker,
+        state: PeerState,
+        run_id: str,
+        schema: bytes,
+        chunk: int,
+        patience: float,
         changed: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.role, self.lock = role, threading.Lock()
         self.inbox: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
         self.heard_at = time.monotonic()
@@ -41,7 +47,9 @@ class Exchange:
         self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
         self._patience, self._changed = patience, changed
         self._connection: Connection | None = None
-        self._number = secrets.randbits(60)  # of the next copy: parts of two copies must not be put together
+        self._number = secrets.randbits(
+            60
+        )  # of the next copy: parts of two copies must not be put together
         self._asked: dict[str, float] = {}  # when each neighbour was last asked something
         self._partial: dict[str, tuple[int, wire.Assembler]] = {}
 
@@ -52,7 +60,10 @@ class Exchange:
 
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
-        """Hear and answer until the block is left; then what the role has become is made durable."""
+        """Hear and answer until the block is left;
+
+        then what the role has become is made durable.
+        """
         self._connection, stop = connection, threading.Event()
         thread = threading.Thread(target=self._serve, args=(stop,), name="exchange", daemon=True)
         thread.start()
@@ -65,7 +76,10 @@ class Exchange:
                 self._state.save(*self.role.state())
 
     def say(self, work: Callable[[], list[Outgoing]]) -> None:
-        """Let the role do something, make it durable, and send what it says. Raises PrivacyError."""
+        """Let the role do something, make it durable, and send what it says.
+
+        Raises PrivacyError.
+        """
         with self.lock:
             outgoing = work()
             if outgoing:
@@ -77,14 +91,16 @@ class Exchange:
         """What was under way may be lost: ask again now."""
         self._asked.clear()
 
-    # -- the thread -----------------------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
 
     def _serve(self, stop: threading.Event) -> None:
         try:
             while not stop.is_set():
                 self._listen()
                 self._ask_again()
-        except PrivacyError as error:  # the state cannot be made durable: for the other thread to raise
+        except (
+            PrivacyError
+        ) as error:  # the state cannot be made durable: for the other thread to raise
             self.failure = error
             self._changed()
 
@@ -105,7 +121,12 @@ class Exchange:
                 message = self._message(inbound)
             except WireError as error:
                 self.counts["refused"] += 1
-                log.warning("refused a message on %s: %s", inbound.topic, error, extra={"edge": self.role.edge})
+                log.warning(
+                    "refused a message on %s: %s",
+                    inbound.topic,
+                    error,
+                    extra={"edge": self.role.edge},
+                )
                 message = None
             if message is not None:
                 self.heard_at = time.monotonic()
@@ -130,7 +151,9 @@ class Exchange:
         if sender not in self.role.neighbours:
             raise WireError("identity", f"{sender} is no neighbour")
         known, assembler = self._partial.get(sender, (0, None))
-        if assembler is None or known != number:  # a new copy: what came of an older one will not be completed
+        if (
+            assembler is None or known != number
+        ):  # a new copy: what came of an older one will not be completed
             assembler = wire.Assembler(4 * self.role.model.size + wire.MAX_META)
         self._partial[sender] = number, assembler
         envelope = assembler.add(inbound.payload)
@@ -139,13 +162,18 @@ class Exchange:
         del self._partial[sender]
         received = wire.decode(envelope)
         if (received.meta.run, received.meta.edge) != (self._run, sender):
-            raise WireError("identity", "says " + wire.printable(f"{received.meta.run}/{received.meta.edge}", 100))
+            raise WireError(
+                "identity",
+                "says " + wire.printable(f"{received.meta.run}/{received.meta.edge}", 100),
+            )
         return wire_gossip.read_peer_message(received, self._schema, self.role.model.size)
 
     def _ask_again(self) -> None:
         now = time.monotonic()
         with self.lock:
-            due = [name for name in self.role.here if now - self._asked.get(name, 0.0) > self._patience]
+            due = [
+                name for name in self.role.here if now - self._asked.get(name, 0.0) > self._patience
+            ]
         if due:
             self.say(lambda: self.role.repeat(due))
             self._asked.update(dict.fromkeys(due, now))

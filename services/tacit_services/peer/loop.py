@@ -1,4 +1,7 @@
-"""The computing side of a peer: step after step, reports for the observer now and then, and an orderly end."""
+"""The computing side of a peer:
+
+step after step, reports for the observer now and then, and an orderly end.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ log = logging.getLogger("tacit.peer")
 WAKE = "wake"  # put into the inbox when another peer's message may have given us something to do
 QUIET = 1.0  # seconds without a word from the others after which a peer that is settled may leave
 LINGER = 15.0  # seconds that it waits for that, at most
-PACE = 0.1  # seconds from the beginning of a step, at most, until the next if no other peer has been heard meanwhile
+# seconds from the beginning of a step, at most, until the next if no other peer has been heard
+# meanwhile
+PACE = 0.1
 RELAY = 1.0  # seconds between two exchanges that a peer without budget proposes
 
 
@@ -44,7 +49,13 @@ class PeerLoop(EdgeLoop):
         super().__init__(role, outbox, terms, turns)
         self.worker, self._every = role, every
         self.exchange = Exchange(
-            role, state, terms.run_id, terms.schema, terms.chunk, terms.patience, lambda: self.inbox.put(WAKE)
+            role,
+            state,
+            terms.run_id,
+            terms.schema,
+            terms.chunk,
+            terms.patience,
+            lambda: self.inbox.put(WAKE),
         )
         self._reported: tuple[int, Tensor | None] = (role.steps, None)
         self._relayed_at = self._stepped_at = 0.0
@@ -61,7 +72,9 @@ class PeerLoop(EdgeLoop):
         of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"])
         (self.exchange.inbox if of_peers else self.inbox).put(inbound)
 
-    def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
+    def run(
+        self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
+    ) -> str:
         """Serve; returns why it ended. Raises PrivacyError."""
         self._connection, self._present, self._stop = connection, present, stop
         self.outbox.check(self.role.releaser.ledger)
@@ -70,7 +83,8 @@ class PeerLoop(EdgeLoop):
             while not stop.is_set() and not self.role.halted:
                 self._turn()
             if self.role.halted and not self.retired:
-                self._last_account()  # first: the observer does not wait for it as long as others may for answers
+                # first: the observer does not wait for it as long as others may for answers
+                self._last_account()
             deadline, self._idle = time.monotonic() + LINGER, True
             while not stop.is_set() and time.monotonic() < deadline and not self._others_are_done():
                 self._take()
@@ -104,7 +118,7 @@ class PeerLoop(EdgeLoop):
             settled = self.worker.settled
         return settled and time.monotonic() - self.exchange.heard_at > QUIET
 
-    # -- steps and reports ----------------------------------------------------------------------------------------
+    # -- steps and reports -------------------------------------------------------------------------
 
     def _advance(self) -> None:
         if self.retired:
@@ -132,9 +146,11 @@ class PeerLoop(EdgeLoop):
             self.exchange.say(lambda: self.worker.finish(released))
 
     def _early(self) -> bool:
-        """Whether the exchange that belongs to the latest step is still to come: Algorithm 1 has one in every step.
+        """Whether the exchange that belongs to the latest step is still to come: Algorithm 1 has
+        one in every step.
 
-        Where a step is shorter than a message, peers that went on without would train models of their own, apart.
+        Where a step is shorter than a message, peers that went on without would train models of
+        their own, apart.
         """
         if self.worker.waits or not self.worker.here or self.exchange.counts["heard"] > self._heard:
             return False
@@ -148,19 +164,27 @@ class PeerLoop(EdgeLoop):
             return None
 
     def _relay(self) -> None:
-        """Without a budget there are no steps; averaging goes on, so that what others learn still passes."""
+        """Without a budget there are no steps;
+
+        averaging goes on, so that what others learn still passes.
+        """
         self._idle = True
         if time.monotonic() - self._relayed_at > RELAY and not self.worker.finished:
             self._relayed_at = time.monotonic()
             self.exchange.say(self.worker.propose)
 
     def _report_when_due(self) -> None:
-        """Every so many steps; and once the run is over, whenever the model is another than was said."""
+        """Every so many steps;
+
+        and once the run is over, whenever the model is another than was said.
+        """
         with self.exchange.lock:
             if self.worker.finished and self._finished_at is None:
                 self._finished_at = time.monotonic()
             # A neighbour that is there and never answers must not keep the run from ending.
-            self.worker.patient = self._finished_at is None or time.monotonic() - self._finished_at < LINGER
+            self.worker.patient = (
+                self._finished_at is None or time.monotonic() - self._finished_at < LINGER
+            )
             steps, params = self.worker.steps, self.worker.trained.params
             last = self.worker.finished and self.worker.settled and params is not self._reported[1]
             if not last and steps - self._reported[0] < self._every:

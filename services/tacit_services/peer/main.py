@@ -1,4 +1,7 @@
-"""`tacit peer`: take an identity, load its rows and its durable state, and gossip until the run is over."""
+"""`tacit peer`:
+
+take an identity, load its rows and its durable state, and gossip until the run is over.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,17 @@ def main(settings: EdgeSettings) -> None:
     """Run one peer to its end. Raises TacitError."""
     run = settings.load_run()
     if run.algorithm.worker != "peer":
-        raise ConfigError(f"algorithm.name={run.algorithm.name}: has a server; its workers are started by tacit edge")
+        raise ConfigError(
+            f"algorithm.name={run.algorithm.name}: has a server; its workers are started by "
+            f"tacit edge"
+        )
     row_owner.work(settings, _loop)
 
 
 @contextmanager
-def _loop(run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings) -> Iterator[EdgeLoop]:
+def _loop(
+    run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings
+) -> Iterator[EdgeLoop]:
     assert isinstance(role, Worker)
     with closing(PeerState(place.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
@@ -35,7 +43,10 @@ def _loop(run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings
 
 
 def restore(role: Worker, state: PeerState) -> None:
-    """Continue from `state`, or begin a new life. Raises ConfigError when it is of another model."""
+    """Continue from `state`, or begin a new life.
+
+    Raises ConfigError when it is of another model.
+    """
     kept = state.load()
     if kept is None:
         if isinstance(role, Peer):
@@ -44,5 +55,7 @@ def restore(role: Worker, state: PeerState) -> None:
         return
     tensors, values = kept
     if tensors["params"].numel() != role.model.size or "counts" not in values:
-        raise ConfigError(f"peer state of {role.edge}: is of another model; a new run needs a new TACIT_RUN_ID")
+        raise ConfigError(
+            f"peer state of {role.edge}: is of another model; a new run needs a new TACIT_RUN_ID"
+        )
     role.restore(tensors, values)

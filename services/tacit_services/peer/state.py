@@ -1,4 +1,7 @@
-"""A peer's durable state, beside its ledger: the model, open exchanges, and the answers it has given, of one run."""
+"""A peer's durable state, beside its ledger:
+
+the model, open exchanges, and the answers it has given, of one run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from tacit_services.disk import sqlite_format
 _FORMAT = 1  # 0.1 wrote none, and the same tables
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tensor (
-    run TEXT, name TEXT, dtype TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID;
+    run TEXT, name TEXT, dtype TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (run, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS record (run TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
 """
 
@@ -29,11 +33,16 @@ class PeerState:
     """
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written."""
+        """Open or create;
+
+        raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written.
+        """
         self._path, self._run = path, run
         self._saved: dict[str, Tensor] = {}
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
+            self._db = sqlite3.connect(
+                path, isolation_level=None, timeout=10.0, check_same_thread=False
+            )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             sqlite_format.prepare(self._db, _SCHEMA, _FORMAT)
@@ -43,28 +52,41 @@ class PeerState:
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """What was saved last for this run, or None. Raises PrivacyError when it cannot be read."""
         try:
-            found = self._db.execute("SELECT content FROM record WHERE run = ?", (self._run,)).fetchone()
-            rows = self._db.execute("SELECT name, dtype, content FROM tensor WHERE run = ?", (self._run,)).fetchall()
+            found = self._db.execute(
+                "SELECT content FROM record WHERE run = ?", (self._run,)
+            ).fetchone()
+            rows = self._db.execute(
+                "SELECT name, dtype, content FROM tensor WHERE run = ?", (self._run,)
+            ).fetchall()
             tensors = {
-                name: torch.from_numpy(np.frombuffer(bytearray(content), dtype=dtype)) for name, dtype, content in rows
+                name: torch.from_numpy(np.frombuffer(bytearray(content), dtype=dtype))
+                for name, dtype, content in rows
             }
             return None if found is None else (tensors, json.loads(found[0]))
         except (sqlite3.Error, ValueError, TypeError) as error:
             raise PrivacyError(f"peer state {self._path}: {error}") from error
 
     def save(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Replace what was saved. Roles never write into a tensor, so one that was saved need not be written again.
+        """Replace what was saved. Roles never write into a tensor, so one that was saved need not
+        be written again.
 
-        Raises PrivacyError when it cannot be made durable; then nothing that follows from it may be sent.
+        Raises PrivacyError when it cannot be made durable; then nothing that follows from it may be
+        sent.
         """
-        fresh = {name: tensor for name, tensor in tensors.items() if self._saved.get(name) is not tensor}
-        rows = [(self._run, name, t.numpy().dtype.str, t.numpy().tobytes()) for name, t in fresh.items()]
+        fresh = {
+            name: tensor for name, tensor in tensors.items() if self._saved.get(name) is not tensor
+        }
+        rows = [
+            (self._run, name, t.numpy().dtype.str, t.numpy().tobytes()) for name, t in fresh.items()
+        ]
         try:
             self._db.execute("BEGIN IMMEDIATE")
             gone = [(self._run, name) for name in self._saved if name not in tensors]
             self._db.executemany("DELETE FROM tensor WHERE run = ? AND name = ?", gone)
             self._db.executemany("INSERT OR REPLACE INTO tensor VALUES (?, ?, ?, ?)", rows)
-            self._db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (self._run, json.dumps(values)))
+            self._db.execute(
+                "INSERT OR REPLACE INTO record VALUES (?, ?)", (self._run, json.dumps(values))
+            )
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise PrivacyError(f"peer state {self._path}: {error}; nothing was sent") from error

@@ -167,7 +167,10 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
 
 def workers(run_file: RunFile, shared: dict[str, str], state: Path) -> list[Child]:
     """The run's edges, peers or parties, not started; their identities lie in `state`."""
-    return [_edge(run_file.algorithm.worker, number, shared, state) for number in range(run_file.edges.count)]
+    return [
+        _edge(run_file.algorithm.worker, number, shared, state)
+        for number in range(run_file.edges.count)
+    ]
 
 
 def _show_summary(

@@ -73,22 +73,43 @@ def _random(definition: Definition[Any], number: int) -> Random:
     return Random(definition.seed * 10_000 + number)
 
 
-def edges(definition: Definition[Any], model: Model, root: Path | None) -> tuple[ServerRole, list[EdgeRole]]:
+def edges(
+    definition: Definition[Any], model: Model, root: Path | None
+) -> tuple[ServerRole, list[EdgeRole]]:
     """A server, or what peers report to, and everybody who has rows."""
-    found = [edge(definition, model, number, rows) for number, rows in enumerate(rows_by_edge(definition, root))]
+    found = [
+        edge(definition, model, number, rows)
+        for number, rows in enumerate(rows_by_edge(definition, root))
+    ]
     return registry.server(definition, model), found
 
 
-def parties(definition: Definition[Any], model: Model, root: Path | None) -> tuple[ServerRole, list[Party]]:
+def parties(
+    definition: Definition[Any], model: Model, root: Path | None
+) -> tuple[ServerRole, list[Party]]:
     """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     vertical = vertical_settings.vertical(definition)
     splits, salt = _splits(definition.source.name, root), b"simulated"
-    everybody, epsilon, train = registry.people(splits, salt), vertical.settings.label_epsilon, splits[0]
+    everybody, epsilon, train = (
+        registry.people(splits, salt),
+        vertical.settings.label_epsilon,
+        splits[0],
+    )
     if epsilon is not None:
-        drawn = randomised_response(train.y, train.classes, epsilon, _random(definition, definition.workers))
+        drawn = randomised_response(
+            train.y, train.classes, epsilon, _random(definition, definition.workers)
+        )
         everybody = registry.people(splits, salt, drawn, epsilon)
     found = [
-        registry.party(vertical, f"edge-{number}", number, splits, salt, SimulatedLedger(), _random(definition, number))
+        registry.party(
+            vertical,
+            f"edge-{number}",
+            number,
+            splits,
+            salt,
+            SimulatedLedger(),
+            _random(definition, number),
+        )
         for number in range(definition.workers)
     ]
     return registry.server(definition, model, everybody), found
@@ -120,7 +141,11 @@ class Simulation:
         roles, simulator = _WORLDS[run.algorithm.worker]
         self.role, workers = roles(self.definition, self.model, root)
         self.simulator = simulator(run, self.role, workers)
-        self.run_id, self.fingerprint, self.size = run.run.name, self.definition.fingerprint, self.model.size
+        self.run_id, self.fingerprint, self.size = (
+            run.run.name,
+            self.definition.fingerprint,
+            self.model.size,
+        )
         self.lock = threading.Lock()
         self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
         self.counts: Counter[str] = Counter()

@@ -127,12 +127,19 @@ class Connection:
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
             now = time.monotonic()
-            if self._tls is None and self._opened and now > self._opened + UNANSWERED and self._client.protocol == V5:
+            if (
+                self._tls is None
+                and self._opened
+                and now > self._opened + UNANSWERED
+                and self._client.protocol == V5
+            ):
                 # amqtt takes our CONNECT for a longer one, and waits for the rest of it.
                 self._step_down()
             if now > deadline:
                 self.stop()
-                raise ServiceError(f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)")
+                raise ServiceError(
+                    f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)"
+                )
         if self.max_packet is not None and self._chunk + OVERHEAD > self.max_packet:
             self.stop()
             raise ServiceError(
@@ -157,7 +164,9 @@ class Connection:
         # Not sent: paho would send it again after every disconnection that it causes, for ever.
         if self.max_packet is not None and len(payload) + len(topic) + 64 > self.max_packet:
             limit = self.max_packet
-            raise ConfigError(f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK")
+            raise ConfigError(
+                f"payload of {len(payload)} bytes: the broker's limit is {limit}; lower TACIT_CHUNK"
+            )
         # The return code is not looked at: it is NO_CONN while disconnected, although the message
         # is queued. Receipts tell whether it came.
         self._newest = self._client.publish(topic, payload, qos=1, retain=retain)
@@ -274,7 +283,9 @@ class Connection:
             log.warning("broker %s:%d: %s", self._host, self._port, failure)
         self._failure = failure
 
-    def _disconnected(self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
+    def _disconnected(
+        self, _client: Any, _user: Any, _flags: Any, reason: ReasonCode, _properties: Any
+    ) -> None:
         self._up.clear()
         if reason.is_failure:
             log.warning("broker connection lost (%s); reconnecting", reason)
@@ -289,4 +300,8 @@ class Connection:
 
     def _received(self, client: paho.Client, _user: Any, message: paho.MQTTMessage) -> None:
         mid, qos = message.mid, message.qos
-        self._on_message(Inbound(message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain))
+        self._on_message(
+            Inbound(
+                message.topic, bytes(message.payload), lambda: client.ack(mid, qos), message.retain
+            )
+        )

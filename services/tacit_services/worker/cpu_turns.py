@@ -1,9 +1,10 @@
 """Edges that share a machine take turns at computing: no more at a time than it has processors.
 
-Five edges on two processors would else be switched every few milliseconds, each throwing the others' working sets out
-of the caches. Turns are bytes in a named pipe, one for each processor: whoever reads one computes and writes it back.
-Nobody has to wait for anybody, though: who got none in PATIENCE seconds goes on without, and writes one back all the
-same, which replaces the turn of an edge that was killed or stopped while it had it.
+Five edges on two processors would else be switched every few milliseconds, each throwing the
+others' working sets out of the caches. Turns are bytes in a named pipe, one for each processor:
+whoever reads one computes and writes it back. Nobody has to wait for anybody, though: who got none
+in PATIENCE seconds goes on without, and writes one back all the same, which replaces the turn of an
+edge that was killed or stopped while it had it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ PATIENCE, WAITS = 1.0, 10
 
 @contextmanager
 def pipe(path: Path, count: int) -> Iterator[None]:
-    """Make the pipe, with `count` turns in it, and hold it open: an unused pipe forgets what is in it."""
+    """Make the pipe, with `count` turns in it, and hold it open:
+
+    an unused pipe forgets what is in it.
+    """
     path.unlink(missing_ok=True)
     os.mkfifo(path, 0o600)
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -65,7 +69,9 @@ class Turns:
     @staticmethod
     def _wait(pipe: int) -> None:
         waited = 0
-        while waited < WAITS:  # counted, not timed: an edge that was stopped itself has not been waiting
+        while (
+            waited < WAITS
+        ):  # counted, not timed: an edge that was stopped itself has not been waiting
             try:
                 os.read(pipe, 1)
             except BlockingIOError:  # another edge was quicker

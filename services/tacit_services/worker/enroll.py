@@ -30,10 +30,11 @@ RETRY_CAP = 4.0  # seconds between two tries, at most
 
 
 def credentials(settings: EdgeSettings, identity: Identity, stop: threading.Event) -> Tls | None:
-    """What this identity shows to the broker; None: plain. Enrols if `enroll_url` is set and no certificate is there.
+    """What this identity shows to the broker; None: plain. Enrols if `enroll_url` is set and no
+    certificate is there.
 
-    Raises ConfigError: settings, files or token are wrong, or the certificate names somebody else. ServiceError: the
-    enrolment server does not answer for `connect_timeout` seconds.
+    Raises ConfigError: settings, files or token are wrong, or the certificate names somebody else.
+    ServiceError: the enrolment server does not answer for `connect_timeout` seconds.
     """
     url = settings.enroll_url
     tls = settings.tls() if url is None else _enrolled(settings, url, identity, stop)
@@ -48,16 +49,23 @@ def _check_name(tls: Tls, identity: Identity) -> None:
         raise ConfigError(f"{tls.cert}: not a certificate")
     name = certificates.common_name(certificate)
     if name != identity.edge:  # the broker would let it say nothing, and not tell
-        raise ConfigError(f"{tls.cert}: is the certificate of {name!r}, and this identity is {identity.edge!r}")
+        raise ConfigError(
+            f"{tls.cert}: is the certificate of {name!r}, and this identity is {identity.edge!r}"
+        )
 
 
 def _enrolled(settings: EdgeSettings, url: str, identity: Identity, stop: threading.Event) -> Tls:
     if not url.startswith("https://"):
         raise ConfigError(f"TACIT_ENROLL_URL={url!r}: expected https://HOST:PORT")
     if settings.tls_ca is None or settings.enroll_token_file is None:
-        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: TACIT_TLS_CA and TACIT_ENROLL_TOKEN_FILE must be set as well")
+        raise ConfigError(
+            f"TACIT_ENROLL_URL={url!r}: TACIT_TLS_CA and TACIT_ENROLL_TOKEN_FILE must be set as "
+            f"well"
+        )
     if settings.tls_cert is not None or settings.tls_key is not None:
-        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: leave TACIT_TLS_CERT and TACIT_TLS_KEY out, they are made")
+        raise ConfigError(
+            f"TACIT_ENROLL_URL={url!r}: leave TACIT_TLS_CERT and TACIT_TLS_KEY out, they are made"
+        )
     tls = Tls(settings.tls_ca, identity.path / CERTIFICATE, identity.path / KEY)
     key = _own_key(tls.key)
     certificate = _read(tls.cert)
@@ -71,7 +79,12 @@ def _enrolled(settings: EdgeSettings, url: str, identity: Identity, stop: thread
     except (ConfigError, ServiceError) as error:
         if certificate is None or certificates.due(certificate, 0):
             raise
-        log.warning("%s ends on %s and was not renewed: %s", tls.cert, certificate.not_valid_after_utc.date(), error)
+        log.warning(
+            "%s ends on %s and was not renewed: %s",
+            tls.cert,
+            certificate.not_valid_after_utc.date(),
+            error,
+        )
         return tls
     if answer is not None:
         _keep(answer, key, tls, url)
@@ -84,7 +97,9 @@ def _own_key(path: Path) -> certificates.Key:
         if path.exists():
             return certificates.read_key(path.read_bytes())
         key = certificates.new_key()
-        files.write(path, certificates.key_pem(key), files.SECRET)  # before it is asked for: the answer may be lost
+        files.write(
+            path, certificates.key_pem(key), files.SECRET
+        )  # before it is asked for: the answer may be lost
         return key
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -103,7 +118,9 @@ def _read(path: Path) -> x509.Certificate | None:
 
 def _fits(certificate: x509.Certificate, key: certificates.Key, ca: Path) -> bool:
     """Whether it is for this key, and from one of our authorities."""
-    if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(key.public_key()):
+    if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(
+        key.public_key()
+    ):
         return False
     try:
         authorities = x509.load_pem_x509_certificates(ca.read_bytes())
@@ -126,12 +143,18 @@ def _token(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: {error}") from error
     if not re.fullmatch(r"[!-~]+", token):
-        raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: not a token: one word is expected")
+        raise ConfigError(
+            f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: not a token: one word is expected"
+        )
     return token
 
 
 def _ask(
-    settings: EdgeSettings, url: str, csr: x509.CertificateSigningRequest, token: str, stop: threading.Event
+    settings: EdgeSettings,
+    url: str,
+    csr: x509.CertificateSigningRequest,
+    token: str,
+    stop: threading.Event,
 ) -> str | None:
     """The server's certificate for `csr`; None when `stop` is set meanwhile."""
     assert settings.tls_ca is not None
@@ -148,12 +171,16 @@ def _ask(
     return None
 
 
-def _post(url: str, csr: x509.CertificateSigningRequest, token: str, believed: ssl.SSLContext) -> str:
+def _post(
+    url: str, csr: x509.CertificateSigningRequest, token: str, believed: ssl.SSLContext
+) -> str:
     body = {"csr": certificates.pem(csr).decode("ascii")}
     try:
         with httpx.Client(verify=believed, trust_env=False, timeout=10.0) as client:
             answer = client.post(
-                f"{url.rstrip('/')}/v1/enroll", json=body, headers={"Authorization": f"Bearer {token}"}
+                f"{url.rstrip('/')}/v1/enroll",
+                json=body,
+                headers={"Authorization": f"Bearer {token}"},
             )
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"TACIT_ENROLL_URL={url!r}: {error}") from error
@@ -163,7 +190,9 @@ def _post(url: str, csr: x509.CertificateSigningRequest, token: str, believed: s
         try:
             return str(answer.json()["certificate"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ServiceError(f"enrolment at {url}: not a tacit enrolment server's answer") from error
+            raise ServiceError(
+                f"enrolment at {url}: not a tacit enrolment server's answer"
+            ) from error
     if answer.is_server_error:
         raise ServiceError(f"enrolment at {url}: {answer.status_code}")
     raise ConfigError(f"enrolment at {url} was refused: {_detail(answer)}")
@@ -184,7 +213,8 @@ def _keep(answer: str, key: certificates.Key, tls: Tls, url: str) -> None:
         raise ServiceError(f"enrolment at {url}: the answer holds no certificate") from error
     if not fits:
         raise ServiceError(
-            f"enrolment at {url}: the certificate is not for our key, or not from an authority we believe"
+            f"enrolment at {url}: the certificate is not for our key, or not from an authority "
+            f"we believe"
         )
     try:
         files.write(tls.cert, certificates.pem(certificate), files.PUBLIC)

@@ -1,4 +1,7 @@
-"""The edge side of a run over MQTT: outbox in front of the network, one unreceipted message at a time."""
+"""The edge side of a run over MQTT:
+
+outbox in front of the network, one unreceipted message at a time.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What the loop needs besides its role: run, model schema, largest payload, patience in seconds, slowdown."""
+    """What the loop needs besides its role:
+
+    run, model schema, largest payload, patience in seconds, slowdown.
+    """
 
     run_id: str
     schema: bytes
@@ -82,7 +88,9 @@ class Worker(Protocol):
 class EdgeLoop:
     """Drives one edge role until Halt, `stop`, or a refusal."""
 
-    def __init__(self, role: Worker, outbox: Outbox, terms: LoopSettings, turns: Turns | None = None) -> None:
+    def __init__(
+        self, role: Worker, outbox: Outbox, terms: LoopSettings, turns: Turns | None = None
+    ) -> None:
         self.role, self.outbox, self.terms = role, outbox, terms
         self._turns = turns or Turns(None)
         self.inbox: queue.SimpleQueue[Inbound | str] = queue.SimpleQueue()
@@ -96,7 +104,9 @@ class EdgeLoop:
         self._epoch = 0
         self._resend_at = 0.0  # when the oldest message goes out (again); 0: at once
         self._asked_at = 0.0  # when a model was last asked for
-        self._wait = terms.patience  # until it is asked for again; longer and longer where the server has no task
+        self._wait = (
+            terms.patience
+        )  # until it is asked for again; longer and longer where the server has no task
         self._connection: Connection | None = None
         self._stop = threading.Event()
 
@@ -108,8 +118,13 @@ class EdgeLoop:
         """From the network thread."""
         self.inbox.put(inbound)
 
-    def run(self, connection: Connection, stop: threading.Event, present: Callable[[str], None]) -> str:
-        """Serve; returns why it ended. `present` publishes this edge's state. Raises PrivacyError."""
+    def run(
+        self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
+    ) -> str:
+        """Serve; returns why it ended. `present` publishes this edge's state.
+
+        Raises PrivacyError.
+        """
         self._connection, self._present, self._stop = connection, present, stop
         self.outbox.check(self.role.releaser.ledger)
         while not stop.is_set() and not self.role.halted:
@@ -127,7 +142,10 @@ class EdgeLoop:
         return self.role.halted or "stopped"
 
     def _last_account(self) -> None:
-        """Say once more what has been spent: a push that came too late is not in the model, but it was released."""
+        """Say once more what has been spent:
+
+        a push that came too late is not in the model, but it was released.
+        """
         while (pending := self.outbox.oldest()) is not None:
             self.outbox.done(pending[0])  # the run is over: it would be refused
         deadline = time.monotonic() + FAREWELL_SECONDS
@@ -135,7 +153,7 @@ class EdgeLoop:
         while self.outbox.oldest() is not None and time.monotonic() < deadline:
             self._take()
 
-    # -- inbound ------------------------------------------------------------------------------------------------
+    # -- inbound -----------------------------------------------------------------------------------
 
     @property
     def _nothing_to_do(self) -> bool:
@@ -143,7 +161,10 @@ class EdgeLoop:
         return self.retired or self._model is None or self.outbox.oldest() is not None
 
     def _take(self) -> None:
-        """Handle everything that has come; wait shortly if nothing has and nothing is to be done."""
+        """Handle everything that has come;
+
+        wait shortly if nothing has and nothing is to be done.
+        """
         try:
             item = self.inbox.get(timeout=0.1) if self._nothing_to_do else self.inbox.get_nowait()
             while True:
@@ -164,25 +185,33 @@ class EdgeLoop:
             if envelope is not None:
                 self._dispatch(wire.decode(envelope), item.retained)
         except WireError as error:
-            log.warning("refused a message on %s: %s", item.topic, error, extra={"edge": self.role.edge})
+            log.warning(
+                "refused a message on %s: %s", item.topic, error, extra={"edge": self.role.edge}
+            )
         item.done()
 
     def _whole(self, item: Inbound) -> bytes | bytearray | None:
-        kind = item.topic.split("/")[5:6]  # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement
+        kind = item.topic.split("/")[
+            5:6
+        ]  # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement
         if kind == ["control"]:
             return wire.Assembler(wire.MAX_META).add(item.payload)
         if kind != ["model"]:
             return item.payload
         before = self._download.received
         envelope = self._download.add(item.payload, first=item.topic.endswith("/0"))
-        if self._download.received > max(1, before):  # it comes: no need to ask. A first part alone may be anything
+        if self._download.received > max(
+            1, before
+        ):  # it comes: no need to ask. A first part alone may be anything
             self._asked_at = time.monotonic()
         return envelope
 
     def _dispatch(self, received: wire.Received, retained: bool) -> None:
         meta, kind = received.meta, received.meta.WhichOneof("kind")
         if meta.run != self.terms.run_id or meta.edge not in (self.role.edge, "*"):
-            raise WireError("identity", "for " + wire.printable(f"{meta.run}/{meta.edge}", wire.MAX_REASON))
+            raise WireError(
+                "identity", "for " + wire.printable(f"{meta.run}/{meta.edge}", wire.MAX_REASON)
+            )
         if kind == "receipt":
             self._receipt(meta.seq, meta.receipt)
         elif kind == "announcement":
@@ -193,13 +222,17 @@ class EdgeLoop:
             message = wire.read_down(received, self.terms.schema, self.terms.size)
             if isinstance(message, Halt):
                 self.role.on_message(message)
-            elif self.outbox.oldest() is None:  # else a newer one will follow the receipt that is still to come
+            elif (
+                self.outbox.oldest() is None
+            ):  # else a newer one will follow the receipt that is still to come
                 self._model, self._wait = message, self.terms.patience
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
         if announcement.state in ("finished", "halted"):
             self.role.on_message(Halt(announcement.version, announcement.state))
-        if announcement.epoch != self._epoch and not retained:  # an aggregator has (re)started or reconnected
+        if (
+            announcement.epoch != self._epoch and not retained
+        ):  # an aggregator has (re)started or reconnected
             self._resend_at = 0.0
             if not self._download.ask_again():
                 self._asked_at = 0.0
@@ -214,8 +247,10 @@ class EdgeLoop:
             return  # a second receipt for the same bytes
         if receipt.status == pb.Receipt.DUPLICATE and receipt.last_seq > self.outbox.next_seq() - 1:
             raise PrivacyError(
-                f"outbox of {self.role.edge}: the aggregator has message {receipt.last_seq}, this outbox ends at "
-                f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to train"
+                f"outbox of {self.role.edge}: the aggregator has message {receipt.last_seq}, "
+                f"this outbox ends at "
+                f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to "
+                f"train"
             )
         if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
             self._send(seq, self._upload.more(receipt.missing))
@@ -228,22 +263,30 @@ class EdgeLoop:
                 self._stop_if_rolled_back(receipt.reason)
                 if receipt.reason == "unknown":
                     self._asked_at = 0.0  # say Hello now; after any other refusal, after a while
-                if receipt.reason == "budget" and self.role.releaser.plan.noise_at == "server" and not self.retired:
+                if (
+                    receipt.reason == "budget"
+                    and self.role.releaser.plan.noise_at == "server"
+                    and not self.retired
+                ):
                     self._retire(self.role.retire("the budget in the aggregator's ledger is spent"))
         else:
             asked = receipt.retry_after_s if math.isfinite(receipt.retry_after_s) else 1.0
-            self._resend_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(0.5, 1.5)
+            self._resend_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
+                0.5, 1.5
+            )
 
     def _stop_if_rolled_back(self, reason: str) -> None:
         count = self.role.releaser.ledger.charged().count
         if reason == "rollback":
             raise PrivacyError(
-                f"ledger of {self.role.edge}: it has {count} releases, the aggregator has seen more; an older copy was "
+                f"ledger of {self.role.edge}: it has {count} releases, the aggregator has seen "
+                f"more; an older copy was "
                 "put back, refusing to train"
             )
         if reason == "clone":
             raise PrivacyError(
-                f"ledger of {self.role.edge}: the aggregator has seen {count} releases with another history; another "
+                f"ledger of {self.role.edge}: the aggregator has seen {count} releases with "
+                f"another history; another "
                 "copy is in use, refusing to train"
             )
 
@@ -251,7 +294,7 @@ class EdgeLoop:
         """What log records name apart."""
         return {"edge": self.role.edge} | ({} if seq is None else {"seq": seq})
 
-    # -- outbound -----------------------------------------------------------------------------------------------
+    # -- outbound ----------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -275,7 +318,10 @@ class EdgeLoop:
             self._post(outgoing)
 
     def _computed(self, work: Callable[[], _T]) -> _T:
-        """What `work` gives, computed in our turn; an experiment's straggler takes longer over it."""
+        """What `work` gives, computed in our turn;
+
+        an experiment's straggler takes longer over it.
+        """
         with self._turns.take():
             began = time.monotonic()
             made = work()
@@ -285,11 +331,21 @@ class EdgeLoop:
         return made
 
     def _refuse(self) -> None:
-        """Say so: in presence and by a Hello at once, then by every Hello that asks for a model, after `patience`."""
+        """Say so:
+
+        in presence and by a Hello at once, then by every Hello that asks for a model, after
+        `patience`.
+        """
         if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:
             self._complained_at = time.monotonic()
             why, facts = self.role.refusal, self._facts(None)
-            log.warning("%s refuses a model (its %d.): %s", self.role.edge, self.role.refusals, why, extra=facts)
+            log.warning(
+                "%s refuses a model (its %d.): %s",
+                self.role.edge,
+                self.role.refusals,
+                why,
+                extra=facts,
+            )
         if not self.refusing:  # only then: the same model answers
             self.refusing = True
             self._present(self.state)
@@ -312,7 +368,10 @@ class EdgeLoop:
         self._send_when_due()
 
     def _state(self) -> bytes | None:
-        """What the role must find again when it goes on after this message; an edge's tasks need nothing."""
+        """What the role must find again when it goes on after this message;
+
+        an edge's tasks need nothing.
+        """
         return None
 
     def _send_when_due(self) -> None:
@@ -330,7 +389,9 @@ class EdgeLoop:
         """Publish parts of message `seq`; it is sent again unless an answer comes soon enough."""
         assert self._connection is not None
         for part, payload in payloads:
-            self._connection.publish(topics.up(self.terms.run_id, self.role.edge, seq, part), payload)
+            self._connection.publish(
+                topics.up(self.terms.run_id, self.role.edge, seq, part), payload
+            )
         soon = self.terms.patience * random.uniform(0.8, 1.2)
         self._resend_at = self._asked_at = time.monotonic() + soon
 
@@ -342,7 +403,10 @@ class EdgeLoop:
             self._connection.publish(topics.up(self.terms.run_id, self.role.edge, 0, 0), payload)
 
     def _ask_for_model(self) -> None:
-        """Nothing has come for a while: ask for what is missing of a model under way, or by a Hello for the newest."""
+        """Nothing has come for a while:
+
+        ask for what is missing of a model under way, or by a Hello for the newest.
+        """
         if self._download.ask_again():
             self._asked_at = time.monotonic()
         else:

@@ -1,7 +1,8 @@
 """What an edge has paid for and not yet seen accepted: on disk before it is on the wire.
 
-A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the next is sent only
-when the last has its receipt. That, with the store's "seq must rise" rule, is exactly once.
+A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the
+next is sent only when the last has its receipt. That, with the store's "seq must rise" rule, is
+exactly once.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from tacit_services.disk import sqlite_format
 
 _FORMAT = 1  # 0.1 wrote none, and the same tables
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS message (run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
+CREATE TABLE IF NOT EXISTS message (
+    run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS state (run TEXT PRIMARY KEY, content BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS anchor (lineage BLOB PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS anchor (
+    lineage BLOB PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL);
 """
 
 
@@ -26,7 +29,10 @@ class Outbox:
     """One identity's unreceipted messages of one run."""
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written."""
+        """Open or create;
+
+        raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written.
+        """
         self._path, self._run = path, run
         self._finished: list[int] = []
         try:
@@ -34,7 +40,9 @@ class Outbox:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             sqlite_format.prepare(self._db, _SCHEMA, _FORMAT)
-            rows = self._db.execute("SELECT seq, envelope FROM message WHERE run = ? ORDER BY seq", (run,))
+            rows = self._db.execute(
+                "SELECT seq, envelope FROM message WHERE run = ? ORDER BY seq", (run,)
+            )
             self._pending: dict[int, bytes] = dict(rows.fetchall())
             last = self._db.execute("SELECT seq FROM counter WHERE run = ?", (run,)).fetchone()
         except (sqlite3.Error, ValueError) as error:
@@ -46,35 +54,49 @@ class Outbox:
         return self._last + 1
 
     def check(self, ledger: Ledger) -> None:
-        """Raise PrivacyError when `ledger` stands before what the messages here were paid with: an older copy."""
-        row = self._db.execute("SELECT count, head FROM anchor WHERE lineage = ?", (ledger.lineage,)).fetchone()
+        """Raise PrivacyError when `ledger` stands before what the messages here were paid with:
+
+        an older copy.
+        """
+        row = self._db.execute(
+            "SELECT count, head FROM anchor WHERE lineage = ?", (ledger.lineage,)
+        ).fetchone()
         kept, has = Charged(*row) if row else UNCHARGED, ledger.charged()
         if has.count < kept.count or (has.count == kept.count and has != kept):
             raise PrivacyError(
-                f"ledger of {self._path}: it has {has.count} releases, messages were paid with {kept.count}; an older "
+                f"ledger of {self._path}: it has {has.count} releases, messages were paid with "
+                f"{kept.count}; an older "
                 "copy was put back, refusing to train"
             )
 
-    def put(self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None) -> None:
-        """Make the message durable, and with it where `ledger` stands and the sender's own `state`, if it has one.
+    def put(
+        self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None
+    ) -> None:
+        """Make the message durable, and with it where `ledger` stands and the sender's own `state`,
+        if it has one.
 
         Raises PrivacyError when that fails; then it must not be sent.
         """
         assert seq == self._last + 1
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            # Deleting the receipted ones here, not in done(), saves a fsync; a crash between costs one duplicate.
+            # Deleting the receipted ones here, not in done(), saves a fsync; a crash between costs
+            # one duplicate.
             self._db.executemany(
-                "DELETE FROM message WHERE run = ? AND seq = ?", [(self._run, n) for n in self._finished]
+                "DELETE FROM message WHERE run = ? AND seq = ?",
+                [(self._run, n) for n in self._finished],
             )
             self._db.execute("INSERT INTO message VALUES (?, ?, ?)", (self._run, seq, envelope))
             self._db.execute(
-                "INSERT INTO counter VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET seq = excluded.seq", (self._run, seq)
+                "INSERT INTO counter VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET seq = "
+                "excluded.seq",
+                (self._run, seq),
             )
             if ledger is not None:
                 charged = ledger.charged()
                 self._db.execute(
-                    "INSERT OR REPLACE INTO anchor VALUES (?, ?, ?)", (ledger.lineage, charged.count, charged.head)
+                    "INSERT OR REPLACE INTO anchor VALUES (?, ?, ?)",
+                    (ledger.lineage, charged.count, charged.head),
                 )
             if state is not None:
                 self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._run, state))
@@ -88,7 +110,9 @@ class Outbox:
     def state(self) -> bytes | None:
         """The sender's state as of the last message that came with one. Raises PrivacyError."""
         try:
-            row = self._db.execute("SELECT content FROM state WHERE run = ?", (self._run,)).fetchone()
+            row = self._db.execute(
+                "SELECT content FROM state WHERE run = ?", (self._run,)
+            ).fetchone()
         except sqlite3.Error as error:
             raise PrivacyError(f"outbox {self._path}: {error}") from error
         return bytes(row[0]) if row else None

@@ -1,4 +1,7 @@
-"""Where a worker of a run works: its identity with ledger, outbox and credentials, and its turn at the processors."""
+"""Where a worker of a run works:
+
+its identity with ledger, outbox and credentials, and its turn at the processors.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,11 @@ class Workplace:
 
 
 @contextmanager
-def workplace(settings: EdgeSettings, run: RunFile, stop: threading.Event) -> Iterator[Workplace | None]:
-    """The first free identity of the run with what belongs to it; None: stopped before there was one.
+def workplace(
+    settings: EdgeSettings, run: RunFile, stop: threading.Event
+) -> Iterator[Workplace | None]:
+    """The first free identity of the run with what belongs to it; None: stopped before there was
+    one.
 
     Raises ConfigError, PrivacyError.
     """
@@ -40,7 +46,8 @@ def workplace(settings: EdgeSettings, run: RunFile, stop: threading.Event) -> It
     if identity is None:
         yield None
         return
-    # Order at the end: the connection is down already, then outbox, ledger, and last the identity they belong to.
+    # Order at the end: the connection is down already, then outbox, ledger, and last the identity
+    # they belong to.
     with (
         closing(identity),
         lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
@@ -52,5 +59,8 @@ def workplace(settings: EdgeSettings, run: RunFile, stop: threading.Event) -> It
 
 
 def parts(run: RunFile) -> int:
-    """How many identities the run deals its data to: the edges, and the spare ones that may join."""
+    """How many identities the run deals its data to:
+
+    the edges, and the spare ones that may join.
+    """
     return run.edges.count + run.data.spare

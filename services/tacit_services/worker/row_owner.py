@@ -1,4 +1,7 @@
-"""A worker that owns rows, an edge or a peer: its role is built from its identity's rows, and works to its end."""
+"""A worker that owns rows, an edge or a peer:
+
+its role is built from its identity's rows, and works to its end.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +53,23 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
 
 
 def build_role(
-    settings: EdgeSettings, definition: Definition[Any], model: Model, identity: Identity, ledger: Ledger
+    settings: EdgeSettings,
+    definition: Definition[Any],
+    model: Model,
+    identity: Identity,
+    ledger: Ledger,
 ) -> EdgeRole:
-    """The edge role of this identity with its own rows. Raises ConfigError, DataError, PrivacyError."""
+    """The edge role of this identity with its own rows.
+
+    Raises ConfigError, DataError, PrivacyError.
+    """
     try:
         device = torch.device(settings.device)
         torch.zeros(1, device=device)
     except RuntimeError as error:
-        raise ConfigError(f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}") from error
+        raise ConfigError(
+            f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}"
+        ) from error
     rows = dealt(definition.source, definition.dealing, settings.data)[identity.number]
     plan = definition.plans.plan(identity.number, len(rows))
     settings.load_policy().check(plan, definition.name, definition.model)

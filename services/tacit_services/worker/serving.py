@@ -1,11 +1,13 @@
-"""What edge, party and peer share: the signals that end them, their loop's settings, and the connection they serve."""
+"""What edge, party and peer share:
+
+the signals that end them, their loop's settings, and the connection they serve.
+"""
 
 from __future__ import annotations
 
 import logging
 import signal
 import threading
-from collections.abc import Callable
 
 from tacit.config import RunFile
 from tacit.models import Model
@@ -26,26 +28,41 @@ def stopping() -> threading.Event:
     return stop
 
 
-def loop_settings(settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int) -> LoopSettings:
-    """What the loop of worker `number` needs; `largest`: elements of the largest tensor that it is sent."""
+def loop_settings(
+    settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int
+) -> LoopSettings:
+    """What the loop of worker `number` needs; `largest`:
+
+    elements of the largest tensor that it is sent.
+    """
     slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
-    return LoopSettings(settings.run_id, model.schema_hash(), largest, settings.chunk, settings.patience, slowdown)
+    return LoopSettings(
+        settings.run_id, model.schema_hash(), largest, settings.chunk, settings.patience, slowdown
+    )
 
 
 def serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: Tls | None) -> None:
     """Connect, run the loop to its end, and say how it ended."""
     role = loop.role
     topic = topics.presence(settings.run_id, role.edge)
-    present: Callable[[str], None] = lambda state: connection.publish(topic, state.encode(), retain=True)  # noqa: E731
+
+    def present(state: str) -> None:
+        connection.publish(topic, state.encode(), retain=True)
 
     def up() -> None:
         present(loop.state)
         loop.inbox.put(UP)
 
     connection = Connection(
-        settings.broker, f"{settings.run_id}-{role.edge}",
-        loop.subscriptions(), loop.receive, on_up=up, will=Will(topic, b"offline"), chunk=settings.chunk, tls=tls,
-    )  # fmt: skip
+        settings.broker,
+        f"{settings.run_id}-{role.edge}",
+        loop.subscriptions(),
+        loop.receive,
+        on_up=up,
+        will=Will(topic, b"offline"),
+        chunk=settings.chunk,
+        tls=tls,
+    )
     connection.start(settings.connect_timeout, stop)
     reason = "error"
     try:

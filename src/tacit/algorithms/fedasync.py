@@ -1,22 +1,23 @@
 """FedAsync, with FedBuff, FedAvg and single-thread SGD.
 
-Paper: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (../shared/papers 001), Algorithm 1 and section 5.2.
-FedAvg: McMahan et al., arXiv:1602.05629. FedBuff: Nguyen et al., arXiv:2106.06639.
+Paper: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (arXiv:1903.03934), Algorithm 1
+and section 5.2. FedAvg: McMahan et al., arXiv:1602.05629. FedBuff: Nguyen et al., arXiv:2106.06639.
 
-| here          | paper      | meaning                                                                    |
-|---------------|------------|----------------------------------------------------------------------------|
-| params        | x_t        | global model after t epochs, float32 (d,)                                  |
-| version       | t          | global epochs: updates mixed in; buffers emptied (FedBuff); rounds (FedAvg) |
-| base_version  | τ          | time stamp of the model that a worker began with                           |
-| staleness     | t - τ      | measured at the server                                                     |
-| mixing        | α          | mixing hyperparameter; α_t = α·s(t - τ), new for each update               |
-| steps         | H          | local iterations, in [H_min, H_max]                                        |
-| proximal      | ρ          | weight of ρ/2·||x - x_τ||²                                                 |
-| learning_rate | γ          | step size of a local iteration                                             |
-| concurrency   | -          | how many workers the scheduler keeps at work; bounds the staleness         |
+| here          | paper      | meaning |
+|---------------|------------|---------|
+| params        | x_t        | global model after t epochs, float32 (d,) |
+| version       | t          | epochs: updates mixed in; buffers (FedBuff); rounds (FedAvg) |
+| base_version  | τ          | time stamp of the model that a worker began with |
+| staleness     | t - τ      | measured at the server |
+| mixing        | α          | mixing hyperparameter; α_t = α·s(t - τ), new for each update |
+| steps         | H          | local iterations, in [H_min, H_max] |
+| proximal      | ρ          | weight of ρ/2·||x - x_τ||² |
+| learning_rate | γ          | step size of a local iteration |
+| concurrency   | -          | how many workers the scheduler keeps at work; bounds the staleness |
 
-The paper has no privacy. Here every local iteration is a DP-SGD step, charged before the task begins; x_new is
-post-processing. The weight s is public and multiplies signal and noise alike, so it needs no sensitivity of its own.
+The paper has no privacy. Here every local iteration is a DP-SGD step, charged before the task
+begins; x_new is post-processing. The weight s is public and multiplies signal and noise alike, so
+it needs no sensitivity of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ from tacit.protocol.messages import GlobalModel, Outgoing, Timer, Update
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:
-    """s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1). s(0) = 1 for all three."""
+    """s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1).
+
+    s(0) = 1 for all three.
+    """
     if a.staleness == "polynomial":
         return float((staleness + 1) ** -a.a)
     if a.staleness == "hinge" and staleness > a.b:
@@ -48,17 +52,23 @@ def staleness_weight(staleness: int, a: FedAsync) -> float:
 
 
 class MixingServer(ServerRole):
-    """Processes Server, Scheduler and Updater of Algorithm 1. The coordinator's queue is the journal."""
+    """Processes Server, Scheduler and Updater of Algorithm 1.
+
+    The coordinator's queue is the journal.
+    """
 
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         super().__init__(definition, model)
-        self.algorithm, self.max_staleness = definition.algorithm, definition.algorithm.max_staleness
+        self.algorithm, self.max_staleness = (
+            definition.algorithm,
+            definition.algorithm.max_staleness,
+        )
         self.weight = 1.0  # α_t of the latest update
         self.active: dict[str, int] = {}  # who is at work, and which trigger began it
         self.idle: list[str] = []  # who waits to be triggered, longest first
         self.triggers = 0
 
-    # -- Updater ------------------------------------------------------------------------------------------------
+    # -- Updater -----------------------------------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """One epoch: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
@@ -72,15 +82,24 @@ class MixingServer(ServerRole):
         self.version += 1
 
     def mixing(self) -> float:
-        """α at this epoch: the configured one, times its decay once that part of the run is over."""
+        """α at this epoch:
+
+        the configured one, times its decay once that part of the run is over.
+        """
         a = self.algorithm
-        return a.mixing * (a.mixing_decay if self.version >= a.mixing_decay_at * self.horizon else 1.0)
+        return a.mixing * (
+            a.mixing_decay if self.version >= a.mixing_decay_at * self.horizon else 1.0
+        )
 
     def schedule(self) -> dict[str, float]:
         """C, γ, and α_t of the latest update."""
-        return {"clip": self.clip, "learning_rate": self.algorithm.learning_rate, "mixing": self.weight}
+        return {
+            "clip": self.clip,
+            "learning_rate": self.algorithm.learning_rate,
+            "mixing": self.weight,
+        }
 
-    # -- Scheduler ----------------------------------------------------------------------------------------------
+    # -- Scheduler ---------------------------------------------------------------------------------
 
     def answer(self, edge: str) -> list[Outgoing]:
         """The model for who is at work; the others are idle until they are triggered."""
@@ -99,11 +118,19 @@ class MixingServer(ServerRole):
         return self._trigger()
 
     def timer(self) -> Timer | None:
-        """Periodically, while others wait, tasks that take too long are given away: their workers may be gone."""
-        return Timer(self.triggers, self.algorithm.deadline_s) if self.idle and self.active else None
+        """Periodically, while others wait, tasks that take too long are given away:
+
+        their workers may be gone.
+        """
+        return (
+            Timer(self.triggers, self.algorithm.deadline_s) if self.idle and self.active else None
+        )
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """Who has worked for a whole period goes to the end of the queue; what it still sends counts."""
+        """Who has worked for a whole period goes to the end of the queue;
+
+        what it still sends counts.
+        """
         late = [name for name, trigger in self.active.items() if trigger < self.triggers]
         self.triggers += 1
         for name in late:
@@ -119,18 +146,27 @@ class MixingServer(ServerRole):
         return self._trigger()
 
     def _trigger(self) -> list[Outgoing]:
-        room = len(self.idle) + len(self.active) if self.algorithm.concurrency is None else self.algorithm.concurrency
+        room = (
+            len(self.idle) + len(self.active)
+            if self.algorithm.concurrency is None
+            else self.algorithm.concurrency
+        )
         chosen = self.idle[: max(0, room - len(self.active))]
         self.idle = self.idle[len(chosen) :]
         self.active |= dict.fromkeys(chosen, self.triggers)
         return [Outgoing(name, self.global_model()) for name in chosen]
 
-    # -- persistence --------------------------------------------------------------------------------------------
+    # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the scheduler's."""
         tensors, values = super().state()
-        own = {"weight": self.weight, "active": self.active, "idle": self.idle, "triggers": self.triggers}
+        own = {
+            "weight": self.weight,
+            "active": self.active,
+            "idle": self.idle,
+            "triggers": self.triggers,
+        }
         return tensors, values | own
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -141,7 +177,10 @@ class MixingServer(ServerRole):
 
 
 class BufferedServer(MixingServer):
-    """FedBuff: M deltas, each against its own base and weighted by s, make one version; a fresh one weighs 1."""
+    """FedBuff: M deltas, each against its own base and weighted by s, make one version;
+
+    a fresh one weighs 1.
+    """
 
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         super().__init__(definition, model)
@@ -152,7 +191,9 @@ class BufferedServer(MixingServer):
         self.weight = staleness_weight(tau, self.algorithm)
         self.buffer, self.held = torch.add(self.buffer, vector, alpha=self.weight), self.held + 1
         if self.held == self.algorithm.buffer:
-            self.params = torch.add(self.params, self.buffer, alpha=self.algorithm.server_rate / self.held)
+            self.params = torch.add(
+                self.params, self.buffer, alpha=self.algorithm.server_rate / self.held
+            )
             self.buffer, self.held = torch.zeros_like(self.params), 0
             self.version += 1
 
@@ -173,7 +214,9 @@ class AveragingServer(RoundServer):
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         a = definition.algorithm
         clients = a.uploads(definition.workers)
-        super().__init__(definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s)
+        super().__init__(
+            definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s
+        )
         self.algorithm, self.deltas = a, definition.privacy.noise_at == "server"
 
     def combine(self, answers: list[Tensor]) -> Tensor:
@@ -189,19 +232,31 @@ class Edge(LocalSteps):
     """Process Worker of Algorithm 1, for all four."""
 
     def __init__(
-        self, section: FedAsync, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+        self,
+        section: FedAsync,
+        edge: str,
+        data: Dataset,
+        model: Model,
+        releaser: Releaser,
+        device: str = "cpu",
     ) -> None:
         super().__init__(edge, data, model, releaser, device)
         self.algorithm = section
         self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
 
     def steps(self, message: GlobalModel) -> Steps:
-        """H local iterations on g_{x_τ}(x; z) = f(x; z) + ρ/2·||x - x_τ||², then push (x_new, τ)."""
+        """H local iterations on g_{x_τ}(x; z) = f(x;
+
+        z) + ρ/2·||x - x_τ||², then push (x_new, τ).
+        """
         a = self.algorithm
-        return descend(message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta)
+        return descend(
+            message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta
+        )
 
     def task_steps(self, version: int) -> int:
-        """H in [H_min, H_max], by the edge's name and τ: public, and the same when it is asked again.
+        """H in [H_min, H_max], by the edge's name and τ: public, and the same when it is asked
+        again.
 
         Near the end of the budget, what is left of it, but not below H_min.
         """

@@ -1,24 +1,26 @@
 """MAPA: multi-stage adjustable private asynchronous SGD, with its relatives AUDP, ASGD and CSGD.
 
-Paper: "Privacy-preserving asynchronous federated learning ... MAPA" (../shared/papers 000), Algorithm 1, Table II.
-Server and Edge below are its two sides, top to bottom.
+Paper: Li, Yang, Ren, Zhao, "Asynchronous Federated Learning with Differential Privacy
+for Edge Intelligence" (arXiv:1912.07902),
+Algorithm 1, Table II. Server and Edge below are its two sides, top to bottom.
 
-| here              | paper   | meaning                                                                       |
-|-------------------|---------|-------------------------------------------------------------------------------|
-| params            | x_t     | global model after t updates, float32 (d,)                                     |
-| version           | t       | updates applied                                                               |
-| staleness         | τ(t)    | version now - version the update was computed from: measured, never assumed   |
-| clip              | C, bΔS/2| bound on one example's gradient; ΔS = 2C/b                                     |
-| batch             | b       | expected batch size, and the fixed denominator L of privacy.md                 |
-| noise_variance    | Δ_0/C²  | E||η||² of one push, at C = 1                                                  |
-| smoothness        | L       | Lipschitz constant of the gradient                                            |
-| deviation         | σ       | standard deviation of one example's gradient                                  |
-| reduction         | θ       | reduction ratio of C per stage                                                |
+| here              | paper   | meaning |
+|-------------------|---------|---------|
+| params            | x_t     | global model after t updates, float32 (d,) |
+| version           | t       | updates applied |
+| staleness         | τ(t)    | version now - version computed from: measured, never assumed |
+| clip              | C, bΔS/2| bound on one example's gradient; ΔS = 2C/b |
+| batch             | b       | expected batch size, and the fixed denominator L of privacy.md |
+| noise_variance    | Δ_0/C²  | E||η||² of one push, at C = 1 |
+| smoothness        | L       | Lipschitz constant of the gradient |
+| deviation         | σ       | standard deviation of one example's gradient |
+| reduction         | θ       | reduction ratio of C per stage |
 
-Differs from the paper (why: docs/algorithms.md): every example is clipped, not the batch mean; Poisson batches;
-Gaussian noise on all d parameters, calibrated for the total (ε, δ) of the run; Δ_b uses that noise's true variance;
-C never falls below clip_min; ε_0 is the run file's, whatever edges say; τ_max is the largest staleness measured lately.
-`mechanism = "paper"` keeps the paper's own clipping and noise, which is not private.
+Differs from the paper (why: docs/algorithms.md): every example is clipped, not the batch mean;
+Poisson batches; Gaussian noise on all d parameters, calibrated for the total (ε, δ) of the run; Δ_b
+uses that noise's true variance; C never falls below clip_min; ε_0 is the run file's, whatever edges
+say; τ_max is the largest staleness measured lately. `mechanism = "paper"` keeps the paper's own
+clipping and noise, which is not private.
 """
 
 from __future__ import annotations
@@ -40,12 +42,20 @@ from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 
 
 def first_clip(deviation: float, failure: float) -> float:
-    """C = bΔS/2 of eq. (12) at equality: ΔS = 2σ / (b·sqrt(1 - sqrt(1 - δ))). A starting point, not a guarantee."""
-    return deviation / math.sqrt(failure / (1 + math.sqrt(1 - failure)))  # the same without 1 - (1 - tiny)
+    """C = bΔS/2 of eq. (12) at equality: ΔS = 2σ / (b·sqrt(1 - sqrt(1 - δ))).
+
+    A starting point, not a guarantee.
+    """
+    return deviation / math.sqrt(
+        failure / (1 + math.sqrt(1 - failure))
+    )  # the same without 1 - (1 - tiny)
 
 
 def delta_b(deviation: float, batch: float, noise: float) -> float:
-    """Δ_b = σ²/b + Δ_0, the variance of one noisy update; `noise` is Δ_0 = E||η||² (privacy.md §1.5)."""
+    """Δ_b = σ²/b + Δ_0, the variance of one noisy update;
+
+    `noise` is Δ_0 = E||η||² (privacy.md §1.5).
+    """
     return deviation**2 / batch + noise
 
 
@@ -61,7 +71,9 @@ def stage_rate(p: float, smoothness: float, tau: int) -> float:
 
 def stage_length(p: float, smoothness: float, tau: int, gap: float, variance: float) -> float:
     """T_s of eq. (15): 4P²L(τ+1)²(f(x)-f*) / Δ_b updates."""
-    return 4 * (p * p) * smoothness * (tau + 1) ** 2 * gap / variance  # p * p: inf where p**2 would raise
+    return (
+        4 * (p * p) * smoothness * (tau + 1) ** 2 * gap / variance
+    )  # p * p: inf where p**2 would raise
 
 
 def audp_rate(t: int, tau: int, variance: float, a: Mapa) -> float:
@@ -71,7 +83,10 @@ def audp_rate(t: int, tau: int, variance: float, a: Mapa) -> float:
 
 def asgd_rate(t: int, tau: int, batch: float, a: Mapa) -> float:
     """Table II, ASGD: 1/γ_t = L(τ+1)² + sqrt(t+1)·σ/(R·sqrt(b)). With τ = 0 it is CSGD's."""
-    return 1 / (a.smoothness * (tau + 1) ** 2 + math.sqrt(t + 1) * a.deviation / (a.radius * math.sqrt(batch)))
+    return 1 / (
+        a.smoothness * (tau + 1) ** 2
+        + math.sqrt(t + 1) * a.deviation / (a.radius * math.sqrt(batch))
+    )
 
 
 class Server(ServerRole):
@@ -81,17 +96,24 @@ class Server(ServerRole):
         super().__init__(definition, model)  # line 4
         a, like = definition.algorithm, definition.plans.like
         self.algorithm, self.max_staleness = a, a.max_staleness
-        self.clip_min = like.clip_min if like.clip_is_bounded else 1e-9  # the paper has no floor; C² must not be 0
+        self.clip_min = (
+            like.clip_min if like.clip_is_bounded else 1e-9
+        )  # the paper has no floor; C² must not be 0
         self.clip = definition.privacy.clip or first_clip(a.deviation, a.failure)
         if like.clip_is_bounded:
             self.clip = min(max(self.clip, like.clip_min), like.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
-        # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges say of themselves.
-        self.noise_variance = max(plan.noise_variance(model.size) for plan in definition.plans.different())
+        # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges
+        # say of themselves.
+        self.noise_variance = max(
+            plan.noise_variance(model.size) for plan in definition.plans.different()
+        )
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Lines 10 to 16; line 5, the end, is the base's."""
-        self.params = torch.add(self.params, update.vector, alpha=-self.learning_rate())  # line 11: x = x - γ·g̃
+        self.params = torch.add(
+            self.params, update.vector, alpha=-self.learning_rate()
+        )  # line 11: x = x - γ·g̃
         self.version, self.stage_step = self.version + 1, self.stage_step + 1  # line 13
         if self.algorithm.name == "mapa" and self.stage_step >= self.stage_length():  # line 10
             self._next_stage()
@@ -102,18 +124,24 @@ class Server(ServerRole):
         if lower < self.clip:  # at the floor the stage goes on: nothing would change
             self.clip, self.stage, self.stage_step = lower, self.stage + 1, 0
 
-    # -- the schedule -------------------------------------------------------------------------------------------
+    # -- the schedule ------------------------------------------------------------------------------
 
     def schedule(self) -> dict[str, float]:
         """C, ΔS = 2C/b, γ, and the stage with the updates applied in it."""
         return {
-            "clip": self.clip, "delta_s": 2 * self.clip / self.batch, "learning_rate": self.learning_rate(),
-            "stage": self.stage, "stage_step": self.stage_step,
-        }  # fmt: skip
+            "clip": self.clip,
+            "delta_s": 2 * self.clip / self.batch,
+            "learning_rate": self.learning_rate(),
+            "stage": self.stage,
+            "stage_step": self.stage_step,
+        }
 
     @property
     def variance(self) -> float:
-        """Δ_b at the present C, with the noisiest edge's Δ_0 (line 16; ε_0 = min ε_k gives the largest noise)."""
+        """Δ_b at the present C, with the noisiest edge's Δ_0 (line 16;
+
+        ε_0 = min ε_k gives the largest noise).
+        """
         return delta_b(self.algorithm.deviation, self.batch, self.noise_variance * self.clip**2)
 
     def learning_rate(self) -> float:
@@ -130,9 +158,13 @@ class Server(ServerRole):
         """T_s of the present stage (line 8)."""
         a, variance = self.algorithm, self.variance
         p = coefficient(variance, self.tau_max, self.clip, a.reduction)
-        return stage_length(p, a.smoothness, self.tau_max, a.initial_gap, variance) if variance else math.inf
+        return (
+            stage_length(p, a.smoothness, self.tau_max, a.initial_gap, variance)
+            if variance
+            else math.inf
+        )
 
-    # -- persistence --------------------------------------------------------------------------------------------
+    # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the stage."""
@@ -146,12 +178,17 @@ class Server(ServerRole):
 
 
 class Edge(EdgeRole):
-    """The edge side of Algorithm 1; `start` is its line 1 ("send ε_k": for people), Halt its line 2."""
+    """The edge side of Algorithm 1; `start` is its line 1 ("send ε_k":
+
+    for people), Halt its line 2.
+    """
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
         """Lines 3 to 8: one noisy mean gradient."""
         released = self.releaser.release(
-            message.clip, lambda: self.query(message.params, message.clip), paper_dims=self.model.first_layer
+            message.clip,
+            lambda: self.query(message.params, message.clip),
+            paper_dims=self.model.first_layer,
         )
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]  # line 8
 
@@ -160,13 +197,22 @@ class Edge(EdgeRole):
         plan = self.releaser.plan
         if plan.private or plan.mechanism == "none":
             return super().query(params, clip)
-        params, index = params.to(self.device), self.with_replacement(round(plan.batch)).to(self.device)
+        params, index = (
+            params.to(self.device),
+            self.with_replacement(round(plan.batch)).to(self.device),
+        )
         if plan.mechanism in ("paper:density", "paper:first_layer"):
             everyone = torch.ones(len(index), dtype=torch.bool)
-            return Clipped(self.clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf)
+            return Clipped(
+                self.clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf
+            )
         mean = mean_gradient(self.model, params, self.x[index], self.y[index]).cpu()  # line 4
         if plan.noise_at == "server":  # the whole vector, clipped to C: the edge is the unit
-            return Clipped(clipped_sum(mean[None], clip, torch.ones(1, dtype=torch.bool)).total, math.inf)
+            return Clipped(
+                clipped_sum(mean[None], clip, torch.ones(1, dtype=torch.bool)).total, math.inf
+            )
         if plan.mechanism in ("paper", "paper:mean_clip"):
-            mean = mean / max(1.0, float(torch.linalg.vector_norm(mean)) / clip)  # line 5, as printed
+            mean = mean / max(
+                1.0, float(torch.linalg.vector_norm(mean)) / clip
+            )  # line 5, as printed
         return Clipped(mean, math.inf)

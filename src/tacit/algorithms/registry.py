@@ -1,6 +1,7 @@
 """From a run's definition to its roles: the only place that knows which algorithm is in which file.
 
-`ROLES` is the table, by `algorithm.name`. What every algorithm says of itself stands in its section (config/contract).
+`ROLES` is the table, by `algorithm.name`. What every algorithm says of itself stands in its section
+(config/contract).
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ from tacit.privacy.sampling import Random
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owner:
-    """What an edge has of its own: its name, its rows, what releases them, and where it computes."""
+    """What an edge has of its own:
+
+    its name, its rows, what releases them, and where it computes.
+    """
 
     name: str
     data: Dataset
@@ -54,8 +58,8 @@ class Owner:
 class Roles:
     """How one algorithm's roles are made of the run's definition.
 
-    server: of its model, and of the people in it where the run is vertical. edge: with its own rows; of vertical runs,
-    which have parties instead, None.
+    server: of its model, and of the people in it where the run is vertical. edge: with its own
+    rows; of vertical runs, which have parties instead, None.
     """
 
     server: Callable[[Definition[Any], Model, People | None], ServerRole]
@@ -68,30 +72,41 @@ def server(definition: Definition[Any], model: Model, people: People | None = No
 
 
 def edge(
-    definition: Definition[Any], name: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+    definition: Definition[Any],
+    name: str,
+    data: Dataset,
+    model: Model,
+    releaser: Releaser,
+    device: str = "cpu",
 ) -> EdgeRole:
     """An edge role of a run, with its rows."""
     made = ROLES[definition.name].edge
     if made is None:
         raise ConfigError(
-            f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start tacit party"
+            f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
+            f"tacit party"
         )
     return made(definition, Owner(name, data, model, releaser, device))
 
 
-# -- vertical runs --------------------------------------------------------------------------------------------------
+# -- vertical runs ---------------------------------------------------------------------------------
 
 
 def people(
-    splits: Sequence[Dataset], salt: bytes, answers: Tensor | None = None, label_epsilon: float = math.inf
+    splits: Sequence[Dataset],
+    salt: bytes,
+    answers: Tensor | None = None,
+    label_epsilon: float = math.inf,
 ) -> People:
     """Everybody in a vertical run: `splits` are its training rows, then its test rows.
 
-    answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training labels; None: the
-    labels themselves.
+    answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training
+    labels; None: the labels themselves.
     """
     train, test = splits
-    known = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, "server")
+    known = names(
+        (one for data in splits for one in vertical_settings.record_ids(data)), salt, "server"
+    )
     labels = train.y if answers is None else answers
     return People(known, len(train), torch.cat([labels, test.y]), label_epsilon)
 
@@ -106,24 +121,35 @@ def party(
     random: Random,
     kept: EmbeddingStore | None = None,
 ) -> Party:
-    """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for `people`)."""
+    """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for
+    `people`).
+    """
     x = torch.cat([vertical.view(data.x, number) for data in splits])
     mine = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, name)
     releaser = EmbeddingReleaser(vertical.plan(number), ledger, random, len(x), kept)
-    model, regularization = vertical.party_model(tuple(x.shape[1:])), vertical.regularization(number)
+    model, regularization = (
+        vertical.party_model(tuple(x.shape[1:])),
+        vertical.regularization(number),
+    )
     return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization)
 
 
-# -- the table ------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
-def _of_edges(kind: Callable[[Any, Model], ServerRole]) -> Callable[[Any, Model, People | None], ServerRole]:
+def _of_edges(
+    kind: Callable[[Any, Model], ServerRole],
+) -> Callable[[Any, Model, People | None], ServerRole]:
     return lambda definition, model, people: kind(definition, model)
 
 
-def _vertical_server(definition: Definition[Vafl], model: Model, people: People | None) -> ServerRole:
+def _vertical_server(
+    definition: Definition[Vafl], model: Model, people: People | None
+) -> ServerRole:
     if people is None:
-        raise ConfigError(f"algorithm.name={definition.name!r}: its server needs the labels of its people")
+        raise ConfigError(
+            f"algorithm.name={definition.name!r}: its server needs the labels of its people"
+        )
     found = vertical_settings.vertical(definition)
     return vafl.Server(definition, model, found.protocol, people, cache(found.named))
 
@@ -133,11 +159,15 @@ def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
 
 
 def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
-    return fedasync.Edge(definition.algorithm, own.name, own.data, own.model, own.releaser, own.device)
+    return fedasync.Edge(
+        definition.algorithm, own.name, own.data, own.model, own.releaser, own.device
+    )
 
 
 def _averaging_edge(definition: Definition[DpPasgd], own: Owner) -> EdgeRole:
-    return averaging.Edge(definition.algorithm, own.name, own.data, own.model, own.releaser, own.device)
+    return averaging.Edge(
+        definition.algorithm, own.name, own.data, own.model, own.releaser, own.device
+    )
 
 
 def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
@@ -145,19 +175,31 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     terms, graph = _terms(definition), a.graph(definition.workers, seed)
     chooser = Chooser(f"{seed}/{own.name}")
     return adp2sgd.Peer(
-        own.name, own.data, own.model, own.releaser, terms, graph, seed=seed, random=chooser, device=own.device
+        own.name,
+        own.data,
+        own.model,
+        own.releaser,
+        terms,
+        graph,
+        seed=seed,
+        random=chooser,
+        device=own.device,
     )
 
 
 def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
     terms, graph = _terms(definition), a.graph(definition.workers, seed)
-    return SyncPeer(own.name, own.data, own.model, own.releaser, terms, graph, seed=seed, device=own.device)
+    return SyncPeer(
+        own.name, own.data, own.model, own.releaser, terms, graph, seed=seed, device=own.device
+    )
 
 
 def _terms(definition: Definition[Gossip]) -> adp2sgd.Terms:
     a = definition.algorithm
-    return adp2sgd.Terms(a.learning_rate, definition.clip, definition.horizon, a.max_staleness, a.report_every)
+    return adp2sgd.Terms(
+        a.learning_rate, definition.clip, definition.horizon, a.max_staleness, a.report_every
+    )
 
 
 _MAPA = Roles(_of_edges(mapa.Server), _mapa_edge)

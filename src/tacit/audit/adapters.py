@@ -100,7 +100,9 @@ class PeerAdapter(EdgeAdapter):
         )
         self.asked = 0
         kind = self.subject.edge or Peer
-        return kind(EDGE, data, self.subject.model, releaser, terms, pair, seed=1, random=Chooser(1))
+        return kind(
+            EDGE, data, self.subject.model, releaser, terms, pair, seed=1, random=Chooser(1)
+        )
 
     def ask(self, message: GlobalModel) -> bytes | None:
         """The proposal after one step from the model in `message`, as if an exchange had led
@@ -121,7 +123,9 @@ class PeerAdapter(EdgeAdapter):
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """g̃."""
-        sent = wire_gossip.read_peer_message(wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size)
+        sent = wire_gossip.read_peer_message(
+            wire.decode(bytearray(payload)), SCHEMA, self.subject.model.size
+        )
         assert isinstance(sent, Proposal)
         assert isinstance(sent.model, Tensor)
         return (start.double() - sent.model.double()) / self.subject.learning_rate
@@ -136,7 +140,9 @@ ADAPTERS: dict[str, type[EdgeAdapter]] = {
 }
 
 
-def make(subject: Subject, data: Dataset, source: Randomness, ledger: Path | str = ":memory:") -> EdgeAdapter:
+def make(
+    subject: Subject, data: Dataset, source: Randomness, ledger: Path | str = ":memory:"
+) -> EdgeAdapter:
     """The audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)
     releaser = subject.releaser(subject.plan(), subject.ledger(ledger, "audit"), random)

@@ -51,7 +51,9 @@ def against(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     return _in_or_out("canary against all", subject, source, opposed_world(), pushes)
 
 
-def _in_or_out(test: str, subject: Subject, source: Randomness, world: World, pushes: int) -> list[Finding]:
+def _in_or_out(
+    test: str, subject: Subject, source: Randomness, world: World, pushes: int
+) -> list[Finding]:
     scores = [
         _score(subject, world, MessageSource(subject, source, world, canary=there).vectors(pushes))
         for there in (True, False)
@@ -59,7 +61,9 @@ def _in_or_out(test: str, subject: Subject, source: Randomness, world: World, pu
     return compared(test, subject, scores[0], scores[1])
 
 
-def compared(test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0) -> list[Finding]:
+def compared(
+    test: str, subject: Subject, inside: Values, outside: Values, *, factor: float = 1.0
+) -> list[Finding]:
     """The findings of two samples of scores, in both directions.
 
     factor: how many records differ (group privacy, for μ only).
@@ -70,7 +74,9 @@ def compared(test: str, subject: Subject, inside: Values, outside: Values, *, fa
         measured = [] if subject.mu is None else [("μ", factor * subject.mu, mu)]
         measured += [("ε", subject.epsilon, epsilon)] if factor == 1.0 else []
         findings += [
-            Finding(f"{test} {name}", subject.name, unit, claim, value, value > claim, subject.honest)
+            Finding(
+                f"{test} {name}", subject.name, unit, claim, value, value > claim, subject.honest
+            )
             for unit, claim, value in measured
         ]
     return findings
@@ -114,10 +120,16 @@ def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> l
         )
     ]
     same = pushes - len(torch.unique(drawn, dim=0))
-    found.append(Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest))
+    found.append(
+        Finding("noise, any two alike", subject.name, "pairs", 0, same, same > 0, subject.honest)
+    )
     if subject.mechanism != "knorm":
         p, limit = tails(drawn / subject.std)
-        found.append(Finding("noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest))
+        found.append(
+            Finding(
+                "noise, its tails", subject.name, "p-value", limit, p, p < limit, subject.honest
+            )
+        )
     return found
 
 
@@ -153,7 +165,9 @@ def empty_batch(subject: Subject, source: Randomness) -> list[Finding]:
 def starts(subject: Subject, source: Randomness) -> list[Finding]:
     """B: the same edge started twice does not draw the same noise."""
     subject = subject.but(model=WIDE)
-    first, second = (quiet_source(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2))
+    first, second = (
+        quiet_source(subject, source, canary=False).vectors(START_PUSHES) for _ in range(2)
+    )
     return [_unrelated("noise of two starts", subject, first, second)]
 
 
@@ -165,14 +179,18 @@ def forks(subjects: list[Subject], source: Randomness, fork: Fork) -> list[Findi
     asks = [quiet_source(subject.but(model=WIDE), source, canary=False) for subject in subjects]
     children = [torch.stack([ask.read(sent) for sent in fork(ask, START_PUSHES)]) for ask in asks]
     return [
-        _unrelated("noise of a forked child", subject.but(model=WIDE), ask.vectors(START_PUSHES), child)
+        _unrelated(
+            "noise of a forked child", subject.but(model=WIDE), ask.vectors(START_PUSHES), child
+        )
         for subject, ask, child in zip(subjects, asks, children, strict=True)
     ]
 
 
 def _unrelated(test: str, subject: Subject, first: Tensor, second: Tensor) -> Finding:
     largest, limit = related(first, second)
-    return Finding(test, subject.name, "|correlation|", limit, largest, largest > limit, subject.honest)
+    return Finding(
+        test, subject.name, "|correlation|", limit, largest, largest > limit, subject.honest
+    )
 
 
 def fields(subject: Subject, source: Randomness) -> list[Finding]:
@@ -181,7 +199,9 @@ def fields(subject: Subject, source: Randomness) -> list[Finding]:
     """
     differing = 0
     for rate in {1.0, 0.3, 1e-9, subject.rate}:
-        asks = [quiet_source(subject.but(rate=rate), source, canary=there) for there in (True, False)]
+        asks = [
+            quiet_source(subject.but(rate=rate), source, canary=there) for there in (True, False)
+        ]
         differing += sum(_public(asks[0]()) != _public(asks[1]()) for _ in range(15))
     return [
         Finding(
@@ -239,7 +259,9 @@ def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
         copy = path.with_suffix(".copy")
         copy.write_bytes(path.read_bytes())  # what a kill -9 and one copied file leave
         missing = max(missing, subject.steps * number - _counted(copy, subject))
-    return [Finding("ledger's file", subject.name, "missing", 0, missing, missing > 0, subject.honest)]
+    return [
+        Finding("ledger's file", subject.name, "missing", 0, missing, missing > 0, subject.honest)
+    ]
 
 
 def _counted(path: Path, subject: Subject) -> int:
@@ -250,14 +272,22 @@ def _counted(path: Path, subject: Subject) -> int:
         return 0
     # z is 0 where the noise is from a known seed.
     right = {(subject.rate, subject.z, subject.mechanism), (subject.rate, 0.0, subject.mechanism)}
-    return sum(s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right)
+    return sum(
+        s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right
+    )
 
 
 def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]:
     """B: what is sent again after a restart is what was sent, byte for byte."""
     first, second = (subject.resend or resend)(quiet_source(subject, source, canary=True))
-    differing = abs(len(first) - len(second)) + sum(a != b for a, b in zip(first, second, strict=False))
-    return [Finding("retry", subject.name, "bytes differing", 0, differing, differing > 0, subject.honest)]
+    differing = abs(len(first) - len(second)) + sum(
+        a != b for a, b in zip(first, second, strict=False)
+    )
+    return [
+        Finding(
+            "retry", subject.name, "bytes differing", 0, differing, differing > 0, subject.honest
+        )
+    ]
 
 
 def orders(subject: Subject, source: Randomness) -> list[Finding]:
@@ -275,7 +305,11 @@ def orders(subject: Subject, source: Randomness) -> list[Finding]:
     ):
         hostile.append(GlobalModel(3, params, CLIP, terms))
     obeyed = sum(_obeyed(subject, source, message) for message in hostile)
-    return [Finding("orders from a server", subject.name, "obeyed", 0, obeyed, obeyed > 0, subject.honest)]
+    return [
+        Finding(
+            "orders from a server", subject.name, "obeyed", 0, obeyed, obeyed > 0, subject.honest
+        )
+    ]
 
 
 def _obeyed(subject: Subject, source: Randomness, message: GlobalModel) -> bool:

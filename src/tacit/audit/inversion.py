@@ -41,7 +41,9 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
     """
     features = math.prod(shape)
     if gradient.numel() != classes * (features + 1) or not bool(torch.isfinite(gradient).all()):
-        raise ValueError(f"{gradient.numel()} values: expected {classes * (features + 1)} finite ones")
+        raise ValueError(
+            f"{gradient.numel()} values: expected {classes * (features + 1)} finite ones"
+        )
     weight, bias = torch.split(gradient.to(torch.float64), [classes * features, classes])
     left, values, right = torch.linalg.svd(weight.view(classes, features), full_matrices=False)
     # r/||r|| (classes,) and x/||x|| (features,), up to one common sign.
@@ -55,7 +57,10 @@ def cosine(found: Tensor, original: Tensor) -> float:
     """The cosine of the angle between two images, each less its own mean; 0 where one of them is
     flat.
     """
-    a, b = (image.to(torch.float64).flatten() - image.to(torch.float64).mean() for image in (found, original))
+    a, b = (
+        image.to(torch.float64).flatten() - image.to(torch.float64).mean()
+        for image in (found, original)
+    )
     norms = float(a.norm() * b.norm())
     return float(a @ b) / norms if norms else 0.0
 
@@ -76,5 +81,9 @@ def _shown(image: Tensor, scale: float) -> Tensor:
     """
     brightest = float(image.max())
     low, high = _PLAUSIBLE
-    factor = scale if math.isfinite(scale) and low <= scale * brightest <= high else 1 / max(brightest, 1e-300)
+    factor = (
+        scale
+        if math.isfinite(scale) and low <= scale * brightest <= high
+        else 1 / max(brightest, 1e-300)
+    )
     return (image * factor).clamp(0.0, 1.0)

@@ -71,7 +71,11 @@ class Obedient(Edge):
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         """Obey the terms, then work."""
-        if isinstance(message, GlobalModel) and message.terms and message.terms.noise_multiplier is not None:
+        if (
+            isinstance(message, GlobalModel)
+            and message.terms
+            and message.terms.noise_multiplier is not None
+        ):
             z = max(message.terms.noise_multiplier, 1e-6)
             self.releaser.plan = replace(self.releaser.plan, noise_multiplier=z)
             message = replace(message, terms=None)
@@ -83,7 +87,9 @@ class LessNoise(Releaser):
 
     factor: ClassVar[float] = 0.5
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         with self._weaker():
             return super()._noisy(clipped, clip, paper_dims)
 
@@ -114,7 +120,9 @@ class MeanNoise(LessNoise):
 class FirstLayerNoise(Releaser):
     """Adds noise to the first layer only, the others being "post-processing"."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         noisy, scale = super()._noisy(clipped, clip, paper_dims)
         assert paper_dims is not None  # the first layer
         noisy[paper_dims.stop :] = (clipped.total / self.plan.batch)[paper_dims.stop :]
@@ -124,7 +132,9 @@ class FirstLayerNoise(Releaser):
 class LineDensity(Releaser):
     """Adds noise whose norm is exponential: Laplace's density on the line, used in d dimensions."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         noise = paper_noise(clipped.total.numel(), self.plan.noise_multiplier * clip, self.random)
         return ((clipped.total + noise) / self.plan.batch).to(torch.float32), 1.0
 
@@ -156,7 +166,9 @@ class ReusedNoise(Random):
 
     def bytes(self, count: int) -> bytes:
         """The first `count` bytes of the stream, each time."""
-        self._stream = Cipher(algorithms.ChaCha20(id(self).to_bytes(32, "big"), _NONCE), mode=None).encryptor()
+        self._stream = Cipher(
+            algorithms.ChaCha20(id(self).to_bytes(32, "big"), _NONCE), mode=None
+        ).encryptor()
         return self._stream.update(_zeros(count))
 
 

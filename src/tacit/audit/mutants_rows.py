@@ -44,7 +44,9 @@ class OppositeCoins(Edge):
     def draw(self) -> Batch:
         """Every row at rate q, as promised, but not independently."""
         rate = self.releaser.plan.sampling_rate
-        coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        coins = (self.releaser.random.words(self.records) >> np.uint64(11)).astype(
+            np.float64
+        ) * 2.0**-53
         coins[1::2] = (coins[0::2][: len(coins[1::2])] - rate) % 1.0
         drawn = np.flatnonzero(coins < rate)
         index = np.full(self.size, self.records, dtype=np.int64)
@@ -84,7 +86,9 @@ class Turned(Packed):
 class LayersApart(Edge):
     """Clips each layer's part of a row by itself; together the parts are longer than C."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         parts = torch.split(gradients, list(self.model.sizes), dim=1)
         return Clipped(
@@ -96,8 +100,12 @@ class LayersApart(Edge):
 class PairsTogether(Edge):
     """Adds two rows before it clips, as a kernel that works on pairs would."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
-        gradients = example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
+        gradients = (
+            example_gradients(self.model, params, self.x[index], self.y[index]) * mask[:, None]
+        )
         pairs = gradients[0::2] + gradients[1::2]
         return clipped_sum(pairs, clip, torch.ones(len(pairs), dtype=torch.bool), rows)
 
@@ -107,17 +115,23 @@ class RoundedToNearest(Edge):
     ones.
     """
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index]).double()
         step = grid_step(clip, self.releaser.plan.noise_multiplier)
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
-        return Clipped((gradients * (factors[:, None] / step)).round().sum(0).to(torch.int64), clip, step)
+        return Clipped(
+            (gradients * (factors[:, None] / step)).round().sum(0).to(torch.int64), clip, step
+        )
 
 
 class StrangeRowsToo(Edge):
     """Takes every gradient for a number."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         factors = (clip / gradients.norm(dim=1)).clamp(max=1.0) * mask
         return Clipped((factors @ gradients).double(), clip)
@@ -126,7 +140,9 @@ class StrangeRowsToo(Edge):
 class CopiesStrangeRows(Edge):
     """Replaces non-finite numbers in a copy, where there are any: the time of a push then tells."""
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if not bool(torch.isfinite(gradients.norm(dim=1)).all()):
             gradients.masked_fill(~torch.isfinite(gradients), 0.0)
@@ -169,7 +185,11 @@ class NoiseAtTheEnd(Releaser):
         for number in range(1, steps.count + 1):
             clipped = query(params)
             plain = (clipped.total / self.plan.batch).to(torch.float32)
-            params = self._take_step(params, clipped, steps) if number == steps.count else steps.advance(params, plain)
+            params = (
+                self._take_step(params, clipped, steps)
+                if number == steps.count
+                else steps.advance(params, plain)
+            )
         return self._end_steps(params, steps)
 
 
@@ -183,7 +203,9 @@ class ChargedOnce(Releaser):
 class CutNoise(Releaser):
     """Cuts its noise off at three standard deviations."""
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         noisy, scale = super()._noisy(clipped, clip, paper_dims)
         exact, most = (
             clipped.total / self.plan.batch,

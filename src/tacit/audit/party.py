@@ -21,12 +21,7 @@ from tacit.audit.subject import DELTA, EDGE, RUN, SCHEMA, Randomness
 from tacit.datasets.alignment import names
 from tacit.models.zoo.embeddings import embedding
 from tacit.privacy import gdp
-from tacit.privacy.embeddings import (
-    EmbeddingPlan,
-    EmbeddingReleaser,
-    EmbeddingStore,
-    Mode,
-)
+from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser, EmbeddingStore, Mode
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.simulated import SimulatedLedger
 from tacit.protocol import wire
@@ -51,7 +46,9 @@ class Vertical:
 
     def plan(self) -> EmbeddingPlan:
         """The party's plan, without a budget that binds."""
-        return EmbeddingPlan(self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z)
+        return EmbeddingPlan(
+            self.mode, self.bound, self.z, 1e12, DELTA, step_clip=1.0, step_multiplier=self.step_z
+        )
 
 
 class InMemory:
@@ -72,7 +69,9 @@ class InMemory:
 # -- the party -------------------------------------------------------------------------------------
 
 
-def party(subject: Vertical, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None) -> Party:
+def party(
+    subject: Vertical, source: Randomness, x: Tensor, kept: EmbeddingStore | None = None
+) -> Party:
     """A party whose records have features x (n, FEATURES)."""
     ids = [str(number) for number in range(len(x))]
     random = source.random()
@@ -149,7 +148,9 @@ def stepped(subject: Vertical, source: Randomness, length: float, count: int) ->
         seen.append((start - made.theta) * RECORDS / made.protocol.steps.party(k))
         made.theta = start  # the public θ_m of before
     assert answer is not None
-    return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(answer, 0.0, count)
+    return (torch.stack(seen).double() @ (direction / direction.norm()).double()).numpy(), _one(
+        answer, 0.0, count
+    )
 
 
 def learned(subject: Vertical, source: Randomness, length: float, count: int) -> Answers:
@@ -168,7 +169,12 @@ def learned(subject: Vertical, source: Randomness, length: float, count: int) ->
         gradient[_place(made)] = pull
         answers.append(heard(made.on_message(Feedback(made.step, k, gradient))))
         made.theta = start
-    others = torch.stack([answer.vector for answer in answers]).view(count, RECORDS, WIDTH).double().sum(1)
+    others = (
+        torch.stack([answer.vector for answer in answers])
+        .view(count, RECORDS, WIDTH)
+        .double()
+        .sum(1)
+    )
     scores = others @ (pull / pull.norm()).double()
     return -scores.numpy(), _one(answers[-1], before, count)
 
@@ -199,12 +205,16 @@ def _one(answer: Update, before: float, count: int) -> float:
 Attack = Callable[[Vertical, Randomness, float, int], Answers]
 
 
-def attacked(name: str, attack: Attack, subject: Vertical, source: Randomness, count: int) -> list[Finding]:
+def attacked(
+    name: str, attack: Attack, subject: Vertical, source: Randomness, count: int
+) -> list[Finding]:
     """G: the μ that the server proves of record 0's features; above what the ledger says: alarm."""
     inside, claim = attack(subject, source, FAR, count)
     outside, _ = attack(subject, source, -FAR, count)
     found = max(proven(inside, outside, DELTA)[0], proven(-inside, -outside, DELTA)[0])
-    return [Finding(f"party, {name}", subject.name, "μ", claim, found, found > claim, subject.honest)]
+    return [
+        Finding(f"party, {name}", subject.name, "μ", claim, found, found > claim, subject.honest)
+    ]
 
 
 def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
@@ -213,7 +223,9 @@ def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
     vectors = heard(made.on_message(roster(TABLE))).vector.view(-1, WIDTH).double()
     apart = (vectors[0::2] - vectors[1::2]) / math.sqrt(2)  # all have the same features
     worst, wrong = uneven(apart, subject.plan().std)
-    return [Finding("party, noise", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)]
+    return [
+        Finding("party, noise", subject.name, "std/claim", 1.0, worst, bool(wrong), subject.honest)
+    ]
 
 
 def again(subject: Vertical, source: Randomness) -> list[Finding]:
@@ -221,7 +233,9 @@ def again(subject: Vertical, source: Randomness) -> list[Finding]:
     byte.
     """
     kept, x = InMemory(), features(1.0)
-    first, second = (heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2))
+    first, second = (
+        heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)
+    )
     differing = int((first != second).sum()) + abs(len(first) - len(second))
     return [
         Finding(

@@ -29,7 +29,11 @@ class Unclipped(EmbeddingReleaser):
     """Adds noise for an embedding of norm B to one that nothing bounds."""
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
-        return gaussian(embeddings.detach().flatten(), self.plan.std, self.random).float().view_as(embeddings)
+        return (
+            gaussian(embeddings.detach().flatten(), self.plan.std, self.random)
+            .float()
+            .view_as(embeddings)
+        )
 
 
 class Halved(EmbeddingReleaser):
@@ -48,7 +52,9 @@ class Halved(EmbeddingReleaser):
         """A step with half its noise, too."""
         self._charge_above(self._stepped, rows, self.plan.step_multiplier)
         clipped = clip_rows(gradients(), self.plan.step_clip).sum(0)
-        return gaussian(clipped, self.plan.step_clip * self.plan.step_multiplier, self.random).float()
+        return gaussian(
+            clipped, self.plan.step_clip * self.plan.step_multiplier, self.random
+        ).float()
 
 
 class OneNoise(EmbeddingReleaser):
@@ -56,7 +62,9 @@ class OneNoise(EmbeddingReleaser):
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
         clipped = clip_rows(embeddings.detach(), self.plan.bound)
-        return (clipped + gaussian(torch.zeros(clipped.shape[1]), self.plan.std, self.random)).float()
+        return (
+            clipped + gaussian(torch.zeros(clipped.shape[1]), self.plan.std, self.random)
+        ).float()
 
 
 class OnceForAll(EmbeddingReleaser):

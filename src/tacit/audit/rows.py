@@ -33,7 +33,11 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
-    shares = np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)]) * subject.batch / CLIP
+    shares = (
+        np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
+        * subject.batch
+        / CLIP
+    )
     table = np.rint(shares).astype(np.int64)
     outside = int(((table < 0) | (table > subject.steps)).sum())  # a row twice in one batch
     p = 0.0 if outside else _p_value(table, subject.steps)
@@ -68,7 +72,9 @@ def _p_value(table: Table, steps: int) -> float:
 
 def pixels(rows: int) -> Dataset:
     """One row per pixel: each has a gradient of its own, nearly orthogonal to every other's."""
-    return Dataset(50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit")
+    return Dataset(
+        50.0 * torch.eye(rows).view(rows, 1, 1, rows), torch.arange(rows) % 2, 2, "audit"
+    )
 
 
 def alone(push: Tensor, rows: int) -> Values:
@@ -142,12 +148,18 @@ def crowd(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     subject = subject.but(model=model, z=CROWD_Z, batch=1.0, most=CROWD + 1, rate=1.0, steps=1)
     world = _many(model)
     means = [
-        (MessageSource(subject, source, world, canary=there).vectors(pushes) @ world.direction).mean()
+        (
+            MessageSource(subject, source, world, canary=there).vectors(pushes) @ world.direction
+        ).mean()
         for there in (True, False)
     ]
     error = stats.norm.isf(SHARE) * subject.std * (2 / pushes) ** 0.5
     shift = float(means[0] - means[1] - error) / (CROWD * CLIP)
-    return [Finding("crowd", subject.name, "C a record", 1.0, max(0.0, shift), shift > 1.0, subject.honest)]
+    return [
+        Finding(
+            "crowd", subject.name, "C a record", 1.0, max(0.0, shift), shift > 1.0, subject.honest
+        )
+    ]
 
 
 def _many(model: Model) -> World:

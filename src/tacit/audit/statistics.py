@@ -70,7 +70,9 @@ def at_most(hits: Table, count: int) -> Values:
     return found
 
 
-def bounds(inside: Values, outside: Values, thresholds: Values, delta: float) -> tuple[Values, Values]:
+def bounds(
+    inside: Values, outside: Values, thresholds: Values, delta: float
+) -> tuple[Values, Values]:
     """(μ, ε) that each test `value > threshold` proves, from Clopper-Pearson bounds on its rates.
 
     Φ⁻¹(TPR) - Φ⁻¹(FPR) and ln((TPR - δ)/FPR).
@@ -92,7 +94,11 @@ def proven(inside: Values, outside: Values, delta: float) -> tuple[float, float]
     thresholds = np.quantile(pooled, np.linspace(0.005, 0.995, 199))
     tried = bounds(inside[:tried_on], outside[:tried_on], thresholds, delta)
     mu, epsilon = (
-        float(bounds(inside[tried_on:], outside[tried_on:], thresholds[[int(np.argmax(values))]], delta)[kind][0])
+        float(
+            bounds(
+                inside[tried_on:], outside[tried_on:], thresholds[[int(np.argmax(values))]], delta
+            )[kind][0]
+        )
         for kind, values in enumerate(tried)
     )
     return mu, epsilon
@@ -110,10 +116,15 @@ def uneven(noise: Tensor, std: float, kurtosis: float = 3.0) -> tuple[float, lis
     count, dims = noise.shape
     ratio = noise.square().mean(dim=0).numpy() / std**2  # (d,)
     degrees = 2 * count / (kurtosis - 1)
-    low, high = (float(stats.chi2.ppf(p, degrees)) / degrees for p in (SHARE / 2 / dims, 1 - SHARE / 2 / dims))
+    low, high = (
+        float(stats.chi2.ppf(p, degrees)) / degrees
+        for p in (SHARE / 2 / dims, 1 - SHARE / 2 / dims)
+    )
     with np.errstate(divide="ignore"):
         worst = int(np.argmax(np.abs(np.log(ratio))))
-    return math.sqrt(ratio[worst]), [int(column) for column in np.flatnonzero((ratio < low) | (ratio > high))]
+    return math.sqrt(ratio[worst]), [
+        int(column) for column in np.flatnonzero((ratio < low) | (ratio > high))
+    ]
 
 
 def tails(noise: Tensor) -> tuple[float, float]:
@@ -123,7 +134,10 @@ def tails(noise: Tensor) -> tuple[float, float]:
     none there.
     """
     sizes = noise.abs().flatten().numpy()
-    beyond = [(int((sizes > reach).sum()), 2 * float(stats.norm.sf(reach))) for reach in (1.0, 2.0, 3.0, 3.5)]
+    beyond = [
+        (int((sizes > reach).sum()), 2 * float(stats.norm.sf(reach)))
+        for reach in (1.0, 2.0, 3.0, 3.5)
+    ]
     values = [_binomial(np.asarray([hits]), sizes.size, chance) for hits, chance in beyond]
     return min(1.0, len(values) * min(values)), SHARE
 
@@ -175,7 +189,9 @@ def _size(table: Table, rate: float) -> float:
     count, rows = table.shape
     spread = rows * rate * (1 - rate)
     degrees = 2 * count / (2 + (1 - 6 * rate * (1 - rate)) / spread)  # a binomial's kurtosis
-    return _chi_square(degrees * float(np.mean((table.sum(1) - rows * rate) ** 2)) / spread, degrees)
+    return _chi_square(
+        degrees * float(np.mean((table.sum(1) - rows * rate) ** 2)) / spread, degrees
+    )
 
 
 def _pairs(table: Table, rate: float) -> float:
@@ -189,7 +205,9 @@ def _pairs(table: Table, rate: float) -> float:
     mean = float(couples @ weights)
     spread = math.sqrt(float((couples - mean) ** 2 @ weights) / count)
     drawn = table.sum(1)
-    return 2 * min(single, float(2 * stats.norm.sf(abs(float((drawn * (drawn - 1)).mean()) - mean) / spread)))
+    return 2 * min(
+        single, float(2 * stats.norm.sf(abs(float((drawn * (drawn - 1)).mean()) - mean) / spread))
+    )
 
 
 def _next_call(table: Table, rate: float) -> float:

@@ -36,7 +36,9 @@ class Pair:
     plain: MessageSource
 
 
-def times(subject: Subject, source: Randomness, pushes: int, seconds: Seconds | None = None) -> list[Finding]:
+def times(
+    subject: Subject, source: Randomness, pushes: int, seconds: Seconds | None = None
+) -> list[Finding]:
     """F: bounds on what the times of `pushes` pushes say of a strange row. seconds: how they are
     taken.
     """
@@ -46,10 +48,18 @@ def times(subject: Subject, source: Randomness, pushes: int, seconds: Seconds | 
         ("overflow", 1.0, overflowing()),
         ("denormals", TINY, DEEP.init(1)),
     ):
-        strange, plain = (seconds or processor_seconds)(pair(subject, source, feature, params), pushes)
-        epsilon = max(proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1])
+        strange, plain = (seconds or processor_seconds)(
+            pair(subject, source, feature, params), pushes
+        )
+        epsilon = max(
+            proven(strange, plain, subject.delta)[1], proven(-strange, -plain, subject.delta)[1]
+        )
         alarm = epsilon > subject.epsilon
-        found.append(Finding(f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest))
+        found.append(
+            Finding(
+                f"time, {name}", subject.name, "ε", subject.epsilon, epsilon, alarm, subject.honest
+            )
+        )
     return found
 
 

@@ -66,7 +66,9 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
     claim = epsilon_pld([Spend(rate, z, ROUNDS, subject.mechanism)], _DELTA)
     measured = one_run_epsilon(right, GUESSES, CANARIES, _DELTA)
     alarm = one_run_p_value(right, GUESSES, CANARIES, claim, _DELTA) < SHARE
-    return [Finding("one whole training", subject.name, "ε", claim, measured, alarm, subject.honest)]
+    return [
+        Finding("one whole training", subject.name, "ε", claim, measured, alarm, subject.honest)
+    ]
 
 
 def _scores(adapter: EdgeAdapter, server: Server) -> Values:
@@ -99,7 +101,9 @@ def accountants(second: Epsilon | None, first: Epsilon | None = None) -> list[Fi
     first = first or _pld
     pld = [first(q, z, count, DELTA) for q, z, count in HISTORIES]
     if second is None:
-        agreement = Finding("PLD v PRV", "accounting", "|Δε|", 0.02, math.nan, False, skipped="opacus not installed")
+        agreement = Finding(
+            "PLD v PRV", "accounting", "|Δε|", 0.02, math.nan, False, skipped="opacus not installed"
+        )
     else:
         apart = max(abs(second(*row, DELTA) - e) for row, e in zip(HISTORIES, pld, strict=True))
         agreement = Finding("PLD v PRV", "accounting", "|Δε|", 0.02, apart, apart > 0.02)

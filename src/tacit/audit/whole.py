@@ -23,10 +23,14 @@ from tacit.audit.training import Epsilon, accountants, training
 from tacit.privacy.release import PRIVATE, Paper
 
 AUDITED: Final = (*PRIVATE, *get_args(Paper))
-HONEST: Final = tuple(Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE)
+HONEST: Final = tuple(
+    Subject(name, mechanism=name, z=0.5 if name == "knorm" else 1.0) for name in PRIVATE
+)
 ALGORITHMS: Final = (
     Subject("fedasync, gaussian").but(**LOCAL),
-    Subject("fedbuff, discrete_gaussian", mechanism="discrete_gaussian").but(**LOCAL | {"algorithm": "fedbuff"}),
+    Subject("fedbuff, discrete_gaussian", mechanism="discrete_gaussian").but(
+        **LOCAL | {"algorithm": "fedbuff"}
+    ),
     Subject("dp-pasgd, gaussian").but(**LOCAL | {"algorithm": "dp-pasgd"}),
     Subject("adp2sgd, gaussian", algorithm="adp2sgd"),
 )
@@ -73,8 +77,12 @@ def audit(
     accountants are always in. seed: makes the edges' noise predictable, for tests only.
     """
     wanted, source = set(mechanisms), Randomness(seed)
-    honest, algorithms = ([s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS))
-    others = [(test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted]
+    honest, algorithms = (
+        [s for s in subjects if s.mechanism in wanted] for subjects in (HONEST, ALGORITHMS)
+    )
+    others = [
+        (test, subject) for test, subject in OTHERS if mutants and subject.mechanism in wanted
+    ]
     forked = [*honest, *(subject for test, subject in others if test == "forks")]
     # First of all. Never with `source`: a fork copies a seeded stream, so its noise is the
     # parent's.
@@ -124,7 +132,11 @@ def _sampled(subject: Subject) -> dict[str, Sampled]:
     """The tests with many messages that suit a mechanism; `knorm` has no grid, and no claim in
     μ.
     """
-    names = ("canary", "against") if subject.mechanism == "knorm" else ("canary", "against", "places", "crowd")
+    names = (
+        ("canary", "against")
+        if subject.mechanism == "knorm"
+        else ("canary", "against", "places", "crowd")
+    )
     return {name: SAMPLED_TESTS[name] for name in names}
 
 
@@ -140,4 +152,6 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
 
 def _worst(findings: list[Finding]) -> Finding:
     """The clearest alarm of what one test says of a mutant."""
-    return max(findings, key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0)))
+    return max(
+        findings, key=lambda finding: (finding.alarm, finding.measured / (finding.claim or 1.0))
+    )

@@ -49,7 +49,9 @@ def quiet_world(model: Model, feature: float = 0.0) -> World:
     direction[-2], direction[-1] = math.sqrt(0.5), -math.sqrt(0.5)
     zeros = torch.zeros(ROWS - 1, dtype=torch.int64)
     rows = Dataset(torch.zeros(len(zeros), *model.shape), zeros, 2, "audit")
-    canary = Dataset(torch.full((1, *model.shape), feature), torch.ones(1, dtype=torch.int64), 2, "audit")
+    canary = Dataset(
+        torch.full((1, *model.shape), feature), torch.ones(1, dtype=torch.int64), 2, "audit"
+    )
     return World(params, rows, canary, direction)
 
 
@@ -66,7 +68,9 @@ def opposed_world() -> World:
     x = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
     rows = Dataset(x.repeat(ROWS - 1, 1, 1, 1), zeros, 2, "audit")
     gradient = torch.tensor([6.0, 0.0, 1.0, 6.0, -6.0, 1.0, -1.0], dtype=torch.float64)
-    return World(params, rows, Dataset(6 * x, zeros[:1] + 1, 2, "audit"), gradient / gradient.norm())
+    return World(
+        params, rows, Dataset(6 * x, zeros[:1] + 1, 2, "audit"), gradient / gradient.norm()
+    )
 
 
 def received(message: GlobalModel, model: Model) -> GlobalModel:

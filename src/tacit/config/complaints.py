@@ -11,7 +11,10 @@ _Location = tuple[int | str, ...]
 
 
 def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
-    """All problems of a `whole` in one line, each with its field and value; pydantic's own text is a page."""
+    """All problems of a `whole` in one line, each with its field and value;
+
+    pydantic's own text is a page.
+    """
     problems = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in _location(item["loc"])) or "run file"
@@ -26,7 +29,9 @@ def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
         elif item["type"] == "union_tag_not_found":
             field, message = f"{field}.name", "Field required"
-        problems.append(message if field == "run file" and not shown else f"{field}{shown}: {message}")
+        problems.append(
+            message if field == "run file" and not shown else f"{field}{shown}: {message}"
+        )
     return "; ".join(problems)
 
 
@@ -34,7 +39,12 @@ def _meant(whole: type[BaseModel], location: _Location) -> str:
     """For the key at `location`, which no section has: the one that was probably meant."""
     kinds: list[type[BaseModel]] = [whole]
     for name in location[:-1]:
-        kinds = [found for kind in kinds if name in kind.model_fields for found in sections_of(kind, str(name))]
+        kinds = [
+            found
+            for kind in kinds
+            if name in kind.model_fields
+            for found in sections_of(kind, str(name))
+        ]
     known = {name for kind in kinds for name in kind.model_fields}
     if location[-1] in known:  # of another algorithm, then
         return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
@@ -43,7 +53,10 @@ def _meant(whole: type[BaseModel], location: _Location) -> str:
 
 
 def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
-    """The section, or the sections one of which is chosen, that key `name` of `kind` holds; none for a plain value."""
+    """The section, or the sections one of which is chosen, that key `name` of `kind` holds;
+
+    none for a plain value.
+    """
     todo: list[Any] = [kind.model_fields[name].annotation]
     found = []
     while todo:

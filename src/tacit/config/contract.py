@@ -13,10 +13,12 @@ Worker = Literal["edge", "peer", "party"]
 
 
 class AlgorithmSection(Section):
-    """The [algorithm] section of a run file. What it says here is true of edges with rows of their own and a server.
+    """The [algorithm] section of a run file. What it says here is true of edges with rows of their
+    own and a server.
 
-    worker: who computes, by the service that is started for it; peers have no server. columns: whether the data is
-    dealt by columns, so that everybody holds something of everybody. composition: how ε of the workers makes the run's.
+    worker: who computes, by the service that is started for it; peers have no server. columns:
+    whether the data is dealt by columns, so that everybody holds something of everybody.
+    composition: how ε of the workers makes the run's.
     """
 
     worker: ClassVar[Worker] = "edge"
@@ -32,12 +34,17 @@ class AlgorithmSection(Section):
 
     @property
     def oldest(self) -> int | None:
-        """The staleness of the oldest update that counts; None: it works in rounds, and nothing is stale."""
+        """The staleness of the oldest update that counts; None:
+
+        it works in rounds, and nothing is stale.
+        """
         return None
 
     @property
     def in_turn(self) -> bool:
-        """Whether each edge is answered for itself, so that one could take more than its share (`edges.share`)."""
+        """Whether each edge is answered for itself, so that one could take more than its share
+        (`edges.share`).
+        """
         return False
 
     @property
@@ -55,7 +62,10 @@ class AlgorithmSection(Section):
         return self.versions if uploads == 1 else f"{self.versions} of {uploads} updates"
 
     def capacity(self, privacy: Privacy, workers: int) -> int | None:
-        """Versions that the budgets of `workers` pay for together; None: not known from the file alone."""
+        """Versions that the budgets of `workers` pay for together; None:
+
+        not known from the file alone.
+        """
         if not privacy.private or privacy.noise_multiplier is not None:
             return None
         steps = self.steps if privacy.noise_at == "edge" else 1
@@ -66,7 +76,10 @@ class AlgorithmSection(Section):
         return []
 
     def promise(self, plans: Plans, clip: float) -> Promise:
-        """What a run with these `plans` says of its privacy; `clip`: C, where there is no schedule for it."""
+        """What a run with these `plans` says of its privacy; `clip`:
+
+        C, where there is no schedule for it.
+        """
         like = plans.like
         return Promise(
             guarantee=AT_EDGE if like.noise_at == "edge" else AT_SERVER,
@@ -79,7 +92,9 @@ class AlgorithmSection(Section):
             budget=plans.budget,
         )
 
-    def build_model(self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int) -> Model:
+    def build_model(
+        self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int
+    ) -> Model:
         """The model that is trained on examples of `shape`. Raises ConfigError."""
         return build(
             section.name,

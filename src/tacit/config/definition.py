@@ -55,7 +55,10 @@ class Definition(Generic[A_co]):
     older: tuple[str, ...]
 
     def build_model(self) -> Model:
-        """The model of this run, a vertical one's θ_0. Raises ConfigError when its layers do not fit data or memory."""
+        """The model of this run, a vertical one's θ_0.
+
+        Raises ConfigError when its layers do not fit data or memory.
+        """
         shape, classes = self.source.shape
         return checked_size(self.algorithm.build_model(self.layers, shape, classes, self.workers))
 
@@ -65,7 +68,10 @@ class Definition(Generic[A_co]):
         return self.algorithm.in_turn and self.share != "any"
 
     def weight(self, edge: str) -> float:
-        """The share of the edge called `edge`, where an ordinary one has 1: of what the run file says, nothing else."""
+        """The share of the edge called `edge`, where an ordinary one has 1:
+
+        of what the run file says, nothing else.
+        """
         if self.share == "budget":
             return self.plans.budget(edge) / self.plans.like.epsilon
         number = edge.removeprefix("edge-")

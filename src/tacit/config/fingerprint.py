@@ -1,8 +1,9 @@
 """What a run is called: the SHA-256 of what its definition says differently from the defaults.
 
-A new key has a default, so it changes no name. Raise DEFINITION_FORMAT when a default changes, or what a value means:
-without that, one name would stand for two different runs. Then let `RunFile.older_fingerprints` give the name that the
-format before gave, by its own defaults (tests/golden/kept/defaults.json has them all), and name the kept points anew.
+A new key has a default, so it changes no name. Raise DEFINITION_FORMAT when a default changes, or
+what a value means: without that, one name would stand for two different runs. Then let
+`RunFile.older_fingerprints` give the name that the format before gave, by its own defaults
+(tests/golden/kept/defaults.json has them all), and name the kept points anew.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ DEFINITION_FORMAT = 1
 
 
 def differences(section: BaseModel) -> dict[str, Any]:
-    """The values of `section` that are not its class's defaults, as JSON has them; sections inside likewise.
+    """The values of `section` that are not its class's defaults, as JSON has them; sections inside
+    likewise.
 
     Read as a section again, they give an equal one. A key without a default is always among them.
     """
@@ -26,7 +28,10 @@ def differences(section: BaseModel) -> dict[str, Any]:
 
 
 def _said(value: Any) -> Any:
-    """Of a section what it says differently; of many values what each says; a plain value as it is."""
+    """Of a section what it says differently; of many values what each says;
+
+    a plain value as it is.
+    """
     if isinstance(value, tuple | list):
         return [_said(item) for item in value]
     if not isinstance(value, BaseModel):
@@ -40,10 +45,17 @@ def _said(value: Any) -> Any:
 
 
 def canonical(content: object) -> str:
-    """The one JSON text of `content`: sorted keys, no spaces, floats in the fewest digits that give them back."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """The one JSON text of `content`:
+
+    sorted keys, no spaces, floats in the fewest digits that give them back.
+    """
+    return json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def name(kind: str, different: dict[str, Any]) -> str:
     """SHA-256 of `differences`, for one `kind` of name ("run", "point") in today's format."""
-    return hashlib.sha256(f"tacit-{kind}-{DEFINITION_FORMAT}{canonical(different)}".encode()).hexdigest()
+    return hashlib.sha256(
+        f"tacit-{kind}-{DEFINITION_FORMAT}{canonical(different)}".encode()
+    ).hexdigest()

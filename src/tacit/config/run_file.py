@@ -1,4 +1,5 @@
-"""The run file: TOML → frozen pydantic models. Unknown keys, impossible values and contradictions are refused.
+"""The run file: TOML → frozen pydantic models. Unknown keys, impossible values and contradictions
+are refused.
 
 Everything here is public: a run file never holds a number computed from private data.
 """
@@ -36,7 +37,10 @@ from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
 
 _NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
-_NO_START = {"party": "waits for all its parties", "peer": "has no server to wait at"}  # edges.min is not theirs
+_NO_START = {
+    "party": "waits for all its parties",
+    "peer": "has no server to wait at",
+}  # edges.min is not theirs
 
 
 class RunFile(Section):
@@ -55,9 +59,12 @@ class RunFile(Section):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         p, edges = self.privacy, self.edges
-        if self.guard.norm_factor is not None and (p.mechanism not in GAUSSIAN or p.noise_at != "edge"):
+        if self.guard.norm_factor is not None and (
+            p.mechanism not in GAUSSIAN or p.noise_at != "edge"
+        ):
             raise ValueError(
-                f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives no bound; only gaussian "
+                f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives "
+                f"no bound; only gaussian "
                 "and discrete_gaussian at the edge do"
             )
         self.algorithm.agree(self)
@@ -73,11 +80,18 @@ class RunFile(Section):
     def _data_fits(self) -> Self:
         name, data = self.model.name, self.data
         if data.features != "none" and name not in ("logistic", "svm"):
-            raise ValueError(f"data.features={data.features}: needs model.name logistic or svm, not {name}")
+            raise ValueError(
+                f"data.features={data.features}: needs model.name logistic or svm, not {name}"
+            )
         if is_text(data.dataset) != (name == "lstm"):
-            raise ValueError(f"model.name={name}: lstm is for text and text for lstm, data.dataset={data.dataset}")
+            raise ValueError(
+                f"model.name={name}: lstm is for text and text for lstm, "
+                f"data.dataset={data.dataset}"
+            )
         if data.partition == "natural" and self.edges.count > (groups := group_count(data.dataset)):
-            raise ValueError(f"edges.count={self.edges.count} is above the {groups} groups of {data.dataset}")
+            raise ValueError(
+                f"edges.count={self.edges.count} is above the {groups} groups of {data.dataset}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -88,25 +102,40 @@ class RunFile(Section):
         if network.staleness is not None:
             allowed = a.oldest
             if allowed is None:
-                raise ValueError(f"network.staleness={network.staleness}: {a.name} works in rounds, nothing is stale")
+                raise ValueError(
+                    f"network.staleness={network.staleness}: {a.name} works in rounds, nothing "
+                    f"is stale"
+                )
             if network.staleness > allowed:
-                raise ValueError(f"network.staleness={network.staleness} is above algorithm.max_staleness={allowed}")
+                raise ValueError(
+                    f"network.staleness={network.staleness} is above "
+                    f"algorithm.max_staleness={allowed}"
+                )
         return self
 
     @model_validator(mode="after")
     def _participation(self) -> Self:
         edges, name = self.edges, self.algorithm.name
         if edges.needed > edges.count:
-            raise ValueError(f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever come")
+            raise ValueError(
+                f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever "
+                f"come"
+            )
         if edges.min is not None and (why := _NO_START.get(self.algorithm.worker)):
             raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
         if edges.share == "budget" and not self.algorithm.in_turn:
-            raise ValueError(f"edges.share=budget: {name} here has rounds, a queue or peers of its own; leave it out")
+            raise ValueError(
+                f"edges.share=budget: {name} here has rounds, a queue or peers of its own; leave "
+                f"it out"
+            )
         if edges.share == "budget" and not self.privacy.private:
-            raise ValueError(f"edges.share=budget: privacy.mechanism={self.privacy.mechanism} spends none; use rows")
+            raise ValueError(
+                f"edges.share=budget: privacy.mechanism={self.privacy.mechanism} spends none; "
+                f"use rows"
+            )
         return self
 
-    # -- what follows from its sections -------------------------------------------------------------------------
+    # -- what follows from its sections ------------------------------------------------------------
 
     @property
     def source(self) -> Source:
@@ -119,7 +148,9 @@ class RunFile(Section):
         data, rows = self.data, self.source.train_size
         if self.algorithm.columns:
             return rows
-        return nominal_size(rows, shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight)
+        return nominal_size(
+            rows, shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight
+        )
 
     @property
     def counted(self) -> str:
@@ -127,12 +158,17 @@ class RunFile(Section):
         return self.algorithm.counted(self.edges.count)
 
     def capacity(self) -> int | None:
-        """Versions that the budgets of `edges.count` edges pay for together; None: not known from the file alone."""
+        """Versions that the budgets of `edges.count` edges pay for together; None:
+
+        not known from the file alone.
+        """
         return self.algorithm.capacity(self.privacy, self.edges.count)
 
     def plans(self) -> Plans:
         """The privacy plans of all edges, spare ones too."""
-        return self.privacy.plans(self.public_size(), self.edges.epsilon, self.edges.count + self.data.spare)
+        return self.privacy.plans(
+            self.public_size(), self.edges.epsilon, self.edges.count + self.data.spare
+        )
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """The privacy plan of edge number `index`, as `plans` has it."""
@@ -143,15 +179,19 @@ class RunFile(Section):
         return self.plans().like.sampling_rate
 
     def fingerprint(self) -> str:
-        """SHA-256 of what differs from the defaults: two run files that mean the same have the same one.
+        """SHA-256 of what differs from the defaults: two run files that mean the same have the same
+        one.
 
-        [guard] is left out: what it refuses is not in the journal, so it may change while a run goes on. So is
-        [network], which only the simulator reads.
+        [guard] is left out: what it refuses is not in the journal, so it may change while a run
+        goes on. So is [network], which only the simulator reads.
         """
         return self._names()[0]
 
     def older_fingerprints(self) -> tuple[str, ...]:
-        """What earlier versions of tacit called this run. A store that knows it by one of these goes on."""
+        """What earlier versions of tacit called this run.
+
+        A store that knows it by one of these goes on.
+        """
         return self._names()[1]
 
     def _names(self) -> tuple[str, tuple[str, ...]]:
@@ -160,7 +200,7 @@ class RunFile(Section):
         of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
         return names.name("run", of_the_run), () if first is None else (first,)
 
-    # -- built for its consumers --------------------------------------------------------------------------------
+    # -- built for its consumers -------------------------------------------------------------------
 
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError."""
@@ -178,7 +218,9 @@ class RunFile(Section):
             model=self.model.name,
             layers=self.model,
             source=source,
-            dealing=Dealing(workers, data.partition, self.run.seed, data.alpha, data.spare, data.spare_weight),
+            dealing=Dealing(
+                workers, data.partition, self.run.seed, data.alpha, data.spare, data.spare_weight
+            ),
             horizon=self.run.updates,
             seed=self.run.seed,
             workers=workers,
@@ -207,8 +249,13 @@ def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None 
     """
     try:
         content = tomllib.loads(text)
-        repr(content)  # what cannot be shown (0x and 5,000 digits) could not be complained about below
-    except (ValueError, RecursionError) as error:  # also an integer of 5,000 digits, or as many brackets
+        repr(
+            content
+        )  # what cannot be shown (0x and 5,000 digits) could not be complained about below
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also an integer of 5,000 digits, or as many brackets
         raise ConfigError(f"{origin}: not TOML: {error}") from error
     if _name(content) in CENTRALISED:
         edges = None

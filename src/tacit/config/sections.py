@@ -16,7 +16,9 @@ GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Literal["rows", "budget", "any"]
 Size = Annotated[int, Field(gt=0, le=65_536)]
-Clip = Annotated[float, Field(ge=1e-6, le=1e6)]  # where float32 squares and sums of gradients are exact enough
+Clip = Annotated[
+    float, Field(ge=1e-6, le=1e6)
+]  # where float32 squares and sums of gradients are exact enough
 
 
 class Section(BaseModel):
@@ -28,24 +30,39 @@ class Section(BaseModel):
 class Run(Section):
     """What to run and for how long."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="for people and file names")
+    name: str = Field(
+        "run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="for people and file names"
+    )
     updates: int = Field(gt=0, description="T: updates applied before Halt")
-    seed: int = Field(1, ge=0, lt=2**63, description="initial model and data partition; never the noise")
-    snapshot_every: int = Field(200, gt=0, description="applies between two snapshots of the journal")
+    seed: int = Field(
+        1, ge=0, lt=2**63, description="initial model and data partition; never the noise"
+    )
+    snapshot_every: int = Field(
+        200, gt=0, description="applies between two snapshots of the journal"
+    )
 
 
 class Data(Section):
     """Which data, and how the testbed deals it to the edges."""
 
     dataset: str = Field(description="one of docs/data.md; digits is bundled")
-    features: Features = Field("none", description="what a linear model sees: pixels, or wavelet scattering of them")
-    partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
-        "iid", description="how rows are dealt: at random, by label (two ways), by the data's own groups"
+    features: Features = Field(
+        "none", description="what a linear model sees: pixels, or wavelet scattering of them"
     )
-    alpha: Positive = Field(0.5, description="α of dirichlet: the smaller, the less alike the edges")
+    partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
+        "iid",
+        description="how rows are dealt: at random, by label (two ways), by the data's own groups",
+    )
+    alpha: Positive = Field(
+        0.5, description="α of dirichlet: the smaller, the less alike the edges"
+    )
     spare: int = Field(0, ge=0, le=1000, description="parts kept for edges that may join later")
-    spare_weight: float = Field(0.25, gt=0, le=1, description="size of a spare part, relative to a main one")
-    vocabulary: int = Field(2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>")
+    spare_weight: float = Field(
+        0.25, gt=0, le=1, description="size of a spare part, relative to a main one"
+    )
+    vocabulary: int = Field(
+        2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>"
+    )
     sequence: int = Field(32, ge=1, le=1000, description="T: words of an example of text")
 
     @model_validator(mode="after")
@@ -54,12 +71,18 @@ class Data(Section):
         if self.partition == "natural" and not groups:
             raise ValueError(f"partition=natural: {self.dataset} has no natural groups")
         if self.partition == "natural" and self.spare:
-            raise ValueError(f"spare={self.spare}: partition=natural deals whole groups and keeps none")
+            raise ValueError(
+                f"spare={self.spare}: partition=natural deals whole groups and keeps none"
+            )
         if text and self.partition in ("dirichlet", "shards"):
             raise ValueError(
-                f"partition={self.partition}: {self.dataset} has no label for each row; use iid or natural"
+                f"partition={self.partition}: {self.dataset} has no label for each row; use iid "
+                f"or natural"
             )
-        for field in ("sequence", "vocabulary"):  # by value: a journal's header has the defaults written out
+        for field in (
+            "sequence",
+            "vocabulary",
+        ):  # by value: a journal's header has the defaults written out
             if not text and getattr(self, field) != type(self).model_fields[field].default:
                 raise ValueError(f"{field}={getattr(self, field)}: {self.dataset} is not a text")
         return self
@@ -74,36 +97,67 @@ class ModelSection(Section):
     )
     kernel: int = Field(5, ge=1, le=15, description="side of a convolution's window, cnn")
     pool_every: int = Field(1, ge=1, le=16, description="convolutions of a cnn before each pooling")
-    hidden: tuple[Size, ...] = Field((), strict=False, description="units of the dense, or LSTM, layers inside")
+    hidden: tuple[Size, ...] = Field(
+        (), strict=False, description="units of the dense, or LSTM, layers inside"
+    )
     embedding: int = Field(64, gt=0, le=4096, description="numbers for a word, lstm")
-    width: int = Field(16, gt=0, le=1024, description="channels of the first stage, resnet and mobilenet")
-    blocks: int = Field(1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet")
+    width: int = Field(
+        16, gt=0, le=1024, description="channels of the first stage, resnet and mobilenet"
+    )
+    blocks: int = Field(
+        1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet"
+    )
     activation: Literal["relu", "tanh"] = Field("relu", description="cnn; tanh bounds gradients")
     regularization: float = Field(0.0, ge=0, le=1e6, description="λ of (λ/2)||x||², paper: 1e-4")
-    normalization: Normalization = Field("none", description="group: the convolutions' outputs, per example")
+    normalization: Normalization = Field(
+        "none", description="group: the convolutions' outputs, per example"
+    )
 
     @field_validator("normalization", mode="before")
     @classmethod
     def _per_example(cls, value: Any) -> Any:
         if value == "batch":
-            raise ValueError("batch normalization looks across examples, so clipping bounds nobody; use group")
+            raise ValueError(
+                "batch normalization looks across examples, so clipping bounds nobody; use group"
+            )
         return value
 
 
 class Privacy(Section):
     """Each edge's own privacy configuration."""
 
-    mechanism: Mechanism = Field("discrete_gaussian", description="the noise; paper… and none have no guarantee")
-    noise_at: NoiseAt = Field("edge", description="server: a trusted aggregator; the unit is then an edge")
-    epsilon: Positive = Field(2.0, description="budget of an edge's data, for all its pushes together")
-    delta: float = Field(1e-5, gt=0, lt=1, description="δ at which ε is stated; well below 1/rows of an edge")
-    pushes: int = Field(1000, gt=0, le=2**53, description="pushes of one edge that the budget must cover")
-    batch: float = Field(256.0, ge=1, allow_inf_nan=False, description="b = L: expected batch size, fixed denominator")
-    noise_multiplier: float | None = Field(None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes")
+    mechanism: Mechanism = Field(
+        "discrete_gaussian", description="the noise; paper… and none have no guarantee"
+    )
+    noise_at: NoiseAt = Field(
+        "edge", description="server: a trusted aggregator; the unit is then an edge"
+    )
+    epsilon: Positive = Field(
+        2.0, description="budget of an edge's data, for all its pushes together"
+    )
+    delta: float = Field(
+        1e-5, gt=0, lt=1, description="δ at which ε is stated; well below 1/rows of an edge"
+    )
+    pushes: int = Field(
+        1000, gt=0, le=2**53, description="pushes of one edge that the budget must cover"
+    )
+    batch: float = Field(
+        256.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="b = L: expected batch size, fixed denominator",
+    )
+    noise_multiplier: float | None = Field(
+        None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes"
+    )
     clip: Clip | None = Field(None, description="first C; None: by eq. (12)")
     clip_min: Clip = Field(0.1, description="C never falls below; an edge clips to no less")
-    clip_max: Clip = Field(100.0, description="an edge clips to no more, whatever the server asks for")
-    paper_epsilon: Positive = Field(0.1, description="ε per push in the paper's own accounting (mechanism paper)")
+    clip_max: Clip = Field(
+        100.0, description="an edge clips to no more, whatever the server asks for"
+    )
+    paper_epsilon: Positive = Field(
+        0.1, description="ε per push in the paper's own accounting (mechanism paper)"
+    )
 
     @property
     def private(self) -> bool:
@@ -111,7 +165,8 @@ class Privacy(Section):
         return self.mechanism in PRIVATE
 
     def plans(self, rows: int, own: tuple[float, ...], workers: int) -> Plans:
-        """The plans of `workers` with so many public `rows` each, and an ε_k of their `own` where they have one.
+        """The plans of `workers` with so many public `rows` each, and an ε_k of their `own` where
+        they have one.
 
         q is 1 where the noise covers a whole edge, which has no secret to sample.
         """
@@ -135,9 +190,17 @@ class Privacy(Section):
         if self.clip_min > self.clip_max:
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
         if self.noise_at == "server" and self.mechanism != "gaussian":
-            raise ValueError(f"mechanism={self.mechanism}: noise_at=server knows gaussian only; say so")
-        if self.private and self.clip is not None and not self.clip_min <= self.clip <= self.clip_max:
-            raise ValueError(f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]")
+            raise ValueError(
+                f"mechanism={self.mechanism}: noise_at=server knows gaussian only; say so"
+            )
+        if (
+            self.private
+            and self.clip is not None
+            and not self.clip_min <= self.clip <= self.clip_max
+        ):
+            raise ValueError(
+                f"clip={self.clip} is outside [clip_min={self.clip_min}, clip_max={self.clip_max}]"
+            )
         return self
 
 
@@ -145,17 +208,28 @@ class Edges(Section):
     """How many edges, and what sets them apart."""
 
     count: int = Field(5, gt=0, le=10_000, description="K: edges that the data is dealt to")
-    epsilon: tuple[Positive, ...] = Field((), strict=False, description="ε_k of edge k, where not privacy.epsilon")
-    slowdown: tuple[Annotated[float, Field(ge=1, le=1000)], ...] = Field(
-        (), strict=False, description="edge k computes so many times slower, where not 1 (a straggler for experiments)"
+    epsilon: tuple[Positive, ...] = Field(
+        (), strict=False, description="ε_k of edge k, where not privacy.epsilon"
     )
-    min: int | None = Field(None, gt=0, description="the run begins when so many edges are there; None: count")
+    slowdown: tuple[Annotated[float, Field(ge=1, le=1000)], ...] = Field(
+        (),
+        strict=False,
+        description="edge k computes so many times slower, where not 1 (a straggler for "
+        "experiments)",
+    )
+    min: int | None = Field(
+        None, gt=0, description="the run begins when so many edges are there; None: count"
+    )
     wait: float = Field(
-        60.0, ge=0, le=1e6, description="seconds after the first edge at which it begins with fewer, at least one"
+        60.0,
+        ge=0,
+        le=1e6,
+        description="seconds after the first edge at which it begins with fewer, at least one",
     )
     share: Share = Field(
         "rows",
-        description="what an edge's part of the updates goes by while others wait; any: nobody waits for another",
+        description="what an edge's part of the updates goes by while others wait; any: nobody "
+        "waits for another",
     )
 
     @property
@@ -171,7 +245,9 @@ class Delay(Section):
         "constant", description="its distribution"
     )
     seconds: float = Field(1.0, ge=0, le=1e9, description="its mean")
-    spread: float = Field(0.5, ge=0, le=5, description="uniform: largest distance, in means; lognormal: σ of the log")
+    spread: float = Field(
+        0.5, ge=0, le=5, description="uniform: largest distance, in means; lognormal: σ of the log"
+    )
 
     @model_validator(mode="after")
     def _positive(self) -> Self:
@@ -181,7 +257,10 @@ class Delay(Section):
 
 
 class Away(Section):
-    """A part of the schedule: edge number `edge` neither sends nor receives from `leaves` to `returns`."""
+    """A part of the schedule:
+
+    edge number `edge` neither sends nor receives from `leaves` to `returns`.
+    """
 
     edge: int = Field(ge=0, description="number of the edge")
     leaves: float = Field(ge=0, le=1e12, description="seconds")
@@ -198,20 +277,32 @@ _NO_TIME = Delay(model="constant", seconds=0.0)
 
 
 class Network(Section):
-    """The world of `tacit simulate`: how long everything takes, and who is there. Nothing else reads it."""
+    """The world of `tacit simulate`: how long everything takes, and who is there.
+
+    Nothing else reads it.
+    """
 
     compute: Delay = Field(Delay(), description="one local step of an edge")
     uplink: Delay = Field(_NO_TIME, description="a message to the server")
     downlink: Delay = Field(_NO_TIME, description="a model to an edge")
     start: Literal["together", "cyclic"] = Field(
         "together",
-        description="cyclic: edge k begins k/K of a task later, so that constant times make edges take turns",
+        description="cyclic: edge k begins k/K of a task later, so that constant times make "
+        "edges take turns",
     )
-    slow_tasks: float = Field(0.0, ge=0, le=1, description="probability that a task takes slow_factor times as long")
+    slow_tasks: float = Field(
+        0.0, ge=0, le=1, description="probability that a task takes slow_factor times as long"
+    )
     slow_factor: float = Field(2.0, ge=1, le=1e6, description="see slow_tasks")
-    stragglers: int = Field(0, ge=0, le=10_000, description="the last so many edges are always slow")
-    straggler_factor: float = Field(10.0, ge=1, le=1e6, description="how many times as slow those are")
-    drop_out: float = Field(0.0, ge=0, lt=1, description="probability that an edge is never heard of after a task")
+    stragglers: int = Field(
+        0, ge=0, le=10_000, description="the last so many edges are always slow"
+    )
+    straggler_factor: float = Field(
+        10.0, ge=1, le=1e6, description="how many times as slow those are"
+    )
+    drop_out: float = Field(
+        0.0, ge=0, lt=1, description="probability that an edge is never heard of after a task"
+    )
     online_s: float | None = Field(
         None, ge=1e-3, le=1e12, description="mean seconds that an edge is there; None: always"
     )
@@ -229,24 +320,40 @@ class Evaluation(Section):
     """Evaluation on the public test set, at the aggregator."""
 
     every: int = Field(250, gt=0, description="applied updates between two evaluations")
-    samples: int = Field(2000, gt=0, description="test rows used while training; the last one uses all")
+    samples: int = Field(
+        2000, gt=0, description="test rows used while training; the last one uses all"
+    )
 
 
 class Guard(Section):
-    """What the server refuses beyond what is malformed; everything is off by default (docs/privacy.md)."""
+    """What the server refuses beyond what is malformed;
+
+    everything is off by default (docs/privacy.md).
+    """
 
     norm_factor: float | None = Field(
-        None, ge=1, le=1000, description="refuse updates longer than of a batch of so many times L, with its noise"
+        None,
+        ge=1,
+        le=1000,
+        description="refuse updates longer than of a batch of so many times L, with its noise",
     )
-    false_alarm: float = Field(1e-9, gt=0, le=0.1, description="probability to refuse an honest update, at most")
-    rate: Positive | None = Field(None, description="messages a second of one edge, in the long run")
+    false_alarm: float = Field(
+        1e-9, gt=0, le=0.1, description="probability to refuse an honest update, at most"
+    )
+    rate: Positive | None = Field(
+        None, description="messages a second of one edge, in the long run"
+    )
     burst: int = Field(5, gt=0, le=10_000, description="messages of one edge at once, under `rate`")
-    quarantine_after: int | None = Field(None, gt=0, description="refusals after which an edge is heard no more")
+    quarantine_after: int | None = Field(
+        None, gt=0, description="refusals after which an edge is heard no more"
+    )
 
     @property
     def active(self) -> bool:
         """Whether anything is on."""
-        return any(value is not None for value in (self.norm_factor, self.rate, self.quarantine_after))
+        return any(
+            value is not None for value in (self.norm_factor, self.rate, self.quarantine_after)
+        )
 
 
 class Sections(Protocol):

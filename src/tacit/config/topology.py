@@ -1,14 +1,15 @@
-"""Who averages with whom: graphs of peers, and the doubly stochastic matrices A_t that are drawn on them.
+"""Who averages with whom: graphs of peers, and the doubly stochastic matrices A_t that are drawn on
+them.
 
-Paper: A(DP)²SGD (../shared/papers 004), eqs (3) and (6), Algorithm 1 lines 4 and 8, appendix A.
+Paper: A(DP)²SGD (arXiv:2008.09246), eqs (3) and (6), Algorithm 1 lines 4 and 8, appendix A.
 
-| here          | paper   | meaning                                                                           |
-|---------------|---------|-----------------------------------------------------------------------------------|
-| peers         | [K]     | the workers, by name; a matrix has their order                                    |
-| targets       | E       | whom a peer may propose an exchange to; it answers whoever proposes               |
-| pairwise      | A_t     | of one exchange: the two take their mean, everybody else stays                    |
-| expected      | E[A_t]  | over the peer that acts (uniform among those that propose) and its partner        |
-| spectral_gap  | 1 - ρ   | ρ of (6); the larger the gap, the faster models agree                             |
+| here         | paper  | meaning |
+| ------------ | ------ | --- |
+| peers        | [K]    | the workers, by name; a matrix has their order |
+| targets      | E      | whom a peer may propose an exchange to; it answers whoever proposes |
+| pairwise     | A_t    | of one exchange: the two take their mean, everybody else stays |
+| expected     | E[A_t] | over the acting peer (uniform among proposers) and its partner |
+| spectral_gap | 1 - ρ  | ρ of (6); the larger the gap, the faster models agree |
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ _DRAWS = 1000  # Erdős–Rényi graphs drawn until one is connected
 class Topology:
     """A graph of peers. Only public numbers go in: every peer makes the same one from the run file.
 
-    ring: an even one is split into senders (even places) and receivers (odd), and only senders propose: so no two
-    proposals cross (appendix A); with an odd number of peers there is no such split, and everybody proposes.
-    ring-any: the same senders, each proposing to any receiver at random (appendix A, "communication randomization").
-    random-pair: the partner at one's step t is that of the t-th random perfect matching of all peers.
-    torus, erdos-renyi, complete: any neighbour at random; everybody proposes.
+    ring: an even one is split into senders (even places) and receivers (odd), and only senders
+    propose: so no two proposals cross (appendix A); with an odd number of peers there is no such
+    split, and everybody proposes. ring-any: the same senders, each proposing to any receiver at
+    random (appendix A, "communication randomization"). random-pair: the partner at one's step t is
+    that of the t-th random perfect matching of all peers. torus, erdos-renyi, complete: any
+    neighbour at random; everybody proposes.
     """
 
     kind: Kind
@@ -53,8 +55,9 @@ class Topology:
     def partner(self, peer: str, step: int, free: Collection[str], random: Random) -> str | None:
         """Whom `peer` proposes an exchange to at its own step number `step`; None: nobody.
 
-        Uniform among its targets that are in `free` (those there, with no exchange under way); for random-pair the
-        partner in the matching, if free. Whoever is chosen, A_t is doubly stochastic; being absent changes only who.
+        Uniform among its targets that are in `free` (those there, with no exchange under way); for
+        random-pair the partner in the matching, if free. Whoever is chosen, A_t is doubly
+        stochastic; being absent changes only who.
         """
         if self.kind == "random-pair":
             found = self.matching(step).get(peer)
@@ -63,13 +66,19 @@ class Topology:
         return random.choice(choice) if choice else None
 
     def matching(self, step: int) -> dict[str, str]:
-        """The perfect matching number `step`, proposer → partner; of an odd number of peers one stays out."""
+        """The perfect matching number `step`, proposer → partner;
+
+        of an odd number of peers one stays out.
+        """
         order = list(self.peers)
         Random(f"{self.seed}/{step}").shuffle(order)
         return dict(zip(order[::2], order[1::2], strict=False))
 
     def probabilities(self) -> Tensor:
-        """(K, K) float64: probability that the next exchange is proposed by the row's peer to the column's."""
+        """(K, K) float64:
+
+        probability that the next exchange is proposed by the row's peer to the column's.
+        """
         size = len(self.peers)
         place = {peer: index for index, peer in enumerate(self.peers)}
         chances = torch.zeros(size, size, dtype=torch.float64)
@@ -80,11 +89,13 @@ class Topology:
         return chances
 
 
-def build(kind: Kind, peers: Collection[str], *, seed: int = 0, probability: float = 0.5) -> Topology:
+def build(
+    kind: Kind, peers: Collection[str], *, seed: int = 0, probability: float = 0.5
+) -> Topology:
     """The graph of `kind` over `peers`, in their order; `probability` of a link is for erdos-renyi.
 
-    Raises ConfigError: fewer than two peers, a torus of a prime number of them (or below 2 × 2), or an Erdős–Rényi
-    graph that stays unconnected however often it is drawn.
+    Raises ConfigError: fewer than two peers, a torus of a prime number of them (or below 2 × 2), or
+    an Erdős–Rényi graph that stays unconnected however often it is drawn.
     """
     names = tuple(peers)
     size = len(names)
@@ -101,12 +112,18 @@ def build(kind: Kind, peers: Collection[str], *, seed: int = 0, probability: flo
             links = _erdos_renyi(size, probability, seed)
         case "random-pair" | "complete":
             links = [[other for other in range(size) if other != index] for index in range(size)]
-    targets = {names[index]: tuple(names[other] for other in sorted(set(links[index]))) for index in range(size)}
+    targets = {
+        names[index]: tuple(names[other] for other in sorted(set(links[index])))
+        for index in range(size)
+    }
     return Topology(kind, names, targets, seed)
 
 
 def pairwise(size: int, first: int, second: int) -> Tensor:
-    """A_t of one exchange, (K, K) float64: I - (e_i - e_j)(e_i - e_j)ᵀ/2. Symmetric, doubly stochastic, A = AᵀA."""
+    """A_t of one exchange, (K, K) float64: I - (e_i - e_j)(e_i - e_j)ᵀ/2.
+
+    Symmetric, doubly stochastic, A = AᵀA.
+    """
     matrix = torch.eye(size, dtype=torch.float64)
     matrix[[first, first, second, second], [first, second, first, second]] = 0.5
     return matrix
@@ -124,23 +141,34 @@ def expected(topology: Topology) -> Tensor:
 
 
 def spectral_gap(matrix: Tensor) -> float:
-    """1 - ρ with ρ = max(|λ_2|, |λ_K|) of (6); matrix: (K, K) symmetric, doubly stochastic. 0: models never agree."""
+    """1 - ρ with ρ = max(|λ_2|, |λ_K|) of (6); matrix: (K, K) symmetric, doubly stochastic. 0:
+
+    models never agree.
+    """
     values = torch.linalg.eigvalsh(matrix.to(torch.float64))  # ascending; the last is 1
     return 1.0 - max(abs(float(values[-2])), abs(float(values[0])))
 
 
 def _ring(size: int) -> list[Collection[int]]:
-    both: list[Collection[int]] = [((index - 1) % size, (index + 1) % size) for index in range(size)]
+    both: list[Collection[int]] = [
+        ((index - 1) % size, (index + 1) % size) for index in range(size)
+    ]
     if size % 2:
         return both
     return [both[index] if index % 2 == 0 else () for index in range(size)]
 
 
 def _torus(size: int) -> list[Collection[int]]:
-    """The squarest grid of `size` peers, its borders joined; a side of 2 gives one link there, not two."""
+    """The squarest grid of `size` peers, its borders joined;
+
+    a side of 2 gives one link there, not two.
+    """
     rows = next(side for side in range(math.isqrt(size), 0, -1) if size % side == 0)
     if rows == 1:
-        raise ConfigError(f"edges.count={size}: no torus has so many peers; take a product of two sides, 2 × 2 or more")
+        raise ConfigError(
+            f"edges.count={size}: no torus has so many peers; take a product of two sides, 2 × 2 "
+            f"or more"
+        )
     columns = size // rows
     return [
         {
@@ -164,7 +192,10 @@ def _erdos_renyi(size: int, probability: float, seed: int) -> list[Collection[in
                     links[other].add(one)
         if _connected(links):
             return list(links)
-    raise ConfigError(f"algorithm.link_probability={probability}: no connected graph of {size} peers in {_DRAWS} draws")
+    raise ConfigError(
+        f"algorithm.link_probability={probability}: no connected graph of {size} peers in "
+        f"{_DRAWS} draws"
+    )
 
 
 def _connected(links: list[set[int]]) -> bool:

@@ -85,7 +85,9 @@ def scattering(images: Tensor) -> Tensor:
     coarse = _halved(spectrum, bank.coarse)  # U1 at j1 = 1: (n, L, m/2, m/2)
     second = _halved(torch.fft.fft2(fine).unsqueeze(2), bank.coarse)  # U2: (n, L, L, m/2, m/2)
     first = [_smooth(part, bank.low[0]) for part in (padded, fine)]
-    return torch.cat([*first, _smooth(coarse, bank.low[1]), _smooth(second.flatten(1, 2), bank.low[1])], dim=1)
+    return torch.cat(
+        [*first, _smooth(coarse, bank.low[1]), _smooth(second.flatten(1, 2), bank.low[1])], dim=1
+    )
 
 
 def normalised(maps: Tensor) -> Tensor:
@@ -117,7 +119,9 @@ class _Bank:
 def _bank(side: int) -> _Bank:
     padded = side + 2 * _STEP
     angles = [(_ANGLES // 2 - 1 - k) * math.pi / _ANGLES for k in range(_ANGLES)]
-    fine, coarse = (torch.stack([torch.fft.fft2(morlet(padded, j, angle)) for angle in angles]) for j in (0, 1))
+    fine, coarse = (
+        torch.stack([torch.fft.fft2(morlet(padded, j, angle)) for angle in angles]) for j in (0, 1)
+    )
     coarse = coarse / 4  # the inverse transform of a halved map divides by a quarter of the pixels
     low = _low_pass(padded, 1), _low_pass(padded, 2)
     return _Bank(fine.real.to(torch.float32), coarse.real.to(torch.complex64), low)
@@ -133,7 +137,11 @@ def morlet(side: int, j: int, angle: float) -> Tensor:
     rows, columns = torch.meshgrid(reach, reach, indexing="ij")
     along = rows * math.cos(angle) + columns * math.sin(angle)
     across = columns * math.cos(angle) - rows * math.sin(angle)
-    envelope = torch.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2)) * slant / (2 * math.pi * sigma**2)
+    envelope = (
+        torch.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2))
+        * slant
+        / (2 * math.pi * sigma**2)
+    )
     wave = _periodised(torch.polar(envelope, frequency * along), side)
     envelope = _periodised(envelope, side)
     return wave - wave.sum() / envelope.sum() * envelope

@@ -50,7 +50,9 @@ def shard(
         spare_weight=spare_weight,
     )
     if not 0 <= index < len(parts):
-        raise ConfigError(f"shard index = {index} must be in [0, {len(parts)}) (edges.count + data.spare)")
+        raise ConfigError(
+            f"shard index = {index} must be in [0, {len(parts)}) (edges.count + data.spare)"
+        )
     return parts[index]
 
 
@@ -80,9 +82,13 @@ def all_shards(
     if not (alpha > 0 and math.isfinite(alpha)):
         raise ConfigError(f"data.alpha = {alpha} must be a positive number")
     if len(weights) > len(labels):
-        raise ConfigError(f"edges.count + data.spare = {len(weights)} is more than the {len(labels)} rows")
+        raise ConfigError(
+            f"edges.count + data.spare = {len(weights)} is more than the {len(labels)} rows"
+        )
     if labels.dim() != 1 and method in ("dirichlet", "shards"):
-        raise ConfigError(f"data.partition = {method!r} needs one label for each row; text has iid and natural")
+        raise ConfigError(
+            f"data.partition = {method!r} needs one label for each row; text has iid and natural"
+        )
     rng = _rng(method, seed)
     classes = labels.numpy()
     if method == "iid":
@@ -94,7 +100,9 @@ def all_shards(
     elif method == "natural":
         parts = _by_group(classes, len(weights), spare)
     else:
-        raise ConfigError(f"data.partition = {method!r} is not known; use one of: iid, dirichlet, shards, natural")
+        raise ConfigError(
+            f"data.partition = {method!r} is not known; use one of: iid, dirichlet, shards, natural"
+        )
     return [torch.from_numpy(np.sort(part)) for part in _fill_empty(parts)]
 
 
@@ -105,7 +113,9 @@ def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> 
     """
     size = math.floor(rows / sum(_weights(shards, spare, spare_weight)))
     if size < 1:
-        raise ConfigError(f"edges.count = {shards} leaves less than one of {rows} rows to each part")
+        raise ConfigError(
+            f"edges.count = {shards} leaves less than one of {rows} rows to each part"
+        )
     return size
 
 
@@ -138,7 +148,9 @@ def _cut(rows: _Index, weights: list[Fraction]) -> list[_Index]:
     return np.split(rows, edges)
 
 
-def _dirichlet(classes: _Index, weights: list[Fraction], alpha: float, rng: np.random.RandomState) -> list[_Index]:
+def _dirichlet(
+    classes: _Index, weights: list[Fraction], alpha: float, rng: np.random.RandomState
+) -> list[_Index]:
     concentration = alpha * np.array([float(weight) for weight in weights])
     pieces: list[list[_Index]] = [[] for _ in weights]
     for label in np.unique(classes):
@@ -169,7 +181,9 @@ def _by_label(classes: _Index, weights: list[Fraction], rng: np.random.RandomSta
     owners = rng.permutation(np.repeat(np.arange(len(weights)), 2))
     pieces = _cut(rows, [weights[owner] for owner in owners])
     return [
-        np.concatenate([piece for piece, owner in zip(pieces, owners, strict=True) if owner == part])
+        np.concatenate(
+            [piece for piece, owner in zip(pieces, owners, strict=True) if owner == part]
+        )
         for part in range(len(weights))
     ]
 
@@ -177,9 +191,14 @@ def _by_label(classes: _Index, weights: list[Fraction], rng: np.random.RandomSta
 def _by_group(groups: _Index, parts: int, spare: int) -> list[_Index]:
     names, sizes = np.unique(groups, return_counts=True)
     if spare:
-        raise ConfigError(f"data.spare = {spare}: data.partition = 'natural' deals whole groups and keeps none")
+        raise ConfigError(
+            f"data.spare = {spare}: data.partition = 'natural' deals whole groups and keeps none"
+        )
     if parts > len(names):
-        raise ConfigError(f"edges.count = {parts} is more than the {len(names)} groups of data.partition = 'natural'")
+        raise ConfigError(
+            f"edges.count = {parts} is more than the {len(names)} groups of data.partition = "
+            f"'natural'"
+        )
     if parts < len(names):
         names = names[np.argsort(-sizes, kind="stable")]
     return [np.flatnonzero(np.isin(groups, names[part::parts])) for part in range(parts)]

@@ -50,7 +50,8 @@ class Dealing:
     spare_weight: float
 
     def parts(self, by: torch.Tensor) -> list[torch.Tensor]:
-        """Row numbers (int64, ascending) of every part, spare ones last; by: labels, or groups, (n,).
+        """Row numbers (int64, ascending) of every part, spare ones last; by: labels, or groups,
+        (n,).
 
         Raises ConfigError as `all_shards`.
         """

@@ -18,7 +18,8 @@ def feature_blocks(columns: int, parties: int, sizes: tuple[int, ...] = ()) -> l
     """
     if not 1 <= parties <= columns:
         raise ConfigError(
-            f"edges.count = {parties} must be in [1, {columns}]: so many columns there are for parties to hold"
+            f"edges.count = {parties} must be in [1, {columns}]: so many columns there are for "
+            f"parties to hold"
         )
     if len(sizes) != parties:
         size, longer = divmod(columns, parties)
@@ -49,7 +50,8 @@ def party_view(
     if quadrants:
         if parties != 4 or x.dim() != 4 or x.shape[2] % 2 or x.shape[3] % 2:
             raise ConfigError(
-                f"edges.count = {parties} of {tuple(x.shape[1:])}: quadrants are four, of images of even sides"
+                f"edges.count = {parties} of {tuple(x.shape[1:])}: quadrants are four, of images "
+                f"of even sides"
             )
         down, across = (feature_blocks(side, 2) for side in x.shape[2:])
         return x[:, :, down[party // 2], across[party % 2]]

@@ -93,7 +93,9 @@ class Model(ABC):
 
     @property
     def traced(self) -> bool:
-        """Whether `trace` shows every layer, so that one backward pass gives every example's gradient."""
+        """Whether `trace` shows every layer, so that one backward pass gives every example's
+        gradient.
+        """
         return True
 
     @property
@@ -110,7 +112,11 @@ class Model(ABC):
         first = self.layout[0][0].split(".")[0]
         return slice(
             0,
-            sum(size for (name, _), size in zip(self.layout, self.sizes, strict=True) if name.split(".")[0] == first),
+            sum(
+                size
+                for (name, _), size in zip(self.layout, self.sizes, strict=True)
+                if name.split(".")[0] == first
+            ),
         )
 
     def init(self, seed: int) -> torch.Tensor:
@@ -119,7 +125,9 @@ class Model(ABC):
         """
         generator = torch.Generator().manual_seed(seed)
         params = torch.rand(self.size, generator=generator).mul_(2).sub_(1)
-        for (name, shape), part in zip(self.layout, torch.split(params, list(self.sizes)), strict=True):
+        for (name, shape), part in zip(
+            self.layout, torch.split(params, list(self.sizes)), strict=True
+        ):
             if not name.endswith("bias"):
                 bound = 1 / math.sqrt(math.prod(shape[1:]))
             part.mul_(bound)  # a bias follows its weight and shares its bound
@@ -152,7 +160,9 @@ class Model(ABC):
         """
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
-    def random_batch(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def random_batch(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """`count` random examples, of no data: x (count, *shape) uniform in [0, 1), y uniform.
 
         For probes and tests.
@@ -176,11 +186,15 @@ def normalized(x: torch.Tensor) -> torch.Tensor:
     Each example by itself. Nothing is learned.
     """
     channels = x.shape[-3]
-    groups = next(count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0)
+    groups = next(
+        count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0
+    )
     return functional.group_norm(x.reshape(-1, *x.shape[-3:]), groups).view(x.shape)
 
 
 def channels_last(kernel: torch.Tensor) -> torch.Tensor:
     """The same kernel (out, in, k, k), laid out so that torch pools its output 3.5 times faster."""
     # x.to(memory_format=...) would not do: it leaves a kernel of one input channel as it is.
-    return kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
+    return (
+        kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)
+    )

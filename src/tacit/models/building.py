@@ -62,10 +62,13 @@ def build(
     tensor(2.3026)
     """
     if classes < 2 or regularization < 0:
-        raise ConfigError(f"model: classes = {classes} must be >= 2, regularization = {regularization} >= 0")
+        raise ConfigError(
+            f"model: classes = {classes} must be >= 2, regularization = {regularization} >= 0"
+        )
     if normalization != "none" and (name != "cnn" or normalization != "group"):
         raise ConfigError(
-            f"model.normalization = {normalization!r}: group is for cnn, other models have none to choose"
+            f"model.normalization = {normalization!r}: group is for cnn, other models have none "
+            f"to choose"
         )
     if name not in NAMES:
         raise ConfigError(f"model.name = {name!r} is not known; use one of: {', '.join(NAMES)}")
@@ -76,10 +79,14 @@ def build(
     if name in ("logistic", "svm"):
         return Layered(name, shape, classes, regularization)
     if min((*channels, *hidden), default=1) < 1:
-        raise ConfigError(f"model.channels = {channels} and model.hidden = {hidden} must be positive")
+        raise ConfigError(
+            f"model.channels = {channels} and model.hidden = {hidden} must be positive"
+        )
     if name == "mlp":
         if not hidden:
-            raise ConfigError("model.hidden = () must have at least one layer for model.name = 'mlp'")
+            raise ConfigError(
+                "model.hidden = () must have at least one layer for model.name = 'mlp'"
+            )
         return Layered(name, shape, classes, regularization, hidden=hidden, activation=activation)
     padding = _padding(shape, channels, kernel, pool_every)
     return Layered(
@@ -107,26 +114,36 @@ def _lstm(
     if len(shape) != 1:
         raise ConfigError(f"model.name = 'lstm' needs sequences of words (T,), not {shape}")
     if min(embedding, *hidden) < 1:
-        raise ConfigError(f"model.embedding = {embedding} and model.hidden = {hidden} must be positive")
+        raise ConfigError(
+            f"model.embedding = {embedding} and model.hidden = {hidden} must be positive"
+        )
     return Lstm("lstm", shape, classes, regularization, embedding, hidden)
 
 
-def _deep(name: str, shape: tuple[int, ...], classes: int, regularization: float, width: int, blocks: int) -> Model:
+def _deep(
+    name: str, shape: tuple[int, ...], classes: int, regularization: float, width: int, blocks: int
+) -> Model:
     if len(shape) != 3 or shape[1] != shape[2]:
-        raise ConfigError(f"model.name = {name!r} needs square images (depth, side, side), not {shape}")
+        raise ConfigError(
+            f"model.name = {name!r} needs square images (depth, side, side), not {shape}"
+        )
     if width < 1 or blocks < 1:
         raise ConfigError(f"model.width = {width} and model.blocks = {blocks} must be positive")
     return Deep(name, shape, classes, regularization, width, blocks)
 
 
-def _padding(shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, pool_every: int) -> int:
+def _padding(
+    shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, pool_every: int
+) -> int:
     """0, as in the MAPA paper, where that leaves at least 2×2 for the dense layers; else kernel //
     2.
 
     With pool_every above 1 always kernel // 2 ("same"), as in FedAsync's network.
     """
     if len(shape) != 3 or shape[1] != shape[2]:
-        raise ConfigError(f"model.name = 'cnn' needs square images (depth, side, side), not {shape}")
+        raise ConfigError(
+            f"model.name = 'cnn' needs square images (depth, side, side), not {shape}"
+        )
     if not channels:
         raise ConfigError("model.channels = () must have at least one layer")
     if pool_every < 1:
@@ -138,7 +155,10 @@ def _padding(shape: tuple[int, ...], channels: tuple[int, ...], kernel: int, poo
             side = side_after(side, kernel, padding, pooled=number % pool_every == 0) if fits else 0
         if side >= least and (padding == 0 or kernel % 2 == 1):
             return padding
-    raise ConfigError(f"model.kernel = {kernel} does not fit {len(channels)} convolutions on {shape[1]}x{shape[2]}")
+    raise ConfigError(
+        f"model.kernel = {kernel} does not fit {len(channels)} convolutions on "
+        f"{shape[1]}x{shape[2]}"
+    )
 
 
 def checked_size(model: Model) -> Model:
@@ -147,12 +167,17 @@ def checked_size(model: Model) -> Model:
     The size is known from the shapes, before anything is allocated.
     """
     if model.size > MAX_SIZE:
-        raise ConfigError(f"model: the layers of {model.name!r} have {model.size:,} parameters, above {MAX_SIZE:,}")
+        raise ConfigError(
+            f"model: the layers of {model.name!r} have {model.size:,} parameters, above "
+            f"{MAX_SIZE:,}"
+        )
     return model
 
 
 @torch.no_grad()
-def evaluate(model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000) -> tuple[float, float]:
+def evaluate(
+    model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000
+) -> tuple[float, float]:
     """(accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
 
     Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the

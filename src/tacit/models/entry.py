@@ -1,4 +1,5 @@
-"""Loads a user's entry, "module:name": code that its owner has put beside the run file, or installed.
+"""Loads a user's entry, "module:name": code that its owner has put beside the run file, or
+installed.
 
 Only a name is ever received; what it names is on this machine already, and its SHA-256 is in the
 run definition, so that everybody runs the same code. A path, a URL, a part of Python itself, or a
@@ -34,12 +35,16 @@ class Entry:
 
 
 def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
-    """The function or class that `entry` names, in the run file's `folder` or in an installed package.
+    """The function or class that `entry` names, in the run file's `folder` or in an installed
+    package.
 
     Its module is executed, as any import is. Raises ConfigError, which names `field`.
     """
     if not _ENTRY.fullmatch(entry):
-        raise ConfigError(f'{field}={entry!r}: expected "module:name", of a module beside the run file or installed')
+        raise ConfigError(
+            f'{field}={entry!r}: expected "module:name", of a module beside the run file or '
+            f"installed"
+        )
     module_name, _, name = entry.partition(":")
     files = _files(module_name, folder.resolve(), f"{field}={entry}")
     _forget_others(files, folder.resolve())
@@ -50,7 +55,9 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
 
 
 def _files(module: str, folder: Path, field: str) -> dict[str, Path]:
-    """The code of `module` and of all that it imports from `folder`, by a name that is the same everywhere."""
+    """The code of `module` and of all that it imports from `folder`, by a name that is the same
+    everywhere.
+    """
     own = _own_file(module, folder)
     if own is None:
         spec = _installed(module, field)
@@ -83,7 +90,9 @@ def _installed(module: str, field: str) -> Path:
     origin = Path(spec.origin).resolve() if spec and spec.origin and spec.has_location else None
     packages = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")]
     if origin is None or not any(origin.is_relative_to(one) for one in packages):
-        raise ConfigError(f"{field}: no module {module} beside the run file or among the installed packages")
+        raise ConfigError(
+            f"{field}: no module {module} beside the run file or among the installed packages"
+        )
     return origin
 
 
@@ -93,7 +102,9 @@ def _imported(module: str, folder: Path, field: str) -> Any:
             return importlib.import_module(module)
         except Exception as error:
             why = str(error).splitlines()[0] if str(error) else ""
-            raise ConfigError(f"{field}: importing {module} failed: {type(error).__name__}: {why}") from error
+            raise ConfigError(
+                f"{field}: importing {module} failed: {type(error).__name__}: {why}"
+            ) from error
 
 
 def _forget_others(files: dict[str, Path], folder: Path) -> None:

@@ -8,7 +8,8 @@ each example. Both give the gradient of that example's own loss, whatever its co
     >>> import torch
     >>> from tacit.models.module import cross_entropy, module_model
     >>> def net():
-    ...     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    ...     layers = torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
+    ...     return torch.nn.Sequential(*layers)
     >>> model = module_model("nets:net", net, shape=(4,), outputs=2, loss=cross_entropy)
     >>> model.size, model.logits(model.init(1), torch.zeros(3, 4)).shape
     (58, torch.Size([3, 2]))
@@ -95,7 +96,11 @@ class ModuleModel(Model):
     def frozen(self) -> dict[str, Tensor]:
         """Parameters that are not trained, and buffers, by name; public."""
         trained = {name for name, _ in self._trained(self.module)}
-        rest = {name: one.detach() for name, one in self.module.named_parameters() if name not in trained}
+        rest = {
+            name: one.detach()
+            for name, one in self.module.named_parameters()
+            if name not in trained
+        }
         return rest | dict(self.module.named_buffers())
 
     @property
@@ -163,15 +168,26 @@ def module_model(
     """The model of the module that `factory` makes, for inputs of `shape` and `outputs` scores.
 
     Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
-    cannot be trained privately or at all. Nothing private is touched: all is tried on public numbers.
+    cannot be trained privately or at all. Nothing private is touched: all is tried on public
+    numbers.
     """
     model = ModuleModel(
-        entry, shape, outputs, regularization, digest, factory, loss, tuple(trainable), dict(start or {})
+        entry,
+        shape,
+        outputs,
+        regularization,
+        digest,
+        factory,
+        loss,
+        tuple(trainable),
+        dict(start or {}),
     )
     _check_start(entry, model)
     _check_layers(entry, model.module)
     if not model.layout:
-        raise ConfigError(f"model.entry={entry}: has no parameter to train (trainable={list(trainable)})")
+        raise ConfigError(
+            f"model.entry={entry}: has no parameter to train (trainable={list(trainable)})"
+        )
     _check_output(entry, model)
     _check_examples_alone(entry, model)
     _check_gradients(entry, model)
@@ -183,7 +199,8 @@ def _check_layers(entry: str, module: nn.Module) -> None:
         for kind, instead in _REFUSED:
             if isinstance(layer, kind) and not _harmless(layer):
                 raise ConfigError(
-                    f"model.entry={entry}: layer {name or '(the module)'} is {type(layer).__name__}; use {instead}"
+                    f"model.entry={entry}: layer {name or '(the module)'} is "
+                    f"{type(layer).__name__}; use {instead}"
                 )
 
 
@@ -212,11 +229,14 @@ def _check_output(entry: str, model: ModuleModel) -> None:
         scores = model.logits(model.init(0), x)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         why = str(error).splitlines()[0]
-        raise ConfigError(f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}") from error
+        raise ConfigError(
+            f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}"
+        ) from error
     expected = {(2, model.classes)} | ({(2,)} if model.classes == 1 else set())
     if tuple(scores.shape) not in expected:
         raise ConfigError(
-            f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected [2, {model.classes}]"
+            f"model.entry={entry}: gives {list(scores.shape)} for two examples; expected [2, "
+            f"{model.classes}]"
         )
 
 
@@ -229,7 +249,8 @@ def _check_examples_alone(entry: str, model: ModuleModel) -> None:
     alone = torch.stack([model.logits(params, one) for one in x])
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-4):
         raise ConfigError(
-            f"model.entry={entry}: an example's output depends on the other examples of its batch, or on chance; "
+            f"model.entry={entry}: an example's output depends on the other examples of its "
+            f"batch, or on chance; "
             "use layers that look at one example"
         )
 
@@ -240,9 +261,12 @@ def _check_gradients(entry: str, model: ModuleModel) -> None:
 
     x, y = _public(model, 8)
     gradients = example_gradients(model, model.init(1), x, y).abs().sum(0)
-    for (name, _), part in zip(model.layout, torch.split(gradients, list(model.sizes)), strict=True):
+    for (name, _), part in zip(
+        model.layout, torch.split(gradients, list(model.sizes)), strict=True
+    ):
         if not part.any():
             raise ConfigError(
-                f"model.entry={entry}: parameter {name} gets no gradient (detach, argmax or not used); "
+                f"model.entry={entry}: parameter {name} gets no gradient (detach, argmax or not "
+                f"used); "
                 "freeze it with model.trainable"
             )

@@ -73,18 +73,25 @@ def linear_factors_together(
     """
     parts = torch.split(x, list(sizes))
     with torch.enable_grad():
-        traced = [model.trace(own.detach().requires_grad_(), part)[0] for own, part in zip(params, parts, strict=True)]
+        traced = [
+            model.trace(own.detach().requires_grad_(), part)[0]
+            for own, part in zip(params, parts, strict=True)
+        ]
         scores = torch.cat([layer.output for layer in traced])
         (delta,) = torch.autograd.grad(model.data_loss(scores, y).sum(), [scores])
     return delta, torch.cat([layer.input.detach() for layer in traced])
 
 
-def vmap_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def vmap_gradients(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
     """`example_gradients` by its definition, for tests; B at least 1."""
     return _transformed(model)(params.detach(), x, y)
 
 
-def mean_gradient(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def mean_gradient(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
     """The gradient (d,) of the mean loss, penalty included; zeros if B is 0.
 
     For runs without privacy.
@@ -107,8 +114,13 @@ def _transformed(model: Model) -> _Gradients:
     return per_example
 
 
-def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
-    """Every row of `out` (B, d) becomes its example's gradient; each layer writes its own columns."""
+def _write_gradients(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
+) -> None:
+    """Every row of `out` (B, d) becomes its example's gradient;
+
+    each layer writes its own columns.
+    """
     if not model.traced:
         out.copy_(_any_gradients(model, params.detach(), x, y))
         return
@@ -126,8 +138,13 @@ def _write_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: tor
         out.add_(params.detach(), alpha=model.regularization)
 
 
-def _any_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of a model whose layers may be anything: mapped over the batch, else one example at a time."""
+def _any_gradients(
+    model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    """Of a model whose layers may be anything:
+
+    mapped over the batch, else one example at a time.
+    """
     if not _mappable(model, x.dtype, y.dtype):
         one = grad(model.loss)
         return torch.stack([one(params, row, label) for row, label in zip(x, y, strict=True)])
@@ -136,10 +153,15 @@ def _any_gradients(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch
 
 @lru_cache(maxsize=16)
 def _mappable(model: Model, x: torch.dtype, y: torch.dtype) -> bool:
-    """Whether torch can map every operation of the model over a batch; asked with public numbers."""
+    """Whether torch can map every operation of the model over a batch;
+
+    asked with public numbers.
+    """
     rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # torch warns where it has no batching rule, and loops inside
+        warnings.simplefilter(
+            "error"
+        )  # torch warns where it has no batching rule, and loops inside
         try:
             vmap_gradients(model, model.init(0), rows.to(x), labels.to(y))
         except (RuntimeError, UserWarning):
@@ -171,7 +193,9 @@ def _write_weight(layer: Layer, delta: torch.Tensor, weight: torch.Tensor) -> No
     elif layer.window is not None:
         patches, places = _patches(x, layer.window), delta[0, 0].numel()
         batch = len(x) * layer.window.groups  # a group of channels sees its own patches
-        found = torch.bmm(delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2))
+        found = torch.bmm(
+            delta.reshape(batch, -1, places), patches.view(batch, -1, places).transpose(1, 2)
+        )
         weight.view(len(x), delta.shape[1], -1).copy_(found.view(len(x), delta.shape[1], -1))
     elif delta.dim() == 3:
         torch.bmm(delta.transpose(1, 2), x, out=weight.view(len(x), delta.shape[2], -1))

@@ -102,7 +102,9 @@ def _at_most_max_rows(rows: History) -> History:
             min(z, row.noise_multiplier),
             count + row.count,
         )
-    return tuple(Spend(q, z, count, mechanism) for mechanism, (q, z, count) in sorted(worst.items()))
+    return tuple(
+        Spend(q, z, count, mechanism) for mechanism, (q, z, count) in sorted(worst.items())
+    )
 
 
 class RunningRdp:
@@ -177,7 +179,9 @@ def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian") -> float:
+def calibrate(
+    epsilon: float, delta: float, pushes: int, sampling_rate: float, mechanism: str = "gaussian"
+) -> float:
     """The smallest noise multiplier z whose `pushes` releases cost at most (ε, δ) by PLD.
 
     z is on a grid of 0.001. Raises PrivacyError when no z up to 2^14 suffices.
@@ -199,7 +203,9 @@ def calibrate(epsilon: float, delta: float, pushes: int, sampling_rate: float, m
     while not enough(high):
         high *= 2
         if high > 2**24:
-            raise PrivacyError(f"epsilon={epsilon}: no noise reaches it for {pushes} pushes at q={sampling_rate}")
+            raise PrivacyError(
+                f"epsilon={epsilon}: no noise reaches it for {pushes} pushes at q={sampling_rate}"
+            )
     low = high // 2 if high > 256 else 99  # z below 0.1 is not worth calling private
     while high - low > 1:
         middle = (low + high) // 2
@@ -269,5 +275,8 @@ def _off_lattice(rows: History) -> float:
     summed over coordinates and pushes.
     """
     discrete = (row for row in rows if row.mechanism == "discrete_gaussian")
-    divergence = sum(row.count * _MAX_DIMS * _LATTICE_KL / noise_units(row.noise_multiplier) ** 8 for row in discrete)
+    divergence = sum(
+        row.count * _MAX_DIMS * _LATTICE_KL / noise_units(row.noise_multiplier) ** 8
+        for row in discrete
+    )
     return math.sqrt(divergence / 2)

@@ -64,7 +64,9 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None =
     return Clipped(total, clip)
 
 
-def outer_sum(deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
+def outer_sum(
+    deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None
+) -> Clipped:
     """`clipped_sum` of a linear layer's gradients without writing them out: row i is (δ_i ⊗ x_i,
     δ_i).
 
@@ -94,7 +96,9 @@ def outer_sums(
     lengths, wide = _norms64(inputs), deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
     used = (norms <= _MAX_NORM) & (lengths <= _MAX_NORM)
-    parts = zip(torch.split(norms, list(sizes)), reduced, torch.split(mask & used, list(sizes)), strict=True)
+    parts = zip(
+        torch.split(norms, list(sizes)), reduced, torch.split(mask & used, list(sizes)), strict=True
+    )
     factors = torch.cat([_factors(*part) for part in parts])
     scaled = _zero_unused(wide, used).mul_(factors[:, None])
     split = [torch.split(rows, list(sizes)) for rows in (scaled, inputs, used)]
@@ -103,9 +107,13 @@ def outer_sums(
 
 def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
     """(o·i + o,) float64: Σ scaled_i ⊗ inputs_i over the rows used, then Σ scaled_i."""
-    weight = torch.zeros(scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device)
+    weight = torch.zeros(
+        scaled.shape[1], inputs.shape[1], dtype=torch.float64, device=inputs.device
+    )
     rows = max(1, _CACHE_ELEMENTS // max(1, inputs.shape[1]))
-    for part, x, kept in zip(*(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True):
+    for part, x, kept in zip(
+        *(torch.split(tensor, rows) for tensor in (scaled, inputs, used)), strict=True
+    ):
         weight += part.T @ _zero_unused(x.to(torch.float64), kept)
     return torch.cat((weight.flatten(), scaled.sum(0)))
 
@@ -192,6 +200,9 @@ def _norms(gradients: Tensor) -> Tensor:
     """(B,) float64: l2 norms, computed in float32 inside a block of columns and in float64 across
     blocks.
     """
-    blocks = [torch.linalg.vector_norm(block, dim=1) for block in torch.split(gradients, _NORM_COLUMNS, dim=1)]
+    blocks = [
+        torch.linalg.vector_norm(block, dim=1)
+        for block in torch.split(gradients, _NORM_COLUMNS, dim=1)
+    ]
     norms: Tensor = torch.linalg.vector_norm(torch.stack(blocks).to(torch.float64), dim=0)
     return norms

@@ -25,7 +25,10 @@ def flushed() -> Iterator[None]:
     """
     before = sys.float_info.min / 2 == 0.0
     if not torch.set_flush_denormal(True):
-        raise PrivacyError("this processor cannot flush denormal numbers: the time of a step would depend on the rows")
+        raise PrivacyError(
+            "this processor cannot flush denormal numbers: the time of a step would depend on "
+            "the rows"
+        )
     try:
         yield
     finally:

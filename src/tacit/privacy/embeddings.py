@@ -62,7 +62,9 @@ class ReleasedEmbedding:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
-            raise TypeError("ReleasedEmbedding is made by EmbeddingReleaser only: everything else is private")
+            raise TypeError(
+                "ReleasedEmbedding is made by EmbeddingReleaser only: everything else is private"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,9 @@ class EmbeddingReleaser:
         noisy = self._noisy(embeddings, len(rows))
         return ReleasedEmbedding(rows, noisy, self.ledger.history(), self.ledger.charged(), _SEAL)
 
-    def release_once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
+    def release_once(
+        self, name: str, rows: Tensor, embed: Callable[[], Tensor]
+    ) -> ReleasedEmbedding:
         """As `release` the first time; afterwards the same bytes again, which cost nothing more.
 
         `name` must stand for everything that the embeddings are a function of: records, features,
@@ -208,7 +212,9 @@ class EmbeddingReleaser:
                 self._kept.put(name, made.vectors)
             return made
         if found.dim() != 2 or len(found) != len(rows):
-            raise PrivacyError(f"embeddings {name}: kept are {tuple(found.shape)}, for {len(rows)} records")
+            raise PrivacyError(
+                f"embeddings {name}: kept are {tuple(found.shape)}, for {len(rows)} records"
+            )
         return ReleasedEmbedding(rows, found, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
@@ -223,17 +229,23 @@ class EmbeddingReleaser:
         """
         self._check(rows)
         if len(torch.unique(rows)) < len(rows):
-            raise PrivacyError("records: one is named twice in a step, which would count twice for one charge")
+            raise PrivacyError(
+                "records: one is named twice in a step, which would count twice for one charge"
+            )
         plan = self.plan
         if plan.mode in FROZEN:
-            raise PrivacyError(f"mode={plan.mode}: θ_m is public, and must not learn from private rows")
+            raise PrivacyError(
+                f"mode={plan.mode}: θ_m is public, and must not learn from private rows"
+            )
         if plan.mode == "dp_sgd":
             self._charge_above(self._stepped, rows, plan.step_multiplier)
             mask = torch.ones(len(rows), dtype=torch.bool)
             self.random.renew()
             with flushed():
                 total = clipped_sum(gradients(), plan.step_clip, mask).total.cpu()
-            return gaussian(total, 2 * plan.step_clip * plan.step_multiplier, self.random).to(torch.float32)
+            return gaussian(total, 2 * plan.step_clip * plan.step_multiplier, self.random).to(
+                torch.float32
+            )
         self._learned = True
         with flushed():
             return gradients().sum(0)
@@ -269,7 +281,9 @@ class EmbeddingReleaser:
         # simulation it binds all the same.
         binds = self.random.secret or isinstance(self.ledger, SimulatedLedger)
         if plan.private and binds and not gdp.within(after, plan.epsilon, plan.delta):
-            raise BudgetSpent(f"epsilon={plan.epsilon}: the next release would pass this party's budget")
+            raise BudgetSpent(
+                f"epsilon={plan.epsilon}: the next release would pass this party's budget"
+            )
         mechanism = "gaussian" if plan.private else plan.mode
         self.ledger.charge(1.0, multiplier, mechanism, secret=self.random.secret, count=count)
 

@@ -40,7 +40,9 @@ class RenyiFilter:
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
         self._left = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL)) if epsilon < 700 else 0
         if self.budget <= 0 or self._left < 1:
-            raise PrivacyError(f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release")
+            raise PrivacyError(
+                f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
+            )
         for row in history:
             self._add(row)
 
@@ -61,14 +63,19 @@ class RenyiFilter:
         Raises PrivacyError when no order pays for a single release after `history`.
         """
         one = rdp_vector(Spend(sampling_rate, noise_multiplier, 1, mechanism))
-        before = [sum(row.count * float(rdp_vector(row)[i]) for row in history if row.count) for i in range(len(one))]
+        before = [
+            sum(row.count * float(rdp_vector(row)[i]) for row in history if row.count)
+            for i in range(len(one))
+        ]
 
         def fits(index: int) -> float:
             return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(one[index])
 
         best = max(range(len(ORDERS)), key=fits)
         if not fits(best) >= 1:  # so that nan, of releases without noise, fails too
-            raise PrivacyError(f"epsilon={epsilon}: at delta={delta} it pays for no release at {noise_multiplier=}")
+            raise PrivacyError(
+                f"epsilon={epsilon}: at delta={delta} it pays for no release at {noise_multiplier=}"
+            )
         return cls(epsilon, delta, ORDERS[best], history)
 
     def accepts(self, spend: Spend) -> bool:
@@ -82,7 +89,8 @@ class RenyiFilter:
         """
         if not self.accepts(spend):
             raise BudgetSpent(
-                f"order {self.order}: {self.spent:.4g} of {self.budget:.4g} spent, the next release is more"
+                f"order {self.order}: {self.spent:.4g} of {self.budget:.4g} spent, the next "
+                f"release is more"
             )
         self._add(spend)
 

@@ -44,7 +44,10 @@ def delta(mu: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(mu):
         return 1.0
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(min(700.0, epsilon + log_ndtr(-mu / 2 - epsilon / mu))))
+    return float(
+        ndtr(mu / 2 - epsilon / mu)
+        - math.exp(min(700.0, epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
+    )
 
 
 def epsilon(mu: float, at_delta: float) -> float:

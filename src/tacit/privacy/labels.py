@@ -33,13 +33,18 @@ def randomised_response(labels: Tensor, classes: int, epsilon: float, random: Ra
     outside the range.
     """
     if not 0 < epsilon < math.inf or classes < 2:
-        raise ValueError(f"epsilon={epsilon}, classes={classes}: expected a finite number > 0 and at least 2 classes")
+        raise ValueError(
+            f"epsilon={epsilon}, classes={classes}: expected a finite number > 0 and at least 2 "
+            f"classes"
+        )
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ValueError(f"labels outside [0, {classes})")
     threshold = np.uint64(min(int(keep_probability(epsilon, classes) * 2.0**64), 2**64 - 1))
     lie = torch.from_numpy(random.words(len(labels)) >= threshold)
     # The modulo bias is below C/2^64.
-    shift = torch.from_numpy((random.words(len(labels)) % np.uint64(classes - 1)).astype(np.int64)) + 1
+    shift = (
+        torch.from_numpy((random.words(len(labels)) % np.uint64(classes - 1)).astype(np.int64)) + 1
+    )
     return torch.where(lie, (labels + shift) % classes, labels)
 
 

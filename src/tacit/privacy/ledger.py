@@ -88,7 +88,9 @@ class Ledger:
                 self._history = chain.history()
                 undo.pop_all()
         except (*DAMAGE, OSError) as error:
-            raise PrivacyError(f"ledger {path}: {error}; refusing to train without its history") from error
+            raise PrivacyError(
+                f"ledger {path}: {error}; refusing to train without its history"
+            ) from error
         self.lineage = chain.lineage
         self._head, self._count, self._rows = chain.head, chain.count, len(chain.rows)
         self._last: LedgerRow | None = None  # the row of this session that is still growing
@@ -128,7 +130,9 @@ class Ledger:
             self._write(entry, row, count)
         except sqlite3.Error as error:
             self._roll_back()
-            raise PrivacyError(f"ledger {self._path}: {error}; the release was not computed") from error
+            raise PrivacyError(
+                f"ledger {self._path}: {error}; the release was not computed"
+            ) from error
         self._head, self._count, self._rows, self._last = head, self._count + count, row, entry
         self._history = merged([*self._history, replace(entry, count=count).spend()])
 
@@ -152,7 +156,9 @@ class Ledger:
             chain = read_chain(self._db, self._dataset)
             chain.verify()
             if (chain.count, chain.head) != (self._count, self._head):
-                raise ValueError(f"has {chain.count} charges, this process has made it {self._count}")
+                raise ValueError(
+                    f"has {chain.count} charges, this process has made it {self._count}"
+                )
         except DAMAGE as error:
             raise PrivacyError(f"ledger {self._path}: {error}") from error
 
@@ -174,13 +180,16 @@ class Ledger:
         self._db.execute("COMMIT")
         chain = read_chain(self._db, self._dataset)
         if lineage not in (None, chain.lineage):
-            raise ValueError(f"is not the ledger that {self._dataset} was trained with here, but another one")
+            raise ValueError(
+                f"is not the ledger that {self._dataset} was trained with here, but another one"
+            )
         return chain
 
     def _write(self, entry: LedgerRow, row: int, count: int) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         moved = self._db.execute(
-            "UPDATE chain SET count = count + ?, head = ? WHERE dataset = ? AND count = ? AND head = ?",
+            "UPDATE chain SET count = count + ?, head = ? WHERE dataset = ? AND count = ? AND "
+            "head = ?",
             (count, entry.head, self._dataset, self._count, self._head),
         )
         if moved.rowcount != 1:
@@ -206,8 +215,14 @@ def read_chains(path: Path) -> list[Chain]:
     try:
         # An older tacit's file without its log is read as immutable: else SQLite writes a new log,
         # even on a disk that must not change.
-        how = "mode=ro&immutable=1" if has_write_ahead_log(path) and not Path(f"{path}-wal").exists() else "mode=ro"
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)) as db:
+        how = (
+            "mode=ro&immutable=1"
+            if has_write_ahead_log(path) and not Path(f"{path}-wal").exists()
+            else "mode=ro"
+        )
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=10.0)
+        ) as db:
             # In one transaction, so that all is read at one moment although an edge goes on
             # charging.
             db.execute("BEGIN")

@@ -47,7 +47,9 @@ class LedgerRow:
         private.
         """
         z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
-        mechanism = self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
+        mechanism = (
+            self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
+        )
         return Spend(float.fromhex(self.sampling_rate), z, self.count, mechanism)
 
 
@@ -73,13 +75,20 @@ class Chain:
             if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
                 raise ValueError(f"row {number} of {self.dataset}: no charge can have written it")
             if count + entry.count > self.count:  # before the work: a changed count may say 2^60
-                raise ValueError(f"row {number} of {self.dataset}: more charges than the ledger's {self.count}")
+                raise ValueError(
+                    f"row {number} of {self.dataset}: more charges than the ledger's {self.count}"
+                )
             head = next_head(head, count, entry)
             count += entry.count
             if head != entry.head:
-                raise ValueError(f"row {number} of {self.dataset}: the chain is broken, it or one before was changed")
+                raise ValueError(
+                    f"row {number} of {self.dataset}: the chain is broken, it or one before was "
+                    f"changed"
+                )
         if (count, head) != (self.count, self.head):
-            raise ValueError(f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}")
+            raise ValueError(
+                f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}"
+            )
 
     def history(self) -> History:
         """All rows for the accountant.
@@ -87,7 +96,10 @@ class Chain:
         Raises ValueError or OverflowError for numbers no charge can have.
         """
         history = merged(entry.spend() for entry in self.rows)
-        if any(not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf) for row in history):
+        if any(
+            not (0 < row.sampling_rate <= 1 and 0 <= row.noise_multiplier < math.inf)
+            for row in history
+        ):
             raise ValueError("a row that no charge can have written")
         return history
 

@@ -29,7 +29,10 @@ _SELECT_OLD_ROWS = """
 SELECT sampling_rate, noise_multiplier, mechanism, secret, count FROM spend
 WHERE dataset = ? AND count <> 0
 """
-_NO_LEDGER = "has no charges in it: was it copied or moved without the ledger.db-wal of an older tacit beside it?"
+_NO_LEDGER = (
+    "has no charges in it: was it copied or moved without the ledger.db-wal of an older "
+    "tacit beside it?"
+)
 # What reading altered bytes can raise.
 DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)
 
@@ -59,8 +62,14 @@ def has_write_ahead_log(path: Path) -> bool:
 
 def reason(error: Exception) -> str:
     """What is wrong with a file that SQLite cannot read, in words."""
-    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK":
-        return "a charge was under way when its edge was killed; the edge settles that when it next starts"
+    if (
+        isinstance(error, sqlite3.Error)
+        and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK"
+    ):
+        return (
+            "a charge was under way when its edge was killed; the edge settles that when it "
+            "next starts"
+        )
     return str(error)
 
 
@@ -70,7 +79,9 @@ def read_all_chains(db: sqlite3.Connection) -> list[Chain]:
     if found != _FORMAT:
         if not _table_names(db):
             raise ValueError(_NO_LEDGER)
-        raise ValueError("is not a ledger with a chain (an edge converts an older one when it next starts)")
+        raise ValueError(
+            "is not a ledger with a chain (an edge converts an older one when it next starts)"
+        )
     names = [name for (name,) in db.execute("SELECT dataset FROM chain ORDER BY dataset")]
     return [read_chain(db, name) for name in names]
 
@@ -133,12 +144,16 @@ def write_row(db: sqlite3.Connection, dataset: str, row: int, entry: LedgerRow) 
 
 def read_chain(db: sqlite3.Connection, dataset: str) -> Chain:
     """The chain of `dataset`, as it stands. Raises ValueError for rows that no charge can make."""
-    found = db.execute("SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)).fetchone()
+    found = db.execute(
+        "SELECT lineage, count, head FROM chain WHERE dataset = ?", (dataset,)
+    ).fetchone()
     if found is None:
         raise ValueError(f"has no charges of {dataset}, but this data has been trained on")
     rows = db.execute(_SELECT_ROWS, (dataset,)).fetchall()
     if any(row[0] != place or row[5] not in (0, 1) for place, row in enumerate(rows, 1)):
         raise ValueError(f"{dataset}: a row is missing, or is one that no charge can have written")
-    entries = tuple(LedgerRow(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows)
+    entries = tuple(
+        LedgerRow(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows
+    )
     lineage, count, head = found
     return Chain(dataset, lineage, count, head, entries)

@@ -47,7 +47,11 @@ def _interval(rows: History) -> float:
 
     A pure mechanism loses exactly ±ε: if it is alone, on a grid of ε, nothing is rounded at all.
     """
-    pure = [_pure_epsilon(row.sampling_rate, row.noise_multiplier) for row in rows if row.mechanism == "knorm"]
+    pure = [
+        _pure_epsilon(row.sampling_rate, row.noise_multiplier)
+        for row in rows
+        if row.mechanism == "knorm"
+    ]
     if len(pure) < len(rows):
         return _PLD_INTERVAL
     return pure[0] if len(pure) == 1 else max(min(pure) / 16, max(pure) / 256)
@@ -62,10 +66,14 @@ def _one_pld(
     if mechanism == "knorm":
         steps = math.ceil(_pure_epsilon(sampling_rate, z) / interval)
         up = 1 / (1 + math.exp(-steps * interval))
-        return pld.PrivacyLossDistribution.create_from_rounded_probability({steps: up, -steps: 1 - up}, 0.0, interval)
+        return pld.PrivacyLossDistribution.create_from_rounded_probability(
+            {steps: up, -steps: 1 - up}, 0.0, interval
+        )
     if mechanism == "discrete_gaussian":
         z *= math.sqrt(1 - 1 / (12 * noise_units(z) ** 2))
-    return pld.from_gaussian_mechanism(z, sampling_prob=sampling_rate, value_discretization_interval=interval)
+    return pld.from_gaussian_mechanism(
+        z, sampling_prob=sampling_rate, value_discretization_interval=interval
+    )
 
 
 def amplified(epsilon: float, sampling_rate: float) -> float:

@@ -146,7 +146,9 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
     direction = standard_normal(dims, random)
     # Gamma(d) is the sum of d exponentials.
     radius = -scale * math.fsum(np.log(_uniforms(dims, random)))
-    noisy = total.to(torch.float64) + direction * (radius / float(torch.linalg.vector_norm(direction)))
+    noisy = total.to(torch.float64) + direction * (
+        radius / float(torch.linalg.vector_norm(direction))
+    )
     grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
     return torch.round(noisy / grid) * grid
 
@@ -165,4 +167,6 @@ def paper_noise(count: int, scale: float, random: Random) -> Tensor:
     as the mutant that the audit must catch.
     """
     direction = standard_normal(count, random)
-    return direction * (-math.log(_uniforms(1, random)[0]) * scale / float(torch.linalg.vector_norm(direction)))
+    return direction * (
+        -math.log(_uniforms(1, random)[0]) * scale / float(torch.linalg.vector_norm(direction))
+    )

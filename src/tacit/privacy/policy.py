@@ -48,11 +48,17 @@ class Policy(BaseModel):
     mechanisms: tuple[Mechanism, ...] | None = Field(None, strict=False)  # TOML has no tuples
     algorithms: tuple[str, ...] | None = Field(None, strict=False)
     models: tuple[str, ...] | None = Field(None, strict=False)
-    noise_at: tuple[NoiseAt, ...] = Field(("edge",), strict=False, description="server must be named to be allowed")
+    noise_at: tuple[NoiseAt, ...] = Field(
+        ("edge",), strict=False, description="server must be named to be allowed"
+    )
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
-        if self.clip_min is not None and self.clip_max is not None and self.clip_min > self.clip_max:
+        if (
+            self.clip_min is not None
+            and self.clip_max is not None
+            and self.clip_min > self.clip_max
+        ):
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
         return self
 
@@ -70,7 +76,9 @@ class Policy(BaseModel):
         noise_multiplier = plan.noise_multiplier if guaranteed else 0.0
         _require_at_most("max_epsilon", self.max_epsilon, "privacy.epsilon", epsilon)
         _require_at_most("max_delta", self.max_delta, "privacy.delta", plan.delta)
-        _require_at_least("min_noise_multiplier", self.min_noise_multiplier, "noise_multiplier", noise_multiplier)
+        _require_at_least(
+            "min_noise_multiplier", self.min_noise_multiplier, "noise_multiplier", noise_multiplier
+        )
         _require_at_least("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min)
         _require_at_most("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max)
 
@@ -122,14 +130,21 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
     """
     low, high = plan.clip_min, plan.clip_max
     if plan.clip_is_bounded and not learnable(params):
-        return f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing with such a model"
+        return (
+            f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing "
+            f"with such a model"
+        )
     if plan.clip_is_bounded and not low <= clip <= high:
         return f"clip={clip}: this edge allows [{low}, {high}] only"
     if plan.mechanism != "none" and not MIN_CLIP <= clip < math.inf:
         return f"clip={clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
     if terms is None:
         trusting = plan.noise_at == "server"
-        return "terms=None: only a server that states them gets updates without noise" if trusting else None
+        return (
+            "terms=None: only a server that states them gets updates without noise"
+            if trusting
+            else None
+        )
     said = (
         ("mechanism", terms.mechanism, plan.declared),
         ("sampling_rate", terms.sampling_rate, plan.sampling_rate),
@@ -157,4 +172,6 @@ def _require_at_least(field: str, limit: float | None, name: str, value: float) 
 
 
 def _refused(field: str, limit: object, name: str, value: object) -> PrivacyError:
-    return PrivacyError(f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part")
+    return PrivacyError(
+        f"policy {field}={limit}: the run file says {name}={value}; this edge does not take part"
+    )

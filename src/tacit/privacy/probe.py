@@ -46,11 +46,15 @@ def _dependence(model: Model, device: str, rows: int) -> str:
             told = torch.where(kept.view(-1, *[1] * (y.dim() - 1)), y, labels)
             again = kernel(params, shown.to(device), told.to(device)).cpu()[kept].nan_to_num()
             if not torch.equal(first, again):
-                return f"by {float((first - again).abs().max()):.2g} of {float(first.abs().max()):.2g}"
+                return (
+                    f"by {float((first - again).abs().max()):.2g} of {float(first.abs().max()):.2g}"
+                )
     return ""
 
 
-def require_separate_examples(model: Model, device: str = "cpu", shapes: Iterable[int] = (4,)) -> None:
+def require_separate_examples(
+    model: Model, device: str = "cpu", shapes: Iterable[int] = (4,)
+) -> None:
     """Raise PrivacyError, naming the model, unless an example's gradient is the same beside any
     others.
 
@@ -102,7 +106,9 @@ def _kernel(model: Model) -> Gradients:
     def compute(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
         with flushed():
             if model.linear:  # its gradient is the product of the factors
-                return torch.cat([factor.flatten(1) for factor in linear_factors(model, params, x, y)], dim=1)
+                return torch.cat(
+                    [factor.flatten(1) for factor in linear_factors(model, params, x, y)], dim=1
+                )
             return example_gradients(model, params, x, y)
 
     return compute

@@ -103,12 +103,16 @@ class Releaser:
     def check_clip(self, clip: float) -> None:
         """Raise PrivacyError unless clip_min <= clip <= clip_max (nan, inf and 0 fail too)."""
         if not self._allows(clip):
-            raise PrivacyError(f"clip={clip}: this edge allows [{self.plan.clip_min}, {self.plan.clip_max}] only")
+            raise PrivacyError(
+                f"clip={clip}: this edge allows [{self.plan.clip_min}, {self.plan.clip_max}] only"
+            )
 
     def _allows(self, clip: float) -> bool:
         return self.plan.clip_min <= clip <= self.plan.clip_max
 
-    def release(self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None) -> Released:
+    def release(
+        self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None
+    ) -> Released:
         """Charge the ledger, then compute `query`, add noise and seal the result: (sum + noise) /
         L.
 
@@ -154,7 +158,9 @@ class Releaser:
 
     def _begin_steps(self, steps: Steps) -> Tensor:
         if self.plan.noise_at == "server" and not steps.delta:
-            raise PrivacyError("noise_at=server: only a model's distance to its base is bounded; send that")
+            raise PrivacyError(
+                "noise_at=server: only a model's distance to its base is bounded; send that"
+            )
         self._charge(steps.clip, steps.count)
         return steps.start
 
@@ -165,7 +171,9 @@ class Releaser:
     def _end_steps(self, params: Tensor, steps: Steps) -> Released:
         vector = params - steps.start if steps.delta else params
         if self.plan.noise_at == "server":
-            vector = clipped_sum(vector[None], steps.clip, torch.ones(1, dtype=torch.bool)).total.to(torch.float32)
+            vector = clipped_sum(
+                vector[None], steps.clip, torch.ones(1, dtype=torch.bool)
+            ).total.to(torch.float32)
         return self._sealed(vector, 1.0, steps.clip)
 
     def can_pay(self, clip: float, count: int = 1) -> bool:
@@ -179,23 +187,31 @@ class Releaser:
         if plan.clip_is_bounded:
             self.check_clip(clip)
         if self.releases_left is not None and self.releases_left < count:
-            raise BudgetSpent(f"epsilon={plan.epsilon}: the next push would pass this edge's budget")
+            raise BudgetSpent(
+                f"epsilon={plan.epsilon}: the next push would pass this edge's budget"
+            )
         z = plan.noise_multiplier if plan.private else 0.0
-        self.ledger.charge(plan.sampling_rate, z, plan.mechanism, secret=self.random.secret, count=count)
+        self.ledger.charge(
+            plan.sampling_rate, z, plan.mechanism, secret=self.random.secret, count=count
+        )
         if self.releases_left is not None:
             self.releases_left -= count
 
     def _sealed(self, vector: Tensor, scale: float, clip: float) -> Released:
         return Released(vector, scale, clip, self.ledger.history(), self.ledger.charged(), _SEAL)
 
-    def _noisy(self, clipped: Clipped, clip: float, paper_dims: slice | None) -> tuple[Tensor, float]:
+    def _noisy(
+        self, clipped: Clipped, clip: float, paper_dims: slice | None
+    ) -> tuple[Tensor, float]:
         plan, z = self.plan, self.plan.noise_multiplier
         if plan.mechanism == "none" or plan.noise_at == "server":
             return clipped.total.to(torch.float32), 1.0
         if not plan.private:
             return self._paper(clipped.total, clip, paper_dims).to(torch.float32), 1.0
         if not clipped.sensitivity <= clip:  # so that nan fails too
-            raise PrivacyError(f"sensitivity={clipped.sensitivity} is above the promised clip {clip}")
+            raise PrivacyError(
+                f"sensitivity={clipped.sensitivity} is above the promised clip {clip}"
+            )
         if plan.mechanism == "discrete_gaussian":
             return self._integers(clipped, clip)
         noise = mechanisms.gaussian if plan.mechanism == "gaussian" else mechanisms.knorm
@@ -205,7 +221,9 @@ class Releaser:
         z = self.plan.noise_multiplier
         # On a finer grid the noise would have too few steps.
         if clipped.step is None or clipped.step < mechanisms.grid_step(clip, z):
-            raise PrivacyError(f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}")
+            raise PrivacyError(
+                f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}"
+            )
         # The result fits 32 bits: `Plan.check_rows` has seen to it.
         noisy = mechanisms.discrete_gaussian(clipped.total, z, self.random)
         return noisy.to(torch.int32), clipped.step / self.plan.batch
@@ -260,7 +278,9 @@ def release_steps_together(
     Guarantee: for each edge that of `release_steps`. All is charged before `query` first runs.
     Raises as `release_steps`.
     """
-    params = [releaser._begin_steps(steps) for releaser, steps in zip(releasers, tasks, strict=True)]
+    params = [
+        releaser._begin_steps(steps) for releaser, steps in zip(releasers, tasks, strict=True)
+    ]
     for step in range(max(steps.count for steps in tasks)):
         which = [number for number, steps in enumerate(tasks) if step < steps.count]
         for number in which:
@@ -269,4 +289,7 @@ def release_steps_together(
             sums = query(which, [params[number] for number in which])
         for number, clipped in zip(which, sums, strict=True):
             params[number] = releasers[number]._take_step(params[number], clipped, tasks[number])
-    return [releaser._end_steps(end, steps) for releaser, end, steps in zip(releasers, params, tasks, strict=True)]
+    return [
+        releaser._end_steps(end, steps)
+        for releaser, end, steps in zip(releasers, params, tasks, strict=True)
+    ]

@@ -124,11 +124,15 @@ class Plan:
         Public shapes are made for `most_rows`; a larger batch would be cut, and no δ pays for that.
         """
         if self.private and records > self.most_rows:
-            raise PrivacyError(f"rows_max={self.most_rows}: this edge has more rows, and takes no part")
+            raise PrivacyError(
+                f"rows_max={self.most_rows}: this edge has more rows, and takes no part"
+            )
         if self.mechanism == "discrete_gaussian" and self.private:
             units = mechanisms.noise_units(self.noise_multiplier)
             if self.slots * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
-                raise PrivacyError(f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits")
+                raise PrivacyError(
+                    f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits"
+                )
 
     def central(self) -> Plan:
         """The plan by which a trusted aggregator releases one update of this edge.
@@ -147,7 +151,11 @@ class Plan:
         if self.mechanism.startswith("paper"):
             return 2 * (2 / self.batch) ** 2 / self.paper_epsilon**2  # 2ΔS²/ε² with ΔS = 2C/b
         batch = self.batch if self.noise_at == "edge" else 1.0
-        return dims * (self.noise_multiplier / batch) ** 2 * (dims + 1 if self.mechanism == "knorm" else 1)
+        return (
+            dims
+            * (self.noise_multiplier / batch) ** 2
+            * (dims + 1 if self.mechanism == "knorm" else 1)
+        )
 
     def pushes_left(self, history: History) -> int | None:
         """How many releases still fit the budget after `history`; None: no guarantee, so no

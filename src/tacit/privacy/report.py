@@ -1,7 +1,9 @@
-"""What a run promises of privacy, and what its workers have spent of it: said here once, and rendered everywhere.
+"""What a run promises of privacy, and what its workers have spent of it: said here once, and
+rendered everywhere.
 
-`Promise` is made of the run definition, before anything is released. `EdgePrivacy` and `RunPrivacy` are what it has
-come to: the same in /v1/privacy, /v1/edges, summary.json and ledger.json. An ε of inf (no guarantee) is null in JSON.
+`Promise` is made of the run definition, before anything is released. `EdgePrivacy` and `RunPrivacy`
+are what it has come to: the same in /v1/privacy, /v1/edges, summary.json and ledger.json. An ε of
+inf (no guarantee) is null in JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ AT_EDGE = Guarantee(
     trusted="nobody but the edge itself",
 )
 AT_SERVER = Guarantee(
-    guarantee="(epsilon, delta)-DP per edge, against everyone who sees models, not against the aggregator",
+    guarantee="(epsilon, delta)-DP per edge, against everyone who sees models, not against the "
+    "aggregator",
     unit="edge",
     adjacency="replace-an-edges-updates-by-zero",
     noise_at="server",
@@ -53,7 +56,8 @@ AT_SERVER = Guarantee(
 )
 AT_PARTY = Guarantee(
     guarantee=(
-        "(epsilon, delta)-DP of a record's features at one party, mu-GDP, against server and other parties; epsilon "
+        "(epsilon, delta)-DP of a record's features at one party, mu-GDP, against server and "
+        "other parties; epsilon "
         "and mu of the run: of a person at all parties together"
     ),
     unit="record's features",
@@ -69,7 +73,9 @@ class EdgePrivacy(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     epsilon_pld: float | None = Field(description="tight; null: no guarantee")
-    epsilon_rdp: float | None = Field(description="an independent, looser accountant; null: no guarantee")
+    epsilon_rdp: float | None = Field(
+        description="an independent, looser accountant; null: no guarantee"
+    )
     delta: float
     pushes: int
     noise_multiplier: float | None
@@ -95,14 +101,20 @@ class RunPrivacy(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     guarantee: str
-    unit: str = Field(description="what is protected: record, or edge (all that one edge ever sent)")
+    unit: str = Field(
+        description="what is protected: record, or edge (all that one edge ever sent)"
+    )
     adjacency: str
     noise_at: str = Field(description="edge or server")
     trusted: str = Field(description="who sees more than the guarantee covers")
     delta: float
     epsilon: float | None
-    mu: float | None = Field(None, description="of a vertical run: mu-GDP of a person at all parties together")
-    labels_epsilon: float | None = Field(None, description="of a vertical run: of the labels; null: in clear")
+    mu: float | None = Field(
+        None, description="of a vertical run: mu-GDP of a person at all parties together"
+    )
+    labels_epsilon: float | None = Field(
+        None, description="of a vertical run: of the labels; null: in clear"
+    )
     edges: dict[str, EdgePrivacy]
 
     def document(self) -> dict[str, Any]:

@@ -38,9 +38,15 @@ class Random:
         self._rekey()
 
     def _rekey(self) -> None:
-        key = secrets.token_bytes(32) if self._seed is None else hashlib.sha256(b"%d" % self._seed).digest()
+        key = (
+            secrets.token_bytes(32)
+            if self._seed is None
+            else hashlib.sha256(b"%d" % self._seed).digest()
+        )
         self._pid = os.getpid()
-        self._stream: CipherContext = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._stream: CipherContext = Cipher(
+            algorithms.ChaCha20(key, bytes(16)), mode=None
+        ).encryptor()
 
     def renew(self) -> None:
         """Take a fresh key, at the beginning of a release.
@@ -115,7 +121,11 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
     threshold = min(int(rate * 2.0**64), 2**64 - 1)
-    drawn = np.arange(records) if rate == 1 else np.flatnonzero(random.words(records) < np.uint64(threshold))
+    drawn = (
+        np.arange(records)
+        if rate == 1
+        else np.flatnonzero(random.words(records) < np.uint64(threshold))
+    )
     if len(drawn) > size:
         drawn = drawn[random.permutation(len(drawn))[:size]]
     index = np.full(size, records, dtype=np.int64)

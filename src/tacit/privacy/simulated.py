@@ -34,7 +34,9 @@ class SimulatedLedger(Ledger):
     ) -> None:
         """Count `count` equal releases. Raises PrivacyError for secret noise."""
         if secret:
-            raise PrivacyError("a simulated ledger is not durable: it cannot stand for a release with secret noise")
+            raise PrivacyError(
+                "a simulated ledger is not durable: it cannot stand for a release with secret noise"
+            )
         key = (sampling_rate, noise_multiplier, mechanism if noise_multiplier else "gaussian")
         self._counts[key] = self._counts.get(key, 0) + count
         self._total += count
@@ -44,7 +46,9 @@ class SimulatedLedger(Ledger):
         """(q, z, count) of the plan, as if the noise were secret."""
         if self._simulated is None:
             rows = sorted(self._counts.items())
-            self._simulated = tuple(Spend(q, z, count, mechanism) for (q, z, mechanism), count in rows)
+            self._simulated = tuple(
+                Spend(q, z, count, mechanism) for (q, z, mechanism), count in rows
+            )
         return self._simulated
 
     def charged(self) -> Charged:

@@ -33,7 +33,9 @@ class Shared:
 
     def __post_init__(self, seal: object) -> None:
         if seal is not _SEAL:
-            raise TypeError("Shared is made by privacy.trained.Trained only: everything else is private")
+            raise TypeError(
+                "Shared is made by privacy.trained.Trained only: everything else is private"
+            )
 
 
 class Trained:
@@ -98,5 +100,8 @@ class Trained:
 
     def _become(self, params: Tensor) -> None:
         if not bool(torch.isfinite(params.to(torch.float32)).all()):
-            raise PrivacyError("the model is finite no more; refusing to train on (a smaller learning rate may help)")
+            raise PrivacyError(
+                "the model is finite no more; refusing to train on (a smaller learning rate may "
+                "help)"
+            )
         self.params = params

@@ -30,7 +30,9 @@ class Trusted:
     Each edge has its own lineage in it, `{dataset}/{edge}`, and its own plan and budget.
     """
 
-    def __init__(self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random) -> None:
+    def __init__(
+        self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random
+    ) -> None:
         """plan: gives an edge's plan as the run file has it; here its `central()` is what
         counts.
         """
@@ -47,7 +49,9 @@ class Trusted:
         Raises BudgetSpent, PrivacyError.
         """
         everything = torch.ones(1, dtype=torch.bool)
-        return self._releaser(edge).release(clip, lambda: clipped_sum(gradient[None], clip, everything))
+        return self._releaser(edge).release(
+            clip, lambda: clipped_sum(gradient[None], clip, everything)
+        )
 
     def history(self, edge: str) -> History:
         """All that was ever released of `edge` here. Raises PrivacyError."""

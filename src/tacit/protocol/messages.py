@@ -203,4 +203,16 @@ class Outgoing:
     """A message and its address: an edge id, SERVER or EVERYONE."""
 
     to: str
-    message: Hello | Push | Report | Embed | Retired | GlobalModel | Halt | Gossip | Roster | Feedback | Request
+    message: (
+        Hello
+        | Push
+        | Report
+        | Embed
+        | Retired
+        | GlobalModel
+        | Halt
+        | Gossip
+        | Roster
+        | Feedback
+        | Request
+    )

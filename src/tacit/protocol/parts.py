@@ -21,7 +21,10 @@ def part(envelope: bytes, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
     room = chunk - PART_HEADER
     body = envelope[number * room : (number + 1) * room]
-    return _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room) + body
+    return (
+        _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room)
+        + body
+    )
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
@@ -89,7 +92,9 @@ class Assembler:
             raise WireError("size", f"{total} bytes announced, {self._max} allowed")
         body = memoryview(payload)[_PART.size :]
         if not 1 <= parts <= total + 1 or number >= parts or offset + len(body) > total:
-            raise WireError("length", f"part {number} of {parts} at {offset} does not fit {total} bytes")
+            raise WireError(
+                "length", f"part {number} of {parts} at {offset} does not fit {total} bytes"
+            )
         if self.shape is None:
             self.shape, self._missing = (parts, total), parts
             self._buffer, self._seen = bytearray(total), bytearray(parts)

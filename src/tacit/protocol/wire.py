@@ -165,13 +165,17 @@ def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
         raise WireError("numel", f"{meta.numel} elements in {len(body)} bytes")
     if not checked and hashlib.sha256(body).digest() != meta.sha256:
         raise WireError("sha256", "the tensor bytes do not match their digest")
-    tensor = torch.frombuffer(body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype])
+    tensor = torch.frombuffer(
+        body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
+    )
     if meta.dtype == "f32" and not bool(torch.isfinite(tensor).all()):
         raise WireError("finite", "the tensor holds inf or nan")
     return tensor
 
 
-def up(run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes) -> bytes:
+def up(
+    run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes
+) -> bytes:
     """An edge's message as an envelope.
 
     Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
@@ -198,19 +202,29 @@ def up(run: str, seq: int, message: Hello | Push | Report | Embed | Retired, sch
         case Report(model=Shared() as model):
             paid, charged = pack_history(message.spent), pack_charged(message.charged)
             meta.update.CopyFrom(
-                pb.Update(base_version=message.version, spent=paid, charged=charged, steps=message.steps)
+                pb.Update(
+                    base_version=message.version, spent=paid, charged=charged, steps=message.steps
+                )
             )
             return encode(meta, model.vector)
         case Embed(released=None | ReleasedEmbedding() as embedded):
             paid, charged = pack_history(message.spent), pack_charged(message.charged)
             where = wire_vertical.pack_part(message.part)
-            meta.update.CopyFrom(pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where))
+            meta.update.CopyFrom(
+                pb.Update(base_version=message.iteration, spent=paid, charged=charged, part=where)
+            )
             return encode(meta, None if embedded is None else embedded.vectors.flatten())
         case Retired():
             charged = pack_charged(message.charged)
-            meta.retired.CopyFrom(pb.Retired(reason=message.reason, spent=pack_history(message.spent), charged=charged))
+            meta.retired.CopyFrom(
+                pb.Retired(
+                    reason=message.reason, spent=pack_history(message.spent), charged=charged
+                )
+            )
             return encode(meta)
-    raise TypeError(f"{type(message).__name__} without a seal: only a sealed vector may leave an edge")
+    raise TypeError(
+        f"{type(message).__name__} without a seal: only a sealed vector may leave an edge"
+    )
 
 
 def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Retired:
@@ -225,13 +239,17 @@ def read_up(received: Received, schema: bytes, size: int) -> Hello | Update | Re
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
         vector, clip = gradient(tensor, update.scale), finite("clip", update.clip)
         spent, charged = read_history(update.spent), read_charged(update.charged)
-        return Update(meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part)
+        return Update(
+            meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
+        )
     if received.tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "retired":
         retired = meta.retired
         reason = printable(retired.reason, MAX_REASON)
-        return Retired(meta.edge, reason, read_history(retired.spent), read_charged(retired.charged))
+        return Retired(
+            meta.edge, reason, read_history(retired.spent), read_charged(retired.charged)
+        )
     if kind == "hello":
         return read_hello(meta.edge, meta.hello)
     raise WireError("kind", f"{kind} does not come from an edge")
@@ -251,7 +269,11 @@ def down(
     """
     meta = pb.Meta(run=run, edge=edge, schema_hash=schema, answer=answer, answered=answered)
     if isinstance(message, GlobalModel):
-        meta.model.CopyFrom(pb.GlobalModel(version=message.version, clip=message.clip, terms=pack_terms(message.terms)))
+        meta.model.CopyFrom(
+            pb.GlobalModel(
+                version=message.version, clip=message.clip, terms=pack_terms(message.terms)
+            )
+        )
         return encode(meta, message.params)
     if not isinstance(message, Halt):
         return encode(meta, wire_vertical.fill_meta(meta, message))
@@ -259,7 +281,9 @@ def down(
     return encode(meta)
 
 
-def announcement(run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int) -> bytes:
+def announcement(
+    run: str, epoch: int, state: str, model: GlobalModel, schema: bytes, *, inline_below: int
+) -> bytes:
     """The retained announcement of a run.
 
     It holds the model itself if that takes at most `inline_below` bytes.
@@ -292,7 +316,9 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
     said = meta.model.terms
     z = said.noise_multiplier if said.HasField("noise_multiplier") else None
     terms = (
-        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z) if meta.model.HasField("terms") else None
+        Terms(printable(said.mechanism, MAX_MECHANISM), said.sampling_rate, z)
+        if meta.model.HasField("terms")
+        else None
     )
     # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
     return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)

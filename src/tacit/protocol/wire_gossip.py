@@ -22,10 +22,14 @@ def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
     meta = pb.Meta(run=run, edge=message.peer, schema_hash=schema)
     match message:
         case Proposal(model=Shared() as model):
-            meta.proposal.CopyFrom(pb.Proposal(life=message.life, seq=message.seq, counts=dict(message.counts)))
+            meta.proposal.CopyFrom(
+                pb.Proposal(life=message.life, seq=message.seq, counts=dict(message.counts))
+            )
             return encode(meta, model.vector)
         case Answer(delta=Shared() as delta):
-            meta.exchanged.CopyFrom(pb.Answer(life=message.life, seq=message.seq, counts=dict(message.counts)))
+            meta.exchanged.CopyFrom(
+                pb.Answer(life=message.life, seq=message.seq, counts=dict(message.counts))
+            )
             return encode(meta, delta.vector)
         case Share(model=Shared() as model):
             meta.share.round = message.round
@@ -35,7 +39,9 @@ def encode_peer_message(run: str, message: Gossip, schema: bytes) -> bytes:
             meta.missing.round = message.round
             meta.missing.SetInParent()
             return encode(meta)
-    raise TypeError(f"{type(message).__name__} of a bare tensor: only a Shared vector may leave a peer")
+    raise TypeError(
+        f"{type(message).__name__} of a bare tensor: only a Shared vector may leave a peer"
+    )
 
 
 def read_peer_message(received: Received, schema: bytes, size: int) -> Gossip:

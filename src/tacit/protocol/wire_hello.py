@@ -35,7 +35,10 @@ def pack_hello(message: Hello) -> pb.Hello:
 
 def read_hello(edge: str, hello: pb.Hello) -> Hello:
     """Hello of `edge` from protobuf. Raises WireError ("value")."""
-    numbers = {name: finite(name, getattr(hello, name)) for name in ("delta", "noise_variance", "clip_min", "clip_max")}
+    numbers = {
+        name: finite(name, getattr(hello, name))
+        for name in ("delta", "noise_variance", "clip_min", "clip_max")
+    }
     if not hello.epsilon > 0 or not 0 < hello.delta < 1:
         raise WireError("value", f"epsilon={hello.epsilon}, delta={hello.delta}")
     return Hello(

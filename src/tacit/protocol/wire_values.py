@@ -48,7 +48,9 @@ def read_history(said: Iterable[pb.Spend]) -> History:
         for s in said
     )
     known = ("gaussian", "discrete_gaussian", "knorm")
-    if len(rows) > 1000 or any(not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows):
+    if len(rows) > 1000 or any(
+        not 0 < row.sampling_rate <= 1 or row.mechanism not in known for row in rows
+    ):
         raise WireError("value", "spent: a history that no ledger can have")
     return rows
 

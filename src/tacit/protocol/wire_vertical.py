@@ -32,16 +32,22 @@ def read_server_message(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedba
     kind = meta.WhichOneof("kind")
     if kind == "feedback":
         said = meta.feedback
-        if (tensor is None) != (said.rows == 0) or (tensor is not None and tensor.numel() % said.rows):
+        if (tensor is None) != (said.rows == 0) or (
+            tensor is not None and tensor.numel() % said.rows
+        ):
             raise WireError("shape", f"{meta.numel} elements in {said.rows} rows")
-        return Feedback(said.iteration, said.step, None if tensor is None else tensor.view(said.rows, -1))
+        return Feedback(
+            said.iteration, said.step, None if tensor is None else tensor.view(said.rows, -1)
+        )
     if tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "request":
         return Request(meta.request.number, _rows(meta.request.rows))
     names = meta.roster.names
     if len(names) % 8 or not 0 < meta.roster.records <= len(names) // 8:
-        raise WireError("value", f"roster: {meta.roster.records} records of {len(names)} bytes of names")
+        raise WireError(
+            "value", f"roster: {meta.roster.records} records of {len(names)} bytes of names"
+        )
     return Roster(np.frombuffer(names, dtype="<u8"), meta.roster.records)
 
 

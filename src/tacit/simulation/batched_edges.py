@@ -50,15 +50,22 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
         done = release_steps_together(
             [edge.releaser for edge in edges],
             local,
-            lambda which, params: _sums([edges[k] for k in which], params, [local[k].clip for k in which]),
+            lambda which, params: _sums(
+                [edges[k] for k in which], params, [local[k].clip for k in which]
+            ),
         )
     else:
         models, clips = (
             [message.params for message in messages],
             [message.clip for message in messages],
         )
-        done = release_together([edge.releaser for edge in edges], clips, lambda: _sums(edges, models, clips))
-    return [Push(edge.edge, m.version, released) for (edge, m), released in zip(tasks, done, strict=True)]
+        done = release_together(
+            [edge.releaser for edge in edges], clips, lambda: _sums(edges, models, clips)
+        )
+    return [
+        Push(edge.edge, m.version, released)
+        for (edge, m), released in zip(tasks, done, strict=True)
+    ]
 
 
 def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clipped]:
@@ -67,10 +74,14 @@ def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clip
     The peers' next steps must be ones that `can_batch`. Nothing is charged or noised yet: that is
     done, and must be, when the step is.
     """
-    return _sums(peers, [params.to(torch.float32) for params in models], [peer.terms.clip for peer in peers])
+    return _sums(
+        peers, [params.to(torch.float32) for params in models], [peer.terms.clip for peer in peers]
+    )
 
 
-def _sums(edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]) -> list[Clipped]:
+def _sums(
+    edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[float]
+) -> list[Clipped]:
     """`EdgeRole.query` of each edge, at its own model and clip."""
     batches = [edge.draw() for edge in edges]
     x = torch.cat([edge.x[batch.index] for edge, batch in zip(edges, batches, strict=True)])
@@ -79,4 +90,6 @@ def _sums(edges: Sequence[EdgeRole], models: Sequence[Tensor], clips: Sequence[f
         [len(batch.mask) for batch in batches],
         torch.cat([batch.mask for batch in batches]),
     )
-    return outer_sums(*linear_factors_together(edges[0].model, models, x, y, sizes), clips, mask, sizes)
+    return outer_sums(
+        *linear_factors_together(edges[0].model, models, x, y, sizes), clips, mask, sizes
+    )

@@ -76,11 +76,15 @@ def received(message: object) -> Hello | Update | Retired:
         )
     if isinstance(message, Report):
         spent, charged = message.spent, message.charged
-        return Update(message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps)
+        return Update(
+            message.edge, message.version, message.model.vector, 0.0, spent, charged, message.steps
+        )
     if isinstance(message, Embed):
         vector = torch.zeros(0) if message.released is None else message.released.vectors.flatten()
         spent, charged = message.spent, message.charged
-        return Update(message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part)
+        return Update(
+            message.edge, message.iteration, vector, 0.0, spent, charged, part=message.part
+        )
     assert isinstance(message, Hello | Retired)
     return message
 
@@ -215,15 +219,27 @@ class Simulator:
         """
         if self._batchable(name, task) is None:
             return
-        due = heapq.nsmallest(MAX_TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel)))
+        due = heapq.nsmallest(
+            MAX_TOGETHER - 1, (event for event in self._events if isinstance(event[3], GlobalModel))
+        )
         known = [(name, task), *((sender, model) for _, _, sender, model in due)]
-        tasks = [found for sender, model in known if (found := self._batchable(sender, model)) is not None]
+        tasks = [
+            found
+            for sender, model in known
+            if (found := self._batchable(sender, model)) is not None
+        ]
         self._computed_ahead |= {push.edge: push for push in batched_edges.answer_together(tasks)}
 
-    def _batchable(self, name: str, task: Task | Timer | None) -> tuple[EdgeRole, GlobalModel] | None:
+    def _batchable(
+        self, name: str, task: Task | Timer | None
+    ) -> tuple[EdgeRole, GlobalModel] | None:
         """The edge and its task, if that is not computed yet and can be computed with others'."""
         role = self.edges[name]
-        if name in self._computed_ahead or isinstance(role, Party) or not isinstance(task, GlobalModel):
+        if (
+            name in self._computed_ahead
+            or isinstance(role, Party)
+            or not isinstance(task, GlobalModel)
+        ):
             return None
         return (role, task) if batched_edges.batchable(role, task) else None
 
@@ -233,7 +249,9 @@ class Simulator:
         self._timer = None
         self._deliver(Deadline(timer.number))
         self._empty_deadlines = 0 if self._messages else self._empty_deadlines + 1
-        if self._empty_deadlines >= MAX_EMPTY_DEADLINES or not (self._messages or self._anybody_left()):
+        if self._empty_deadlines >= MAX_EMPTY_DEADLINES or not (
+            self._messages or self._anybody_left()
+        ):
             self._deliver(Halt(self.server.version, NOBODY))
 
     def _keep_time(self) -> None:
@@ -261,7 +279,9 @@ class Simulator:
 
     def _anybody_left(self) -> bool:
         records = self.server.edges
-        there = (name for name, pace in self._times.items() if math.isfinite(pace.next_online(self.now)))
+        there = (
+            name for name, pace in self._times.items() if math.isfinite(pace.next_online(self.now))
+        )
         return any(name in records and not records[name].retired for name in there)
 
     # -- sampled staleness -------------------------------------------------------------------------

@@ -82,7 +82,11 @@ class PeerSimulator:
         if back > self.now:
             self._at(back, partial(self._begin, name))
             return
-        role.here = {other for other in role.neighbours if self._times[other].next_online(self.now) == self.now}
+        role.here = {
+            other
+            for other in role.neighbours
+            if self._times[other].next_online(self.now) == self.now
+        }
         params, outgoing = role.begin()
         self._send(role, outgoing)
         if params is not None:
@@ -96,15 +100,25 @@ class PeerSimulator:
         model and its peer alone.
         """
         if name not in self._computed_ahead and self._can_batch(name):
-            due = [other for other in self._busy if other not in self._computed_ahead and self._can_batch(other)]
-            found = clipped_sums([self.edges[other] for other in due], [self._busy[other] for other in due])
+            due = [
+                other
+                for other in self._busy
+                if other not in self._computed_ahead and self._can_batch(other)
+            ]
+            found = clipped_sums(
+                [self.edges[other] for other in due], [self._busy[other] for other in due]
+            )
             self._computed_ahead |= zip(due, found, strict=True)
         role, params, total = (
             self.edges[name],
             self._busy.pop(name),
             self._computed_ahead.pop(name, None),
         )
-        return role.gradient(params) if total is None else role.releaser.release(role.terms.clip, lambda: total)
+        return (
+            role.gradient(params)
+            if total is None
+            else role.releaser.release(role.terms.clip, lambda: total)
+        )
 
     def _can_batch(self, name: str) -> bool:
         return can_batch(self.edges[name], self.edges[name].terms.clip)

@@ -26,8 +26,8 @@ class Durations:
         self._model, self._spread, self._random = delay.model, delay.spread, random
 
     def next(self) -> float:
-        """One duration of mean m: constant, uniform on m(1 ± s), exponential, Poisson, or log-normal (σ
-        = s).
+        """One duration of mean m: constant, uniform on m(1 ± s), exponential, Poisson, or
+        log-normal (σ = s).
         """
         mean, spread, random = self.mean, self._spread, self._random
         match self._model:
@@ -55,11 +55,15 @@ class EdgeTimes:
         network, seed, count = run.network, run.run.seed, run.edges.count
         self._random = seeded_stream(seed, 1, number)
         self._compute = Durations(network.compute, self._random)
-        self._uplink, self._downlink = (Durations(each, self._random) for each in (network.uplink, network.downlink))
+        self._uplink, self._downlink = (
+            Durations(each, self._random) for each in (network.uplink, network.downlink)
+        )
         self._slow_tasks, self._slow_factor = network.slow_tasks, network.slow_factor
         self._drop_out = network.drop_out
         schedule = [(away.leaves, away.returns) for away in network.away if away.edge == number]
-        self._presence = _Presence(schedule, network.online_s, network.offline_s, seeded_stream(seed, 2, number))
+        self._presence = _Presence(
+            schedule, network.online_s, network.offline_s, seeded_stream(seed, 2, number)
+        )
         slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
         straggles = number >= count - network.stragglers
         self._scale = slowdown * network.straggler_factor if straggles else slowdown
@@ -130,8 +134,13 @@ class _Presence:
         offline: float,
         random: np.random.RandomState,
     ) -> None:
-        """schedule: absences as (leaves, returns, None: never). online, offline: mean seconds of the random ones."""
-        self._schedule = sorted((leaves, math.inf if returns is None else returns) for leaves, returns in schedule)
+        """schedule: absences as (leaves, returns, None: never). online, offline:
+
+        mean seconds of the random ones.
+        """
+        self._schedule = sorted(
+            (leaves, math.inf if returns is None else returns) for leaves, returns in schedule
+        )
         self._online, self._offline, self._random = online, offline, random
         self._leaves: list[float] = []  # when the random absences drawn so far begin, in order
         self._returns: list[float] = [0.0]  # when they end, after a first one that ended at 0
@@ -142,7 +151,9 @@ class _Presence:
         return when
 
     def _after_schedule(self, when: float) -> float:
-        return next((returns for leaves, returns in self._schedule if leaves <= when < returns), when)
+        return next(
+            (returns for leaves, returns in self._schedule if leaves <= when < returns), when
+        )
 
     def _after_churn(self, when: float) -> float:
         if self._online is None or math.isinf(when):

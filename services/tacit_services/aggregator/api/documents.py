@@ -1,4 +1,5 @@
-"""The JSON documents of the REST interface, for OpenAPI. Every one may gain keys: readers ignore what they do not know.
+"""The JSON documents of the REST interface, for OpenAPI. Every one may gain keys: readers ignore
+what they do not know.
 
 A number that JSON cannot hold (an infinite ε: no guarantee) is null.
 """
@@ -18,7 +19,9 @@ class _Document(BaseModel):
 class Parts(_Document):
     """What a ready aggregator needs."""
 
-    store: str = Field(description="up, recovering (not reached yet, or the run is being read back) or lost")
+    store: str = Field(
+        description="up, recovering (not reached yet, or the run is being read back) or lost"
+    )
     broker: str = Field(description="up or down")
 
 
@@ -43,7 +46,9 @@ class Released(_Document):
 
 
 class Staleness(_Document):
-    """Versions that passed between a model and the update made from it, over all applied updates."""
+    """Versions that passed between a model and the update made from it, over all applied
+    updates.
+    """
 
     mean: float
     p95: int
@@ -52,7 +57,10 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """The algorithm's schedule as it stands; each algorithm adds its own numbers (docs/algorithms.md)."""
+    """The algorithm's schedule as it stands;
+
+    each algorithm adds its own numbers (docs/algorithms.md).
+    """
 
     clip: float
     learning_rate: float | None
@@ -63,17 +71,23 @@ class Schedule(_Document):
     asked: int | None = Field(None, description="rounds: edges asked in this one")
     answered: int | None = Field(None, description="rounds: answers so far")
     absent: int | None = Field(None, description="rounds: edges that missed their last deadline")
-    disagreement: float | None = Field(None, description="peers: largest distance of a model from the mean of all")
+    disagreement: float | None = Field(
+        None, description="peers: largest distance of a model from the mean of all"
+    )
 
 
 class Edge(EdgePrivacy):
     """One edge that has said Hello."""
 
     id: str
-    state: str = Field(description="online, refusing, quarantined, retired, left, offline or unknown")
+    state: str = Field(
+        description="online, refusing, quarantined, retired, left, offline or unknown"
+    )
     updates: int
     retired: str = Field(description="why, if it is")
-    refusals: int = Field(description="models that its policy has refused to work on, as it last said")
+    refusals: int = Field(
+        description="models that its policy has refused to work on, as it last said"
+    )
     refusal: str = Field(description="why it refused the latest of them")
 
 
@@ -84,7 +98,10 @@ class Privacy(RunPrivacy):
 class Status(_Document):
     """summary.json's keys, with the run's state."""
 
-    format: int = Field(description="of these keys: raised when one goes or changes its meaning, not when one is new")
+    format: int = Field(
+        description="of these keys: raised when one goes or changes its meaning, not when one is "
+        "new"
+    )
     state: str = Field(description="waiting, training, finished or halted")
     reason: str = Field(description="why the run ended; empty before")
     run: str
@@ -97,7 +114,9 @@ class Status(_Document):
     edges_online: int
     edges_refusing: int = Field(description="online, but their policy refuses the model")
     refusals: int = Field(description="models that edges have refused, as they last said")
-    edges_needed: int = Field(0, description="the run begins when so many edges are there; 0: it has begun")
+    edges_needed: int = Field(
+        0, description="the run begins when so many edges are there; 0: it has begun"
+    )
     target: int
     applied: int
     duplicates: int
@@ -108,7 +127,9 @@ class Status(_Document):
     test_accuracy: float | None
     test_loss: float | None
     model_version: int
-    model_sha256: str = Field(description="of the weights at model_version, as /v1/model/weights serves them")
+    model_sha256: str = Field(
+        description="of the weights at model_version, as /v1/model/weights serves them"
+    )
     staleness: Staleness
     stages: int
     schedule: Schedule
@@ -166,7 +187,9 @@ class PredictRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ids: list[str] = Field(min_length=1, max_length=1000, description="record ids, as the run's data has them")
+    ids: list[str] = Field(
+        min_length=1, max_length=1000, description="record ids, as the run's data has them"
+    )
     wait_s: float = Field(30.0, gt=0, le=600)
 
 

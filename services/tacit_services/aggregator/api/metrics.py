@@ -1,4 +1,7 @@
-"""Prometheus metrics, read from the run when they are asked for. No label names an edge: fleets are large."""
+"""Prometheus metrics, read from the run when they are asked for. No label names an edge:
+
+fleets are large.
+"""
 
 from __future__ import annotations
 
@@ -47,49 +50,83 @@ class _Run(Collector):
         for name, text in _COUNTED.items():
             yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
         dropped = driver.door.dropped if driver.door is not None else 0
-        yield CounterMetricFamily("tacit_flooded", "Messages dropped unread: far beyond the guard's rate.", dropped)
+        yield CounterMetricFamily(
+            "tacit_flooded", "Messages dropped unread: far beyond the guard's rate.", dropped
+        )
         yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
         yield _rejected(counts)
         lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
-        yield CounterMetricFamily("tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied)
+        yield CounterMetricFamily(
+            "tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied
+        )
         yield CounterMetricFamily(
             "tacit_reconnects", "Broker connections after the first.", self._observer.reconnects()
         )
         yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
-        yield GaugeMetricFamily("tacit_target_updates", "Updates after which the run ends.", role.horizon)
+        yield GaugeMetricFamily(
+            "tacit_target_updates", "Updates after which the run ends.", role.horizon
+        )
         yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", edges)
-        yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", self._observer.online())
+        yield GaugeMetricFamily(
+            "tacit_edges_online", "Edges connected now.", self._observer.online()
+        )
         refused = self._observer.refusals()
-        yield GaugeMetricFamily("tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"])
-        yield GaugeMetricFamily("tacit_refusals", "Models that edges say they have refused.", refused["refusals"])
+        yield GaugeMetricFamily(
+            "tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"]
+        )
+        yield GaugeMetricFamily(
+            "tacit_refusals", "Models that edges say they have refused.", refused["refusals"]
+        )
         yield from _journal(driver)
         yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", schedule["clip"])
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
         quarantined = len(driver.uplink.guard.quarantined) if driver.uplink.guard is not None else 0
-        yield GaugeMetricFamily("tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined)
+        yield GaugeMetricFamily(
+            "tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined
+        )
         flooding = len(driver.door.shut()) if driver.door is not None else 0
-        yield GaugeMetricFamily("tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding)
+        yield GaugeMetricFamily(
+            "tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding
+        )
         store, broker = driver.epoch > 0 and driver.store_up, self._observer.broker_up()
-        yield GaugeMetricFamily("tacit_store_up", "1 when the store is there and the run read back.", float(store))
-        yield GaugeMetricFamily("tacit_broker_up", "1 while connected to the broker.", float(broker))
-        yield GaugeMetricFamily("tacit_ready", "1 when the broker and store are there.", float(store and broker))
+        yield GaugeMetricFamily(
+            "tacit_store_up", "1 when the store is there and the run read back.", float(store)
+        )
+        yield GaugeMetricFamily(
+            "tacit_broker_up", "1 while connected to the broker.", float(broker)
+        )
+        yield GaugeMetricFamily(
+            "tacit_ready", "1 when the broker and store are there.", float(store and broker)
+        )
         yield _staleness(histogram)
         yield from _evaluation(self._observer)
 
 
 def _journal(driver: ServerDriver) -> Iterable[Metric]:
     age = time.monotonic() - driver.saved_at
-    yield GaugeMetricFamily("tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved)
-    yield GaugeMetricFamily("tacit_journal_bytes", "Payload of those entries.", driver.journal_bytes)
-    yield GaugeMetricFamily("tacit_snapshot_age_seconds", "Since the snapshot was last brought up to date.", age)
-    text = "From taking a message in hand to having it in the model: decoding, the append, the fold."
+    yield GaugeMetricFamily(
+        "tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved
+    )
+    yield GaugeMetricFamily(
+        "tacit_journal_bytes", "Payload of those entries.", driver.journal_bytes
+    )
+    yield GaugeMetricFamily(
+        "tacit_snapshot_age_seconds", "Since the snapshot was last brought up to date.", age
+    )
+    text = (
+        "From taking a message in hand to having it in the model: decoding, the append, the fold."
+    )
     latency = driver.latency
-    yield HistogramMetricFamily("tacit_apply_latency_seconds", text, latency.buckets(), latency.total)
+    yield HistogramMetricFamily(
+        "tacit_apply_latency_seconds", text, latency.buckets(), latency.total
+    )
 
 
 def _rejected(counts: dict[str, int]) -> Metric:
-    family = CounterMetricFamily("tacit_rejected", "Messages refused, by reason.", labels=["reason"])
+    family = CounterMetricFamily(
+        "tacit_rejected", "Messages refused, by reason.", labels=["reason"]
+    )
     for name, count in sorted(counts.items()):
         if name.startswith("rejected:"):
             family.add_metric([name.removeprefix("rejected:")], count)
@@ -97,7 +134,9 @@ def _rejected(counts: dict[str, int]) -> Metric:
 
 
 def _staleness(histogram: dict[int, int]) -> Metric:
-    buckets = [(f"{bound}.0", sum(n for tau, n in histogram.items() if tau <= bound)) for bound in _BUCKETS]
+    buckets = [
+        (f"{bound}.0", sum(n for tau, n in histogram.items() if tau <= bound)) for bound in _BUCKETS
+    ]
     buckets.append(("+Inf", sum(histogram.values())))
     total = sum(tau * n for tau, n in histogram.items())
     return HistogramMetricFamily("tacit_staleness", "Staleness of applied updates.", buckets, total)

@@ -1,7 +1,8 @@
 """The aggregator's REST interface. Reads are open; writes need the operator's token.
 
-Handlers are plain functions in the thread pool: they wait for the driver's lock for moments only, and the
-accounting they may cause is cached. The driver thread never waits for HTTP; it polls `Operator.wanted`.
+Handlers are plain functions in the thread pool: they wait for the driver's lock for moments only,
+and the accounting they may cause is cached. The driver thread never waits for HTTP; it polls
+`Operator.wanted`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ from tacit_services.transport.problems import (
 
 EVENT_PERIOD = 0.5  # seconds between two status events, at least
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
-_MOVING = ("duration_s", "updates_per_s")  # they change with the clock alone: no reason for an event
+_MOVING = (
+    "duration_s",
+    "updates_per_s",
+)  # they change with the clock alone: no reason for an event
 _BEARER = HTTPBearer(auto_error=False, description="the operator's token")
 
 
@@ -71,10 +75,16 @@ class Operator:
     def check(self, given: HTTPAuthorizationCredentials | None) -> None:
         """Raises HTTPException unless `given` is the token."""
         if self._token is None:
-            raise HTTPException(403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE")
-        if given is None or not hmac.compare_digest(given.credentials.encode(), self._token.encode()):
             raise HTTPException(
-                401, "the operator's token is missing or wrong (tacit: --token-file)", {"WWW-Authenticate": "Bearer"}
+                403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE"
+            )
+        if given is None or not hmac.compare_digest(
+            given.credentials.encode(), self._token.encode()
+        ):
+            raise HTTPException(
+                401,
+                "the operator's token is missing or wrong (tacit: --token-file)",
+                {"WWW-Authenticate": "Bearer"},
             )
 
 
@@ -87,7 +97,9 @@ class _File:
 
 
 class _View:
-    """The observer with the weights file, cached per version, and the status that event streams share."""
+    """The observer with the weights file, cached per version, and the status that event streams
+    share.
+    """
 
     def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:
         self.observer, self.model = observer, model
@@ -103,13 +115,16 @@ class _View:
         with driver.lock:
             version, clip, params = driver.role.version, driver.role.clip, driver.role.params
         with self._lock:
-            if self._params is not params:  # the fold replaces its parameters, it never writes into them
+            if (
+                self._params is not params
+            ):  # the fold replaces its parameters, it never writes into them
                 self._data = weights(self.model, params)
                 self._params, self._sha256 = params, hashlib.sha256(self._data).hexdigest()
             return _File(version, clip, self._data, self._sha256)
 
     def status(self) -> dict[str, Any]:
-        """The observer's status with the digest; `model_version` is the digest's, and may be newer than `applied`.
+        """The observer's status with the digest; `model_version` is the digest's, and may be newer
+        than `applied`.
 
         In this order, so that the digest beside `finished` is the last model's.
         """
@@ -127,26 +142,44 @@ class _View:
         """What the weights file holds."""
         file, model = self.file(), self.model
         return {
-            "name": model.name, "version": file.version, "parameters": model.size, "sha256": file.sha256,
-            "bytes": len(file.data), "layers": [{"name": name, "shape": shape} for name, shape in model.layout],
-            "clip": file.clip, "state": self.observer.driver.state,
-        }  # fmt: skip
+            "name": model.name,
+            "version": file.version,
+            "parameters": model.size,
+            "sha256": file.sha256,
+            "bytes": len(file.data),
+            "layers": [{"name": name, "shape": shape} for name, shape in model.layout],
+            "clip": file.clip,
+            "state": self.observer.driver.state,
+        }
 
 
 def create_app(
-    observer: Observer[ServerDriver], operator: Operator, model: Model, inference: Inference | None = None
+    observer: Observer[ServerDriver],
+    operator: Operator,
+    model: Model,
+    inference: Inference | None = None,
 ) -> FastAPI:
-    """The application of one run. Call `operator.close()` before stopping its server. `inference`: vertical."""
+    """The application of one run. Call `operator.close()` before stopping its server.
+
+    `inference`: vertical.
+    """
     app = FastAPI(
-        title="tacit aggregator", version="1", docs_url=None, redoc_url=None,
+        title="tacit aggregator",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
         description="One federated run: its state, its model and its privacy ledger.",
-    )  # fmt: skip
+    )
     install(app)
     view = _View(observer, model)
 
     def recovered() -> None:
-        if observer.driver.epoch == 0:  # version 0 now would be a lie about a run that goes on from a snapshot
-            raise HTTPException(503, "the run is being recovered from the store", {"Retry-After": "1"})
+        if (
+            observer.driver.epoch == 0
+        ):  # version 0 now would be a lie about a run that goes on from a snapshot
+            raise HTTPException(
+                503, "the run is being recovered from the store", {"Retry-After": "1"}
+            )
 
     app.include_router(_health(observer))
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
@@ -166,16 +199,20 @@ def _health(observer: Observer[ServerDriver]) -> APIRouter:
         return {"status": "alive"}
 
     @router.get(
-        "/readyz", response_model=documents.Ready, summary="Broker and store are there, recovery is done",
+        "/readyz",
+        response_model=documents.Ready,
+        summary="Broker and store are there, recovery is done",
         responses=documented(503, kind=documents.NotReady),
-    )  # fmt: skip
+    )
     def readyz() -> Response:
         parts, missing = _parts(observer), _missing(observer)
         if missing is None:
             return document({"status": "ready", "parts": parts})
         return problem(503, f"not ready: {missing}", parts=parts)
 
-    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    text: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    }
 
     @router.get("/metrics", summary="Prometheus", response_class=Response, responses=text)
     def prometheus() -> Response:
@@ -205,26 +242,46 @@ def _run(view: _View) -> APIRouter:
     router = APIRouter(tags=["run"])
     observer = view.observer
 
-    @router.get("/status", response_model=documents.Status, summary="summary.json so far, and the state")
+    @router.get(
+        "/status", response_model=documents.Status, summary="summary.json so far, and the state"
+    )
     def status() -> Response:
         return document(view.status())
 
-    @router.get("/edges", response_model=list[documents.Edge], summary="Every edge that ever said Hello")
+    @router.get(
+        "/edges", response_model=list[documents.Edge], summary="Every edge that ever said Hello"
+    )
     def edges() -> Response:
         return document(observer.edges())
 
-    @router.get("/edges/{edge}", response_model=documents.Edge, summary="One edge", responses=documented(404))
+    @router.get(
+        "/edges/{edge}",
+        response_model=documents.Edge,
+        summary="One edge",
+        responses=documented(404),
+    )
     def one_edge(edge: str) -> Response:
         rows = [row for row in observer.edges() if row["id"] == edge]
-        return document(rows[0]) if rows else problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
+        return (
+            document(rows[0])
+            if rows
+            else problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
+        )
 
     @router.get(
-        "/series", response_model=list[documents.Point], summary="Evaluations, oldest first", responses=documented(422)
+        "/series",
+        response_model=list[documents.Point],
+        summary="Evaluations, oldest first",
+        responses=documented(422),
     )
-    def series(after: Annotated[int, Query(ge=0, description="only later versions")] = 0) -> Response:
+    def series(
+        after: Annotated[int, Query(ge=0, description="only later versions")] = 0,
+    ) -> Response:
         return document([point for point in list(observer.series) if point["version"] > after])
 
-    @router.get("/privacy", response_model=documents.Privacy, summary="The guarantee, per edge and in total")
+    @router.get(
+        "/privacy", response_model=documents.Privacy, summary="The guarantee, per edge and in total"
+    )
     def privacy() -> Response:
         return document(observer.privacy())
 
@@ -245,7 +302,12 @@ def _model(view: _View) -> APIRouter:
         304: {"description": "The client has it"},
     }
 
-    @router.get("/weights", response_class=Response, responses=answers | documented(416), summary="Safetensors file")
+    @router.get(
+        "/weights",
+        response_class=Response,
+        responses=answers | documented(416),
+        summary="Safetensors file",
+    )
     def file(request: Request) -> Response:
         newest = view.file()
         return partial(request, newest.data, newest.sha256)
@@ -256,7 +318,9 @@ def _model(view: _View) -> APIRouter:
 def _control(view: _View, operator: Operator) -> APIRouter:
     router = APIRouter(tags=["control"])
 
-    @router.get("/events", response_class=EventSourceResponse, summary="`status` events as the run changes")
+    @router.get(
+        "/events", response_class=EventSourceResponse, summary="`status` events as the run changes"
+    )
     async def events() -> AsyncIterator[ServerSentEvent]:
         last: dict[str, Any] = {}
         while True:
@@ -271,9 +335,12 @@ def _control(view: _View, operator: Operator) -> APIRouter:
             await _pause(operator)
 
     @router.post(
-        "/halt", status_code=202, response_model=documents.Halted, summary="End the run; may be said again",
+        "/halt",
+        status_code=202,
+        response_model=documents.Halted,
+        summary="End the run; may be said again",
         responses=documented(401, 403, 411, 413, 422),
-    )  # fmt: skip
+    )
     def halt(
         given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
         request: documents.HaltRequest | None = None,
@@ -283,10 +350,14 @@ def _control(view: _View, operator: Operator) -> APIRouter:
         return document({"state": view.observer.driver.state, "reason": reason}, 202)
 
     @router.post(
-        "/edges/{edge}/release", response_model=documents.Released, summary="End an edge's quarantine",
+        "/edges/{edge}/release",
+        response_model=documents.Released,
+        summary="End an edge's quarantine",
         responses=documented(401, 403, 404, 411, 413, 422),
-    )  # fmt: skip
-    def release(edge: str, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> Response:
+    )
+    def release(
+        edge: str, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+    ) -> Response:
         operator.check(given)
         guard = view.observer.driver.uplink.guard
         if guard is None or not guard.release(edge):
@@ -300,15 +371,22 @@ def _predict(view: _View, operator: Operator, inference: Inference | None) -> AP
     router = APIRouter(tags=["predict"])
 
     @router.post(
-        "/predict", response_model=documents.Predictions, summary="Classes of records, from what parties say of them",
+        "/predict",
+        response_model=documents.Predictions,
+        summary="Classes of records, from what parties say of them",
         responses=documented(401, 403, 404, 409, 410, 411, 413, 422),
-    )  # fmt: skip
+    )
     def predict(
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)], request: documents.PredictRequest
+        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+        request: documents.PredictRequest,
     ) -> Response:
         operator.check(given)  # it may cost the parties' budgets
         if inference is None:
-            return problem(409, "this run is not vertical: its model predicts without its edges (tacit model --out)")
+            return problem(
+                409,
+                "this run is not vertical: its model predicts without its edges (tacit model "
+                "--out)",
+            )
         try:
             found = inference.predict(request.ids, request.wait_s)
         except DataError as error:
@@ -320,10 +398,13 @@ def _predict(view: _View, operator: Operator, inference: Inference | None) -> AP
         except ServiceError as error:
             return problem(503, str(error), {"Retry-After": "10"})
         rows = [
-            {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p} for one, p in found.items()
+            {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
+            for one, p in found.items()
         ]
         version = view.observer.driver.role.version
-        return document({"model_version": version, "predictions": rows, "epsilon": view.observer.epsilon()})
+        return document(
+            {"model_version": version, "predictions": rows, "epsilon": view.observer.epsilon()}
+        )
 
     return router
 

@@ -1,4 +1,7 @@
-"""What edges say, up to the journal: parts put together, decoded, authenticated, screened; refusals answered."""
+"""What edges say, up to the journal: parts put together, decoded, authenticated, screened;
+
+refusals answered.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,24 @@ class Uplink:
 
     def __init__(
         self, role: ServerRole, down: Downlink, counts: Counter[str], size: int, max_message: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._role, self.down, self._counts, self._size = role, down, counts, size
         self.anchors = Anchors(role.dataset)
-        # Memory is set aside for what a first part announces: no more than this run's largest message can need.
-        self.partials = Partials(min(max_message, 4 * max(size, role.largest) + wire.MAX_META + 128))
+        # Memory is set aside for what a first part announces: no more than this run's largest
+        # message can need.
+        self.partials = Partials(
+            min(max_message, 4 * max(size, role.largest) + wire.MAX_META + 128)
+        )
         self.guard: Guard | None = None  # of the run file, where it has one
-        self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: candidate  # before it is journalled
+        self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: (
+            candidate
+        )  # before it is journalled
         self.presence: dict[str, str] = {}
         self.last: dict[str, int] = {}  # each edge's last accepted number
 
-    def load(self, anchors: Iterable[Anchor], last: dict[str, int], folded: dict[str, Charged]) -> None:
+    def load(
+        self, anchors: Iterable[Anchor], last: dict[str, int], folded: dict[str, Charged]
+    ) -> None:
         """Take over what the store knows of the edges."""
         self.last = dict(last)
         self.anchors.load(anchors, self.last, folded)
@@ -53,7 +63,10 @@ class Uplink:
         return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), again
 
     def candidate(self, inbound: Inbound) -> Candidate | None:
-        """The message that this completes, if it is one for the journal; whatever else it is has been dealt with."""
+        """The message that this completes, if it is one for the journal;
+
+        whatever else it is has been dealt with.
+        """
         if inbound.topic.split("/")[3:4] == ["presence"]:
             presence.note(self.presence, inbound)
             return None
@@ -71,7 +84,9 @@ class Uplink:
             self._refuse(edge, seq, error.reason)
         except Crowded as crowded:
             self._counts[crowded.counted] += 1
-            self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s))
+            self.down.receipt(
+                edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s)
+            )
         inbound.done()
         return None
 
@@ -79,8 +94,14 @@ class Uplink:
         if (envelope := self._whole(edge, seq, inbound)) is None:
             return None
         received = wire.decode(envelope)
-        if (received.meta.run, received.meta.edge, received.meta.seq) != (self.down.run_id, edge, seq):
-            raise WireError("identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}")
+        if (received.meta.run, received.meta.edge, received.meta.seq) != (
+            self.down.run_id,
+            edge,
+            seq,
+        ):
+            raise WireError(
+                "identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}"
+            )
         if received.meta.HasField("want"):
             self.down.more(edge, received.meta.want)
             inbound.done()
@@ -88,12 +109,16 @@ class Uplink:
         message = wire.read_up(received, self.down.schema, self._size)
         if self.guard is not None:
             self.guard.admit(edge, message)
-        if isinstance(message, Update) and not learnable(message.vector):  # it could end the model for everybody
+        if isinstance(message, Update) and not learnable(
+            message.vector
+        ):  # it could end the model for everybody
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
-        anchor = self.anchors.check(seq, message)  # of one that comes after the end, too: it was released
+        anchor = self.anchors.check(
+            seq, message
+        )  # of one that comes after the end, too: it was released
         if reason is not None:
             raise WireError(reason, "not for the journal")
         if self.guard is not None:
@@ -101,9 +126,14 @@ class Uplink:
         return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
 
     def _whole(self, edge: str, seq: int, inbound: Inbound) -> bytearray | None:
-        """The envelope, when its last part has come; before that its edge is told which parts are missing."""
+        """The envelope, when its last part has come;
+
+        before that its edge is told which parts are missing.
+        """
         envelope = None
-        if wire.read_question(inbound.payload) and seq <= self.last.get(edge, 0):  # nothing of it is missing
+        if wire.read_question(inbound.payload) and seq <= self.last.get(
+            edge, 0
+        ):  # nothing of it is missing
             self._counts[Verdict.DUPLICATE] += 1
             receipt, again = self.passed(edge, seq)
             self.down.receipt(edge, seq, receipt)

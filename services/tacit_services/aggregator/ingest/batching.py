@@ -1,4 +1,7 @@
-"""What has come, on its way into the store: judged, and appended in two steps, so that nobody waits while it writes."""
+"""What has come, on its way into the store:
+
+judged, and appended in two steps, so that nobody waits while it writes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 
 @dataclass(slots=True)
 class Lot:
-    """Messages that share one append. `began`: when they were taken in hand; `answers` waits for the store."""
+    """Messages that share one append. `began`: when they were taken in hand;
+
+    `answers` waits for the store.
+    """
 
     candidates: list[Candidate]
     began: float
@@ -40,7 +46,10 @@ def gather(inbox: queue.SimpleQueue[Inbound], seconds: float = 0.25) -> list[Inb
 
 
 class Intake:
-    """From the uplink into the store, for one driver and in its thread; the caller ends one lot before the next."""
+    """From the uplink into the store, for one driver and in its thread;
+
+    the caller ends one lot before the next.
+    """
 
     def __init__(self, uplink: Uplink, store: Store, counts: Counter[str]) -> None:
         self._uplink, self._store, self._counts = uplink, store, counts
@@ -48,12 +57,17 @@ class Intake:
     def judge(self, batch: Iterable[Inbound]) -> Lot:
         """What of `batch` is for the journal; the rest has been dealt with."""
         began = time.perf_counter()
-        return Lot([candidate for inbound in batch if (candidate := self._uplink.candidate(inbound))], began)
+        return Lot(
+            [candidate for inbound in batch if (candidate := self._uplink.candidate(inbound))],
+            began,
+        )
 
     def begin(self, lot: Lot) -> Lot:
         """Send it to the store. Raises ServiceError; then its edges have been told to wait."""
         try:
-            lot.answers = self._store.begin([NewEntry(c.edge, c.seq, c.payload, c.anchor) for c in lot.candidates])
+            lot.answers = self._store.begin(
+                [NewEntry(c.edge, c.seq, c.payload, c.anchor) for c in lot.candidates]
+            )
         except ServiceError:
             self.put_off(lot)
             raise

@@ -1,7 +1,8 @@
-"""What a server may refuse without knowing any data: vectors that no honest edge sends, and edges that send too often.
+"""What a server may refuse without knowing any data: vectors that no honest edge sends, and edges
+that send too often.
 
-Only magnitudes and rates are judged. A poisoned update as long as an honest one cannot be told from it: the noise that
-protects the data hides the poison, too (docs/privacy.md).
+Only magnitudes and rates are judged. A poisoned update as long as an honest one cannot be told from
+it: the noise that protects the data hides the poison, too (docs/privacy.md).
 """
 
 from __future__ import annotations
@@ -9,19 +10,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-_ROUNDING = 1 + 2.0**-10  # the noise's grid is 2^12 times finer than its standard deviation, and float32 beyond that
+_ROUNDING = (
+    1 + 2.0**-10
+)  # the noise's grid is 2^12 times finer than its standard deviation, and float32 beyond that
 
 
 def norm_bound(
-    clip: float, batch: float, noise_multiplier: float, size: int, *, factor: float = 1.0, false_alarm: float = 1e-9
+    clip: float,
+    batch: float,
+    noise_multiplier: float,
+    size: int,
+    *,
+    factor: float = 1.0,
+    false_alarm: float = 1e-9,
 ) -> float:
     """What the l2 norm of an honest (sum + noise)/L exceeds with probability `false_alarm` at most.
 
-    clip: C; batch: L > 0; noise of standard deviation z·C in each of `size` coordinates. The sum has norm C·B at most,
-    with B examples in a Poisson batch of mean factor·L or less; with t = ln(2/false_alarm),
-    B <= m + sqrt(2mt) + t/3 (Bernstein, m = factor·L) and ||noise|| <= zC(sqrt(d) + sqrt(2t)) (Gaussian concentration;
-    Hsu, Kakade, Zhang 2012 for the discrete Gaussian), each but with probability false_alarm/2. The triangle
-    inequality holds whatever the data is, so this is no assumption about gradients.
+    clip: C; batch: L > 0; noise of standard deviation z·C in each of `size` coordinates. The sum
+    has norm C·B at most, with B examples in a Poisson batch of mean factor·L or less; with t =
+    ln(2/false_alarm), B <= m + sqrt(2mt) + t/3 (Bernstein, m = factor·L) and ||noise|| <=
+    zC(sqrt(d) + sqrt(2t)) (Gaussian concentration; Hsu, Kakade, Zhang 2012 for the discrete
+    Gaussian), each but with probability false_alarm/2. The triangle inequality holds whatever the
+    data is, so this is no assumption about gradients.
     """
     t, mean = math.log(2 / false_alarm), factor * batch
     examples = mean + math.sqrt(2 * mean * t) + t / 3
@@ -31,7 +41,10 @@ def norm_bound(
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket: `burst` tokens at once, `rate` a second in the long run. Time is the caller's, monotonic."""
+    """A token bucket: `burst` tokens at once, `rate` a second in the long run.
+
+    Time is the caller's, monotonic.
+    """
 
     rate: float
     burst: float

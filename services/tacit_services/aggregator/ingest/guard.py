@@ -1,6 +1,8 @@
-"""The optional [guard] of a run file, in front of the journal: what it refuses is never in it, nor in a replay.
+"""The optional [guard] of a run file, in front of the journal: what it refuses is never in it, nor
+in a replay.
 
-Its memory is this process's: a restart begins with full buckets, no refusals and nobody in quarantine.
+Its memory is this process's: a restart begins with full buckets, no refusals and nobody in
+quarantine.
 """
 
 from __future__ import annotations
@@ -40,11 +42,15 @@ class Throttled(Crowded):
 class Guard:
     """Judges messages for one driver, in its thread; `quarantined` and `release` are for any."""
 
-    def __init__(self, run: RunFile, role: ServerRole, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run: RunFile, role: ServerRole, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._section, self._role, self._clock = run.guard, role, clock
         self._batch, self._first_clip = run.privacy.batch, role.clip  # C falls only
         self._plan = run.plans().named
-        self._buckets: dict[str, tuple[Bucket, int]] = {}  # and the highest number that was let through
+        self._buckets: dict[
+            str, tuple[Bucket, int]
+        ] = {}  # and the highest number that was let through
         self._refused: Counter[str] = Counter()
         self._quarantined: frozenset[str] = frozenset()
         self._lock = threading.Lock()
@@ -55,29 +61,44 @@ class Guard:
         return self._quarantined
 
     def admit(self, edge: str, message: Hello | Update | Retired) -> None:
-        """Raise WireError ("quarantined"). What an edge has spent is heard at its end, and at the run's."""
+        """Raise WireError ("quarantined").
+
+        What an edge has spent is heard at its end, and at the run's.
+        """
         if edge in self._quarantined and not self._role.halted and not isinstance(message, Retired):
             raise WireError("quarantined", "an operator may release it")
 
     def check(self, edge: str, seq: int, message: Hello | Update | Retired) -> None:
-        """Raise WireError ("norm") for a vector that no honest edge sends, Throttled for one message too many."""
+        """Raise WireError ("norm") for a vector that no honest edge sends, Throttled for one
+        message too many.
+        """
         if isinstance(message, Update) and self._section.norm_factor is not None:
-            bound, norm = self.bound(message), float(torch.linalg.vector_norm(message.vector.to(torch.float64)))
+            bound, norm = (
+                self.bound(message),
+                float(torch.linalg.vector_norm(message.vector.to(torch.float64))),
+            )
             if not norm <= bound:
                 raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
         if self._section.rate is not None:
             self._throttle(edge, seq, self._section.rate)
 
     def bound(self, update: Update) -> float:
-        """The longest that this update may be. C is what the server asked for, not what the edge says it used."""
+        """The longest that this update may be.
+
+        C is what the server asked for, not what the edge says it used.
+        """
         role, section = self._role, self._section
         assert section.norm_factor is not None
         assert isinstance(role, mapa.Server)  # the run file refuses norm_factor with any other
         this_stage = update.base_version >= role.version - role.stage_step
         return norm_bound(
-            role.clip if this_stage else self._first_clip, self._batch, self._plan(update.edge).noise_multiplier,
-            update.vector.numel(), factor=section.norm_factor, false_alarm=section.false_alarm,
-        )  # fmt: skip
+            role.clip if this_stage else self._first_clip,
+            self._batch,
+            self._plan(update.edge).noise_multiplier,
+            update.vector.numel(),
+            factor=section.norm_factor,
+            false_alarm=section.false_alarm,
+        )
 
     def refused(self, edge: str, reason: str) -> None:
         """A message of this edge was refused for good."""
@@ -88,7 +109,9 @@ class Guard:
             self._refused[edge] += 1
             if self._refused[edge] >= limit and edge not in self._quarantined:
                 self._quarantined |= {edge}
-                log.warning("%s is in quarantine after %d refusals (the last: %s)", edge, limit, reason)
+                log.warning(
+                    "%s is in quarantine after %d refusals (the last: %s)", edge, limit, reason
+                )
 
     def release(self, edge: str) -> bool:
         """End an edge's quarantine and forget its refusals; False if it was not in quarantine."""

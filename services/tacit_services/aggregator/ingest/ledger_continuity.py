@@ -1,8 +1,10 @@
-"""Whether an edge's ledger goes on from where the aggregator last saw it: it never falls back, and never forks.
+"""Whether an edge's ledger goes on from where the aggregator last saw it: it never falls back, and
+never forks.
 
-A ledger's own chain cannot show that an older copy of the file was put back, or that two copies are in use. Whoever
-keeps the furthest (count, head) can: every message of an edge says where its ledger stands, the furthest is kept in
-the store with the message, over all runs, and a message from before it is refused. The edge then stops.
+A ledger's own chain cannot show that an older copy of the file was put back, or that two copies are
+in use. Whoever keeps the furthest (count, head) can: every message of an edge says where its ledger
+stands, the furthest is kept in the store with the message, over all runs, and a message from before
+it is refused. The edge then stops.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.protocol.messages import Hello, Retired, Update
 from tacit_services.journal.store import MAX_SEQ, Anchor
 
-ROLLED_BACK = ("rollback", "clone")  # reasons of a rejected receipt after which an edge must not go on
+ROLLED_BACK = (
+    "rollback",
+    "clone",
+)  # reasons of a rejected receipt after which an edge must not go on
 log = logging.getLogger("tacit.anchors")
 
 
@@ -33,8 +38,12 @@ class Anchors:
         self._dataset = dataset
         self._seen: dict[str, _Seen] = {}
 
-    def load(self, kept: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]) -> None:
-        """Take over what the store has kept, and what this run's fold knows from before the store kept any."""
+    def load(
+        self, kept: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]
+    ) -> None:
+        """Take over what the store has kept, and what this run's fold knows from before the
+        store kept any.
+        """
         found = dict(folded)
         for anchor in kept:
             dataset, _, edge = anchor.lineage.partition("/")
@@ -47,7 +56,8 @@ class Anchors:
     def check(self, seq: int, message: Hello | Update | Retired) -> Anchor:
         """The anchor to keep with the message. Raises WireError (rollback, clone, value).
 
-        A message older than the edge's newest is not judged: it is a late copy, and the journal knows its number.
+        A message older than the edge's newest is not judged: it is a late copy, and the journal
+        knows its number.
         """
         edge, charged = message.edge, message.charged
         seen = self._seen.get(edge, _Seen(UNCHARGED, 0))
@@ -69,7 +79,11 @@ class Anchors:
         if reason is None:
             return
         log.warning(
-            "%s: its ledger says %d releases (%s), but was seen at %d (%s)", edge, charged.count,
-            charged.head.hex()[:12], seen.charged.count, seen.charged.head.hex()[:12],
-        )  # fmt: skip
+            "%s: its ledger says %d releases (%s), but was seen at %d (%s)",
+            edge,
+            charged.count,
+            charged.head.hex()[:12],
+            seen.charged.count,
+            seen.charged.head.hex()[:12],
+        )
         raise WireError(reason, f"{charged.count} releases, seen {seen.charged.count}")

@@ -1,11 +1,12 @@
 """The first check of [guard] rate, on the network thread: what a flood costs when nobody reads it.
 
-The guard itself judges whole messages and answers BUSY. By then a message has been queued, put together, decoded and
-answered; an edge that does not listen could fill the aggregator's queue at the broker, and everybody would wait behind.
-Here each edge has an allowance of bytes, enough for `rate` updates a second with their resends, questions and Hellos;
-what is beyond is acknowledged to the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near it.
-One that goes on all the same is shut out for a while, twice as long each time: the broker is told to keep what it sends
-(hearing.py), for receiving and acknowledging is most of what a flood costs.
+The guard itself judges whole messages and answers BUSY. By then a message has been queued, put
+together, decoded and answered; an edge that does not listen could fill the aggregator's queue at
+the broker, and everybody would wait behind. Here each edge has an allowance of bytes, enough for
+`rate` updates a second with their resends, questions and Hellos; what is beyond is acknowledged to
+the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near it. One that goes
+on all the same is shut out for a while, twice as long each time: the broker is told to keep what it
+sends (hearing.py), for receiving and acknowledging is most of what a flood costs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tacit_services.transport.mqtt import Inbound
 
 MAX_EDGES = 100_000  # names to keep account of
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
-PATIENCE = 200  # dropped messages at once, and a tenth of that each second, before an edge is shut out
+PATIENCE = (
+    200  # dropped messages at once, and a tenth of that each second, before an edge is shut out
+)
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
 
 log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
@@ -28,7 +31,10 @@ log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
 
 @dataclass(slots=True)
 class _Account:
-    """Of one edge: bytes that it may send, messages that may be dropped, and how long it is shut out the next time."""
+    """Of one edge:
+
+    bytes that it may send, messages that may be dropped, and how long it is shut out the next time.
+    """
 
     bytes: Bucket
     drops: Bucket
@@ -39,10 +45,14 @@ class Door:
     """Counts bytes of each edge, in one thread; `shut` is for any. `dropped` counts messages."""
 
     def __init__(
-        self, rate: float, burst: int, update_bytes: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:  # fmt: skip
-        """rate, burst: of the guard, in updates; update_bytes: of one update. In parts of 1 KiB it counts for half as
-        much again."""
+        self,
+        rate: float,
+        burst: int,
+        update_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """rate, burst: of the guard, in updates; update_bytes: of one update. In parts of 1 KiB it
+        counts for half as much again."""
         allowance = 1.5 * update_bytes + 4096
         self._rate, self._burst, self._clock = rate * allowance, (burst + 2) * allowance, clock
         self._accounts: dict[str, _Account] = {}
@@ -60,7 +70,9 @@ class Door:
             if len(self._accounts) >= MAX_EDGES:
                 return True
             drops = Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now)
-            account = self._accounts[edge] = _Account(Bucket(self._rate, self._burst, self._burst, now), drops)
+            account = self._accounts[edge] = _Account(
+                Bucket(self._rate, self._burst, self._burst, now), drops
+            )
         if not account.bytes.take(now, len(inbound.payload) + EACH):
             return True
         self.dropped += 1

@@ -1,7 +1,7 @@
 """Messages of which not every part has come: bounded in number, in bytes and in age.
 
-An edge has one unreceipted message at a time, so each has one unfinished message here at most: the first part of a
-newer one makes the older one forgotten.
+An edge has one unreceipted message at a time, so each has one unfinished message here at most: the
+first part of a newer one makes the older one forgotten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class _Open:
 
 
 class Partials:
-    """One assembler per edge. What a first part announces is set aside at once, hence the bounds."""
+    """One assembler per edge.
+
+    What a first part announces is set aside at once, hence the bounds.
+    """
 
     def __init__(self, max_message: int) -> None:
         self._max_message = max_message
@@ -46,10 +49,17 @@ class Partials:
         return len(self._open)
 
     def add(self, edge: str, seq: int, payload: bytes) -> bytearray | None:
-        """The envelope when it is whole, else None. Raises WireError, which forgets the message, or Crowded."""
+        """The envelope when it is whole, else None.
+
+        Raises WireError, which forgets the message, or Crowded.
+        """
         held, question = self._open.get(edge), wire.read_question(payload)
         known = held is not None and held.seq == seq and question in (None, held.assembler.shape)
-        mine = held if held is not None and known else _Open(seq, wire.Assembler(self._max_message), time.monotonic())
+        mine = (
+            held
+            if held is not None and known
+            else _Open(seq, wire.Assembler(self._max_message), time.monotonic())
+        )
         if known:
             del self._open[edge]
         before = mine.assembler.received
@@ -68,7 +78,9 @@ class Partials:
         return None
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
-        """What the edge is to be told after a part that did not complete its message, if anything."""
+        """What the edge is to be told after a part that did not complete its message, if
+        anything.
+        """
         held = self._open.get(edge)
         if held is None or held.seq != seq or not held.due:
             return None

@@ -1,4 +1,7 @@
-"""Evaluation on the public test set, beside training: its own thread, on a copy of the parameters."""
+"""Evaluation on the public test set, beside training:
+
+its own thread, on a copy of the parameters.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,20 @@ log = logging.getLogger("tacit.evaluator")
 
 
 class Points:
-    """The series: a point every `evaluation.every` versions on a fixed public subset, the last one on all of it."""
+    """The series:
 
-    def __init__(self, definition: Definition[Any], model: Model, test: Dataset, record: Record) -> None:
+    a point every `evaluation.every` versions on a fixed public subset, the last one on all of it.
+    """
+
+    def __init__(
+        self, definition: Definition[Any], model: Model, test: Dataset, record: Record
+    ) -> None:
         self._every, self._model, self.test, self._record = definition.every, model, test, record
         self.sample = test
         if definition.samples < len(test):
-            chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(definition.seed))
+            chosen = torch.randperm(
+                len(test), generator=torch.Generator().manual_seed(definition.seed)
+            )
             self.sample = test.take(chosen[: definition.samples])
         self._due = 0
 
@@ -45,7 +55,10 @@ class Points:
 
 
 class Evaluator:
-    """Makes the points beside training: if that takes longer than training does, some are left out; nobody waits."""
+    """Makes the points beside training:
+
+    if that takes longer than training does, some are left out; nobody waits.
+    """
 
     def __init__(self, points: Points) -> None:
         self._points = points
@@ -57,7 +70,9 @@ class Evaluator:
     def offer(self, role: ServerRole) -> None:
         """Called by the driver thread between batches; never blocks."""
         self._last = role
-        exam = role.exam(self._points.sample)  # None: a vertical run's, which nobody has answered yet
+        exam = role.exam(
+            self._points.sample
+        )  # None: a vertical run's, which nobody has answered yet
         if self._work.full() or exam is None or not self._points.due(exam[0]):
             return
         # The fold replaces `params`, it never writes into them: no copy is needed.
@@ -79,5 +94,7 @@ class Evaluator:
     def _measure(self, version: int, params: Tensor, data: Dataset) -> None:
         try:
             self._points.measure(version, params, data)
-        except OSError as error:  # metrics.jsonl cannot be written: the run goes on without this point
+        except (
+            OSError
+        ) as error:  # metrics.jsonl cannot be written: the run goes on without this point
             log.warning("evaluation at version %d not recorded: %s", version, error)

@@ -1,4 +1,7 @@
-"""A run's output directory: summary.json, ledger.json, model.safetensors, plot.png (metrics.jsonl grows beside)."""
+"""A run's output directory:
+
+summary.json, ledger.json, model.safetensors, plot.png (metrics.jsonl grows beside).
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,15 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for col
 def write(out: Path, observer: Observer[Any], model: Model) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
-    Raises ServiceError: the journal and the last snapshot have it all, whoever is started again there tries again.
+    Raises ServiceError: the journal and the last snapshot have it all, whoever is started again
+    there tries again.
     """
     try:
         _write(out, observer, model)
     except OSError as error:
-        raise ServiceError(f"results in {out}: {error.strerror or error}; start the aggregator again") from error
+        raise ServiceError(
+            f"results in {out}: {error.strerror or error}; start the aggregator again"
+        ) from error
 
 
 def _write(out: Path, observer: Observer[Any], model: Model) -> None:
@@ -49,7 +55,9 @@ def plot(path: Path, status: dict[str, Any], series: list[dict[str, Any]]) -> No
 
     versions = [point["version"] for point in series]
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    _line(axes[0], versions, [100 * point["accuracy"] for point in series], BLUE, "test accuracy, %")
+    _line(
+        axes[0], versions, [100 * point["accuracy"] for point in series], BLUE, "test accuracy, %"
+    )
     _line(axes[1], versions, [point["clip"] for point in series], ORANGE, "clip norm C")
     axes[1].set_ylim(bottom=0)
     spent = [point["epsilon"] for point in series]

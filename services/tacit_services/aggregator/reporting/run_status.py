@@ -1,4 +1,7 @@
-"""What the outside sees of a run: one consistent view, made on demand, never by the driver thread."""
+"""What the outside sees of a run:
+
+one consistent view, made on demand, never by the driver thread.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +56,17 @@ class Observer(Generic[_D]):
     """Reads the fold under the driver's lock; keeps the series of evaluations."""
 
     def __init__(self, definition: Definition[Any], driver: _D, metrics: Path) -> None:
-        """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is kept."""
+        """`metrics`: the JSON-lines file of the series;
+
+        what it holds already (a resumed run) is kept.
+        """
         self.definition, self.driver = definition, driver
         self.broker_up: Callable[[], bool] = lambda: False
         self.reconnects: Callable[[], int] = lambda: 0
         self.needed: Callable[[], int] = lambda: 0  # edges that the run waits for before it begins
-        self.virtual: Callable[[], dict[str, float]] | None = None  # of a simulation: its clock, as keys to be shown
+        self.virtual: Callable[[], dict[str, float]] | None = (
+            None  # of a simulation: its clock, as keys to be shown
+        )
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounting = threading.Lock()  # one PLD composition at a time
@@ -67,16 +75,22 @@ class Observer(Generic[_D]):
         self._started = self._ended = 0.0
 
     def resumed(self) -> None:
-        """The driver has recovered: read the series of the earlier process, and count on from there."""
+        """The driver has recovered:
+
+        read the series of the earlier process, and count on from there.
+        """
         self._version_at_start = self.driver.role.version
         if self._version_at_start and self._metrics.exists():
             lines = self._metrics.read_text(encoding="utf-8", errors="replace").splitlines()
             points = (point for line in lines if (point := _point(line)) is not None)
             self.series = [point for point in points if point["version"] <= self._version_at_start]
             self._before = self.series[-1]["seconds"] if self.series else 0.0
-        # Written anew: a line that was cut by a full disk or a kill must not have the next one glued to it.
+        # Written anew: a line that was cut by a full disk or a kill must not have the next one
+        # glued to it.
         try:
-            self._metrics.write_text("".join(json.dumps(point) + "\n" for point in self.series), encoding="utf-8")
+            self._metrics.write_text(
+                "".join(json.dumps(point) + "\n" for point in self.series), encoding="utf-8"
+            )
         except OSError as error:
             raise ServiceError(f"results in {self._metrics}: {error.strerror or error}") from error
 
@@ -91,7 +105,9 @@ class Observer(Generic[_D]):
 
     @property
     def duration(self) -> float:
-        """Seconds from the first update that this run accepted, over restarts (those between points are lost)."""
+        """Seconds from the first update that this run accepted, over restarts (those between
+        points are lost).
+        """
         if not self._started:
             return self._before
         return self._before + (self._ended or time.monotonic()) - self._started
@@ -102,28 +118,45 @@ class Observer(Generic[_D]):
         with self.driver.lock:
             staleness, schedule = list(role.recent), role.schedule()
         point = {
-            "version": version, "seconds": round(self.duration, 3), "accuracy": round(accuracy, 6),
-            "loss": round(loss, 6), "samples": samples, **schedule,
+            "version": version,
+            "seconds": round(self.duration, 3),
+            "accuracy": round(accuracy, 6),
+            "loss": round(loss, 6),
+            "samples": samples,
+            **schedule,
             "staleness": round(sum(staleness) / len(staleness), 3) if staleness else 0.0,
-            "epsilon": _json_number(self.epsilon()), "edges_online": self.online(),
+            "epsilon": _json_number(self.epsilon()),
+            "edges_online": self.online(),
             **(self.virtual() if self.virtual else {}),
-        }  # fmt: skip
+        }
         self.series.append(point)
         with self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
 
     def only_retired(self) -> bool:
-        """Nobody is left who could push: every edge ever heard has spent its budget or is gone, and one has spent."""
+        """Nobody is left who could push:
+
+        every edge ever heard has spent its budget or is gone, and one has spent.
+        """
         presence = dict(self.driver.presence)
         with self.driver.lock:
             records = dict(self.driver.role.edges)
         spent = [name for name, record in records.items() if record.retired]
-        newcomers = [name for name, state in presence.items() if state == "online" and name not in records]
-        able = [name for name in records if name not in spent and presence.get(name, "offline") not in _ABSENT]
+        newcomers = [
+            name for name, state in presence.items() if state == "online" and name not in records
+        ]
+        able = [
+            name
+            for name in records
+            if name not in spent and presence.get(name, "offline") not in _ABSENT
+        ]
         return bool(spent) and not able and not newcomers
 
     def epsilon(self) -> float:
-        """The largest ε (PLD) of any edge; of vertical parties, which hold the same people, theirs together."""
+        """The largest ε (PLD) of any edge;
+
+        of vertical parties, which hold the same people, theirs together.
+        """
         return self.definition.promise.epsilon(spent for _, spent in self._accounted().values())
 
     def status(self) -> dict[str, Any]:
@@ -134,59 +167,94 @@ class Observer(Generic[_D]):
             stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
         seconds, run, needed = self.duration, self.definition, 0 if reason else self.needed()
         return {
-            "format": SUMMARY_FORMAT, "state": state, "reason": reason, "run": driver.run_id,
-            "algorithm": run.name, "dataset": run.source.name, "model": run.model,
-            "parameters": driver.size, "seed": run.seed,
-            "tacit_version": _VERSION, "run_file_sha256": driver.fingerprint,
-            "edges": len(role.edges), "edges_online": self.online(), **self.refusals(),
+            "format": SUMMARY_FORMAT,
+            "state": state,
+            "reason": reason,
+            "run": driver.run_id,
+            "algorithm": run.name,
+            "dataset": run.source.name,
+            "model": run.model,
+            "parameters": driver.size,
+            "seed": run.seed,
+            "tacit_version": _VERSION,
+            "run_file_sha256": driver.fingerprint,
+            "edges": len(role.edges),
+            "edges_online": self.online(),
+            **self.refusals(),
             **({"edges_needed": needed} if needed else {}),
-            "target": role.horizon, "applied": version,
-            "duplicates": driver.counts["duplicate"], "stale": stale,
-            "rejected": sum(n for reason, n in dict(driver.counts).items() if reason.startswith("rejected:")),
-            "duration_s": round(seconds, 3), "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
-            "test_accuracy": last.get("accuracy"), "test_loss": last.get("loss"), "model_version": version,
-            "staleness": {**_staleness(staleness), "tau_max": tau_max}, "stages": int(schedule.get("stage", 1)),
-            "schedule": schedule, "privacy": self.privacy(), **(self.virtual() if self.virtual else {}),
-        }  # fmt: skip
+            "target": role.horizon,
+            "applied": version,
+            "duplicates": driver.counts["duplicate"],
+            "stale": stale,
+            "rejected": sum(
+                n for reason, n in dict(driver.counts).items() if reason.startswith("rejected:")
+            ),
+            "duration_s": round(seconds, 3),
+            "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
+            "test_accuracy": last.get("accuracy"),
+            "test_loss": last.get("loss"),
+            "model_version": version,
+            "staleness": {**_staleness(staleness), "tau_max": tau_max},
+            "stages": int(schedule.get("stage", 1)),
+            "schedule": schedule,
+            "privacy": self.privacy(),
+            **(self.virtual() if self.virtual else {}),
+        }
 
     def online(self) -> int:
         """Edges connected now."""
         return sum(state in _ONLINE for state in list(self.driver.presence.values()))
 
     def refusals(self) -> dict[str, int]:
-        """Edges whose policy refuses the model now, and how many models edges have refused, as far as they said."""
+        """Edges whose policy refuses the model now, and how many models edges have refused, as
+        far as they said.
+        """
         with self.driver.lock:
             records = list(self.driver.role.edges.values())
         refusing = sum(state == "refusing" for state in list(self.driver.presence.values()))
-        return {"edges_refusing": refusing, "refusals": sum(record.hello.refusals for record in records)}
+        return {
+            "edges_refusing": refusing,
+            "refusals": sum(record.hello.refusals for record in records),
+        }
 
     def edges(self) -> list[dict[str, Any]]:
         """One row per edge that ever said Hello; its updates are those that its ε counts."""
-        return [self._edge(name, record, spent) for name, (record, spent) in self._accounted().items()]
+        return [
+            self._edge(name, record, spent) for name, (record, spent) in self._accounted().items()
+        ]
 
     def _edge(self, name: str, record: EdgeRecord, spent: EdgePrivacy) -> dict[str, Any]:
         presence = self.driver.presence.get(name, "unknown")
         quarantined = name in self.driver.quarantined
         state = "retired" if record.retired else "quarantined" if quarantined else presence
         return {
-            "id": name, "state": state, "updates": record.updates, "retired": record.retired,
-            "refusals": record.hello.refusals, "refusal": record.hello.refusal, **spent.document(),
-        }  # fmt: skip
+            "id": name,
+            "state": state,
+            "updates": record.updates,
+            "retired": record.retired,
+            "refusals": record.hello.refusals,
+            "refusal": record.hello.refusal,
+            **spent.document(),
+        }
 
     def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
         at_most = record.spent if self._ended else _ahead(record.spent)
         return self.definition.promise.spent(name, record.spent, record.charged, at_most)
 
     def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
-        """Every edge's record, and ε of what it has spent: exact once training is over, before that an upper bound
-        (`_ahead`).
+        """Every edge's record, and ε of what it has spent: exact once training is over, before that
+        an upper bound (`_ahead`).
         """
-        # While another thread is at it, what was last found will do: requests must not queue up behind one.
+        # While another thread is at it, what was last found will do: requests must not queue up
+        # behind one.
         if self._rows and not self._ended and self._accounting.locked():
             return self._rows
         with self._accounting:
             with self.driver.lock:
-                records = [(name, replace(record)) for name, record in sorted(self.driver.role.edges.items())]
+                records = [
+                    (name, replace(record))
+                    for name, record in sorted(self.driver.role.edges.items())
+                ]
             self._rows = {name: (record, self._spent(name, record)) for name, record in records}
             return self._rows
 
@@ -197,10 +265,12 @@ class Observer(Generic[_D]):
 
 
 def _ahead(history: History) -> History:
-    """The same with every count rounded up to three significant bits and one: at most an eighth more pushes.
+    """The same with every count rounded up to three significant bits and one: at most an eighth
+    more pushes.
 
-    Composing takes up to 50 ms, time that training would miss; so it is done for eight counts an octave, and each
-    result serves every edge until its count passes it. What is shown is never below what was spent.
+    Composing takes up to 50 ms, time that training would miss; so it is done for eight counts an
+    octave, and each result serves every edge until its count passes it. What is shown is never
+    below what was spent.
     """
     return tuple(replace(row, count=_rounded_up(row.count)) for row in history)
 
@@ -211,7 +281,9 @@ def _rounded_up(count: int) -> int:
 
 
 def _json_number(value: float) -> float | None:
-    return value if math.isfinite(value) else None  # JSON has no infinity: null means "no guarantee"
+    return (
+        value if math.isfinite(value) else None
+    )  # JSON has no infinity: null means "no guarantee"
 
 
 def _staleness(histogram: dict[int, int]) -> dict[str, float | int]:

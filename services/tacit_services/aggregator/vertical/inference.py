@@ -1,8 +1,10 @@
-"""Predictions of a vertical run that has ended: each gathers its parties' embeddings, which they release and pay for.
+"""Predictions of a vertical run that has ended: each gathers its parties' embeddings, which they
+release and pay for.
 
-A request is a journal entry, and so is what parties answer: a crash asks no one twice for the same request, ledgers
-stay anchored, and a replay passes over the same messages. Embeddings that were released once for good (mode `cached`)
-are in the table: nobody is asked. One prediction is under way at a time.
+A request is a journal entry, and so is what parties answer: a crash asks no one twice for the same
+request, ledgers stay anchored, and a replay passes over the same messages. Embeddings that were
+released once for good (mode `cached`) are in the table: nobody is asked. One prediction is under
+way at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ _SHOWN = 3  # unknown ids named in a message
 
 @dataclass(slots=True)
 class Job:
-    """One question: rows (m,), until when its answer is waited for; then scores (m, classes), or why there are none."""
+    """One question: rows (m,), until when its answer is waited for;
+
+    then scores (m, classes), or why there are none.
+    """
 
     rows: Tensor
     deadline: float
@@ -57,20 +62,30 @@ class Inference:
     def predict(self, ids: list[str], seconds: float) -> dict[str, list[float]]:
         """Class probabilities of every id, by id. Waits up to `seconds` for the parties.
 
-        Raises DataError (an id that is not in the run), ConfigError (not over yet, or without a model), BudgetSpent (a
-        party's), ServiceError (a party is not there).
+        Raises DataError (an id that is not in the run), ConfigError (not over yet, or without a
+        model), BudgetSpent (a party's), ServiceError (a party is not there).
         """
         if not self._role.halted or len(self._role.complete) < self._role.protocol.parties:
-            why = "ended before every party's table was there" if self._role.halted else "has not ended"
-            raise ConfigError(f"run {self._driver.run_id}: {why}; predictions need the model that it ends with")
+            why = (
+                "ended before every party's table was there"
+                if self._role.halted
+                else "has not ended"
+            )
+            raise ConfigError(
+                f"run {self._driver.run_id}: {why}; predictions need the model that it ends with"
+            )
         rows = self._rows(ids)
         job = Job(torch.tensor(sorted(set(rows.values()))), time.monotonic() + seconds)
         self._waiting.put(job)
-        job.answered.wait(seconds + ASK_AGAIN)  # the driver thread says why, unless it waits for the store itself
+        job.answered.wait(
+            seconds + ASK_AGAIN
+        )  # the driver thread says why, unless it waits for the store itself
         if job.error is not None:
             raise job.error
         if job.scores is None:
-            raise ServiceError(f"no prediction within {seconds:g} s: the aggregator waits for its store")
+            raise ServiceError(
+                f"no prediction within {seconds:g} s: the aggregator waits for its store"
+            )
         found = dict(zip(job.rows.tolist(), job.scores.softmax(1).tolist(), strict=True))
         return {one: found[row] for one, row in rows.items()}
 
@@ -80,19 +95,27 @@ class Inference:
         rows = {one: self._row.get(name) for one, name in found}
         if unknown := [one for one, row in rows.items() if row is None]:
             first = ", ".join(repr(one[:64]) for one in unknown[:_SHOWN])
-            raise DataError(f"{len(unknown)} of {len(unique)} ids are not among the run's {len(self._row)}: {first}")
+            raise DataError(
+                f"{len(unknown)} of {len(unique)} ids are not among the run's {len(self._row)}: "
+                f"{first}"
+            )
         return {one: row for one, row in rows.items() if row is not None}
 
-    # -- the driver thread ----------------------------------------------------------------------------------------
+    # -- the driver thread -------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """What is to be done now; called between messages. Raises ServiceError when the store is lost."""
+        """What is to be done now; called between messages.
+
+        Raises ServiceError when the store is lost.
+        """
         if self._now is None and not self._waiting.empty():
             self._now = self._waiting.get_nowait()
         job = self._now
         if job is None:
             return
-        if not job.asked and time.monotonic() < job.deadline:  # later nobody waits for what parties would pay for
+        if (
+            not job.asked and time.monotonic() < job.deadline
+        ):  # later nobody waits for what parties would pay for
             job.asked, job.asked_at = self._driver.ask(Request(0, job.rows)), time.monotonic()
         elif job.asked and not self._role.pending():
             self._end(job, self._role.scores(job.rows))
@@ -102,17 +125,25 @@ class Inference:
             return
         if time.monotonic() > job.deadline:
             missing = ", ".join(sorted(self._role.pending())) or "the store"
-            self._end(job, None, ServiceError(f"no answer from {missing}; a party answers while TACIT_SERVE is set"))
+            self._end(
+                job,
+                None,
+                ServiceError(f"no answer from {missing}; a party answers while TACIT_SERVE is set"),
+            )
         elif job.asked and time.monotonic() - job.asked_at > ASK_AGAIN:
             job.asked_at = time.monotonic()
-            for out in [out for edge in sorted(self._role.pending()) for out in self._role.answer(edge)]:
+            for out in [
+                out for edge in sorted(self._role.pending()) for out in self._role.answer(edge)
+            ]:
                 assert isinstance(out.message, ServerOutput)
                 self._driver.reply(out)
 
     def _hopeless(self) -> BudgetSpent | None:
         """A party that has said that it cannot pay, and has not come back since."""
         for edge in sorted(self._role.pending()):
-            if (why := self._role.edges[edge].retired) and self._driver.presence.get(edge) != "online":
+            if (why := self._role.edges[edge].retired) and self._driver.presence.get(
+                edge
+            ) != "online":
                 return BudgetSpent(f"{edge}: {why}")
         return None
 

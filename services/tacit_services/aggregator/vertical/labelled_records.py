@@ -1,4 +1,7 @@
-"""A vertical run's server side of the data: record names and labels; noisy labels are drawn once and kept."""
+"""A vertical run's server side of the data: record names and labels;
+
+noisy labels are drawn once and kept.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,16 @@ log = logging.getLogger("tacit.people")
 
 
 def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> People:
-    """Everybody in the run: the training split, then the test split; `labels`: the file of their noisy labels.
+    """Everybody in the run: the training split, then the test split; `labels`: the file of their
+    noisy labels.
 
     Raises ConfigError, DataError, PrivacyError.
     """
     train, test = datasets.splits(vertical.definition.source.name, data)
-    everybody, epsilon = registry.people((train, test), salt.encode()), vertical.settings.label_epsilon
+    everybody, epsilon = (
+        registry.people((train, test), salt.encode()),
+        vertical.settings.label_epsilon,
+    )
     if epsilon is None:
         return everybody
     noisy = answers(labels, train.y, train.classes, epsilon, everybody.names[: len(train)])
@@ -41,10 +48,15 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Peop
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Names) -> Tensor:
     """The randomised response to `labels`, drawn the first time and read from `path` ever after.
 
-    It belongs to these records for good: another run, another ε or another training must not draw it again, because
-    every draw costs ε anew. Raises PrivacyError when the file is of other records or another ε, or is damaged.
+    It belongs to these records for good: another run, another ε or another training must not draw
+    it again, because every draw costs ε anew. Raises PrivacyError when the file is of other records
+    or another ε, or is damaged.
     """
-    what = {"epsilon": epsilon.hex(), "records": hashlib.sha256(whose.tobytes()).hexdigest(), "classes": str(classes)}
+    what = {
+        "epsilon": epsilon.hex(),
+        "records": hashlib.sha256(whose.tobytes()).hexdigest(),
+        "classes": str(classes),
+    }
     try:
         if path.exists():
             return _kept(path, what)
@@ -52,7 +64,9 @@ def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: Nam
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, safetensors.torch.save({"answers": drawn}, what), files.SECRET)
     except OSError as error:
-        raise PrivacyError(f"labels {path}: {error.strerror or error}; they must be drawn once only") from error
+        raise PrivacyError(
+            f"labels {path}: {error.strerror or error}; they must be drawn once only"
+        ) from error
     log.info("drew %d noisy labels (epsilon=%g), kept in %s", len(drawn), epsilon, path)
     return drawn
 
@@ -63,9 +77,14 @@ def _kept(path: Path, what: dict[str, str]) -> Tensor:
         found = state_file.metadata(content)
         drawn = safetensors.torch.load(content)["answers"]
     except (SafetensorError, ValueError, KeyError) as error:
-        raise PrivacyError(f"labels {path}: damaged ({error}); drawing them again would cost their budget") from error
+        raise PrivacyError(
+            f"labels {path}: damaged ({error}); drawing them again would cost their budget"
+        ) from error
     if found != what:
         epsilon = float.fromhex(found.get("epsilon", "nan"))
         was = f"epsilon={epsilon:g}" if math.isfinite(epsilon) else "something else"
-        raise PrivacyError(f"labels {path}: drawn for {was} or other records; another draw would add to what they cost")
+        raise PrivacyError(
+            f"labels {path}: drawn for {was} or other records; another draw would add to what "
+            f"they cost"
+        )
     return drawn

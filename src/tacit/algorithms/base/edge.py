@@ -1,4 +1,7 @@
-"""What the edge roles have in common: the private rows, the models refused, and the clipped sum over a batch."""
+"""What the edge roles have in common:
+
+the private rows, the models refused, and the clipped sum over a batch.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +23,38 @@ from tacit.privacy.release import Releaser, Steps
 from tacit.privacy.sampling import Batch, poisson
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired
 
-HELD = 2**24  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
+HELD = (
+    2**24
+)  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
 
 
 class EdgeRole(ABC):
-    """Holds the private rows; everything it says has passed its `Releaser`. `work` is the algorithm's.
+    """Holds the private rows; everything it says has passed its `Releaser`. `work` is the
+    algorithm's.
 
-    x, y: the rows, `records` of them, and after them the public row, all zeros, which stands in the empty slots of a
-    batch. size: slots of a batch, a function of public numbers.
+    x, y: the rows, `records` of them, and after them the public row, all zeros, which stands in the
+    empty slots of a batch. size: slots of a batch, a function of public numbers.
     """
 
-    def __init__(self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu") -> None:
-        """Raises PrivacyError for more rows than the plan's shapes are made for, or than its integers can add up."""
+    def __init__(
+        self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+    ) -> None:
+        """Raises PrivacyError for more rows than the plan's shapes are made for, or than its
+        integers can add up.
+        """
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
         self.records, self.size = len(data), releaser.plan.slots
         releaser.plan.check_rows(self.records)
-        self.x, self.y = (torch.cat((rows, rows.new_zeros(1, *rows.shape[1:]))) for rows in self._known(data))
+        self.x, self.y = (
+            torch.cat((rows, rows.new_zeros(1, *rows.shape[1:]))) for rows in self._known(data)
+        )
         self.x, self.y = self.x.to(device), self.y.to(device)
         outer = model.linear and not model.regularization  # what the gradient of every example is
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         # The batch in parts of a public size, so that no batch needs much more memory than HELD.
-        self.rows = max(1, HELD // (4 * (model.size // model.classes if self.ghost else model.size)))
+        self.rows = max(
+            1, HELD // (4 * (model.size // model.classes if self.ghost else model.size))
+        )
         if releaser.plan.private:
             require_separate_examples(model, device, self._shapes())
         self.halted = ""
@@ -53,14 +67,18 @@ class EdgeRole(ABC):
     def _known(self, data: Dataset) -> tuple[Tensor, Tensor]:
         """x and y, with zeros for a row that has a label or a word that the model does not know.
 
-        To raise, now or when it is drawn, would tell of it; so it counts as one like the public row, clipped to C.
+        To raise, now or when it is drawn, would tell of it; so it counts as one like the public
+        row, clipped to C.
         """
         known = torch.ones(len(data), dtype=torch.bool)
         for values in (data.x, data.y):
             if not values.is_floating_point():
                 inside = (values >= 0) & (values < self.model.classes)
                 known &= inside.view(len(data), math.prod(values.shape[1:])).all(1)
-        x, y = (torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0) for values in (data.x, data.y))
+        x, y = (
+            torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0)
+            for values in (data.x, data.y)
+        )
         return x, y
 
     @abstractmethod
@@ -75,19 +93,32 @@ class EdgeRole(ABC):
         """Hello: the public privacy configuration. Sent again whenever a model is wanted."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
-            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.model.size),
-            plan.clip_min, plan.clip_max, ledger.history(), ledger.charged(), self.refusals, self.refusal,
-        )  # fmt: skip
+            self.edge,
+            plan.epsilon,
+            plan.delta,
+            plan.declared,
+            plan.noise_variance(self.model.size),
+            plan.clip_min,
+            plan.clip_max,
+            ledger.history(),
+            ledger.charged(),
+            self.refusals,
+            self.refusal,
+        )
         return [Outgoing(SERVER, hello)]
 
     def refuses(self, message: GlobalModel) -> str | None:
-        """Why, in one line, this edge computes nothing with the model; None: it does. See privacy.policy.refusal."""
+        """Why, in one line, this edge computes nothing with the model; None: it does.
+
+        See privacy.policy.refusal.
+        """
         return refusal(self.releaser.plan, message.params, message.clip, message.terms)
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
         """A task for a model; the end of the loop for Halt.
 
-        A model that the edge's plan does not allow is counted and nothing else: nothing is charged or released.
+        A model that the edge's plan does not allow is counted and nothing else: nothing is charged
+        or released.
         """
         if isinstance(message, Halt):
             self.halted = message.reason or "halted"
@@ -108,7 +139,10 @@ class EdgeRole(ABC):
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def query(self, params: Tensor, clip: float) -> Clipped:
-        """The private sum over a fresh batch at `params` (d,): what `Releaser` noises, or leaves as it is (none)."""
+        """The private sum over a fresh batch at `params` (d,):
+
+        what `Releaser` noises, or leaves as it is (none).
+        """
         plan = self.releaser.plan
         params = params.to(self.device)
         if plan.private:  # a clipped sum over a Poisson batch
@@ -116,26 +150,38 @@ class EdgeRole(ABC):
             clipped = self.clipped(params, clip, batch.index, batch.mask)
             return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
         index = self.with_replacement(round(plan.batch)).to(self.device)
-        return Clipped(mean_gradient(self.model, params, self.x[index], self.y[index]).cpu(), math.inf)
+        return Clipped(
+            mean_gradient(self.model, params, self.x[index], self.y[index]).cpu(), math.inf
+        )
 
     def draw(self) -> Batch:
         """A fresh Poisson batch."""
-        return poisson(self.records, self.releaser.plan.sampling_rate, self.size, self.releaser.random)
+        return poisson(
+            self.records, self.releaser.plan.sampling_rate, self.size, self.releaser.random
+        )
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """The clipped sum over the rows `index` (B,) where `mask` (B,) is True."""
         index, mask = index.to(self.device), mask.to(self.device)
         first, *others = (
             self._clipped_part(params, clip, *part, len(mask))
-            for part in zip(torch.split(index, self.rows), torch.split(mask, self.rows), strict=True)
+            for part in zip(
+                torch.split(index, self.rows), torch.split(mask, self.rows), strict=True
+            )
         )
-        return Clipped(sum((part.total for part in others), first.total), first.sensitivity, first.step)
+        return Clipped(
+            sum((part.total for part in others), first.total), first.sensitivity, first.step
+        )
 
-    def _clipped_part(self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int) -> Clipped:
+    def _clipped_part(
+        self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
+    ) -> Clipped:
         """Of some of the slots of a batch of `rows`."""
         plan = self.releaser.plan
         if self.ghost:
-            return outer_sum(*linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask, rows)
+            return outer_sum(
+                *linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask, rows
+            )
         gradients = example_gradients(self.model, params, self.x[index], self.y[index])
         if plan.mechanism == "discrete_gaussian":
             return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
@@ -148,7 +194,10 @@ class EdgeRole(ABC):
 
 
 class LocalSteps(EdgeRole):
-    """An edge whose task is a number of local steps: every one is paid for, what they lead to is post-processing."""
+    """An edge whose task is a number of local steps:
+
+    every one is paid for, what they lead to is post-processing.
+    """
 
     @abstractmethod
     def steps(self, message: GlobalModel) -> Steps:
@@ -161,10 +210,13 @@ class LocalSteps(EdgeRole):
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]
 
 
-def descend(message: GlobalModel, count: int, rate: float, proximal: float = 0.0, *, delta: bool = False) -> Steps:
+def descend(
+    message: GlobalModel, count: int, rate: float, proximal: float = 0.0, *, delta: bool = False
+) -> Steps:
     """`count` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model x_τ in `message`.
 
-    The proximal part is a function of what is public already, so it is outside the clipped gradient.
+    The proximal part is a function of what is public already, so it is outside the clipped
+    gradient.
     """
     anchor = message.params
 

@@ -36,12 +36,15 @@ def dump(edges: dict[str, EdgeRecord]) -> dict[str, Any]:
     return {
         name: {
             "hello": _dump_hello(record.hello),
-            "updates": record.updates, "retired": record.retired,
-            "spent": [[s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent],
+            "updates": record.updates,
+            "retired": record.retired,
+            "spent": [
+                [s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent
+            ],
             "charged": [record.charged.count, record.charged.head.hex()],
         }
         for name, record in edges.items()
-    }  # fmt: skip
+    }
 
 
 def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
@@ -51,22 +54,36 @@ def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
         spent = tuple(Spend(*row) for row in saved["spent"])
         count, head = saved["charged"]
         hello = _read_hello(name, spent, saved["hello"])
-        edges[name] = EdgeRecord(hello, saved["updates"], spent, Charged(count, bytes.fromhex(head)), saved["retired"])
+        edges[name] = EdgeRecord(
+            hello, saved["updates"], spent, Charged(count, bytes.fromhex(head)), saved["retired"]
+        )
     return edges
 
 
 def _dump_hello(hello: Hello) -> dict[str, Any]:
     """Its configuration; what it has spent is the record's."""
     return {
-        "epsilon": hello.epsilon, "delta": hello.delta, "mechanism": hello.mechanism,
-        "noise_variance": hello.noise_variance, "clip_min": hello.clip_min, "clip_max": hello.clip_max,
-        "refusals": hello.refusals, "refusal": hello.refusal,
-    }  # fmt: skip
+        "epsilon": hello.epsilon,
+        "delta": hello.delta,
+        "mechanism": hello.mechanism,
+        "noise_variance": hello.noise_variance,
+        "clip_min": hello.clip_min,
+        "clip_max": hello.clip_max,
+        "refusals": hello.refusals,
+        "refusal": hello.refusal,
+    }
 
 
 def _read_hello(edge: str, spent: History, saved: dict[str, Any]) -> Hello:
     return Hello(
-        edge, epsilon=saved["epsilon"], delta=saved["delta"], mechanism=saved["mechanism"],
-        noise_variance=saved["noise_variance"], clip_min=saved["clip_min"], clip_max=saved["clip_max"], spent=spent,
-        refusals=saved["refusals"], refusal=saved["refusal"],
-    )  # fmt: skip
+        edge,
+        epsilon=saved["epsilon"],
+        delta=saved["delta"],
+        mechanism=saved["mechanism"],
+        noise_variance=saved["noise_variance"],
+        clip_min=saved["clip_min"],
+        clip_max=saved["clip_max"],
+        spent=spent,
+        refusals=saved["refusals"],
+        refusal=saved["refusal"],
+    )

@@ -1,9 +1,10 @@
 """Synchronous rounds in a world where nobody may be waited for: FedAvg and DP-PASGD.
 
-Everybody who is asked works on the same version; the round ends when all have answered, or at its deadline if `need`
-have. Who did not answer in time is `absent` and is not asked again before it speaks. With fewer than `need` answers a
-deadline asks others instead, and the round goes on: a model is never made of fewer. Answers are combined in the order
-of their edges' names, so that a round gives the same bits however its messages arrive.
+Everybody who is asked works on the same version; the round ends when all have answered, or at its
+deadline if `need` have. Who did not answer in time is `absent` and is not asked again before it
+speaks. With fewer than `need` answers a deadline asks others instead, and the round goes on: a
+model is never made of fewer. Answers are combined in the order of their edges' names, so that a
+round gives the same bits however its messages arrive.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ class RoundServer(ServerRole):
     max_staleness = 0
 
     def __init__(
-        self, definition: Definition[Any], model: Model, *, clients: int, quorum: float, deadline_s: float
+        self,
+        definition: Definition[Any],
+        model: Model,
+        *,
+        clients: int,
+        quorum: float,
+        deadline_s: float,
     ) -> None:
         super().__init__(definition, model)
         self.expected, self.clients, self.deadline_s = definition.needed, clients, deadline_s
@@ -54,7 +61,10 @@ class RoundServer(ServerRole):
         return tau == 0 and bool(self.asked) and update.edge not in self.answers
 
     def joined(self, edge: str) -> list[Outgoing]:
-        """Newcomers fill up a round; the first round begins when all that are expected are there."""
+        """Newcomers fill up a round;
+
+        the first round begins when all that are expected are there.
+        """
         self.absent.discard(edge)
         if not self.asked:
             return self._begin() if self.version or len(self.present()) >= self.expected else []
@@ -83,7 +93,9 @@ class RoundServer(ServerRole):
         return Timer(self.waits, self.wait_s) if self.present() else None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """Go on without those who have not answered, or, with too few answers, ask others instead."""
+        """Go on without those who have not answered, or, with too few answers, ask others
+        instead.
+        """
         self.absent.update(edge for edge in self.asked if edge not in self.answers)
         if not self.asked:
             return self._begin()
@@ -102,18 +114,30 @@ class RoundServer(ServerRole):
 
     def present(self) -> list[str]:
         """Edges that may be asked, by name."""
-        return sorted(name for name, record in self.edges.items() if not record.retired and name not in self.absent)
+        return sorted(
+            name
+            for name, record in self.edges.items()
+            if not record.retired and name not in self.absent
+        )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the round as far as it has come."""
         tensors, values = super().state()
         tensors |= {f"answer/{edge}": vector for edge, vector in self.answers.items()}
-        return tensors, values | {"asked": self.asked, "absent": sorted(self.absent), "waits": self.waits}
+        return tensors, values | {
+            "asked": self.asked,
+            "absent": sorted(self.absent),
+            "waits": self.waits,
+        }
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
-        self.asked, self.absent, self.waits = list(values["asked"]), set(values["absent"]), values["waits"]
+        self.asked, self.absent, self.waits = (
+            list(values["asked"]),
+            set(values["absent"]),
+            values["waits"],
+        )
         given = (name for name in tensors if name.startswith("answer/"))
         self.answers = {name.removeprefix("answer/"): tensors[name] for name in given}
 
@@ -136,7 +160,9 @@ class RoundServer(ServerRole):
         return self._begin()
 
     def _chosen(self, edges: list[str], count: int) -> list[str]:
-        """`count` of `edges`, drawn without replacement by the run's seed and the timer's number: the same anywhere."""
+        """`count` of `edges`, drawn without replacement by the run's seed and the timer's
+        number: the same anywhere.
+        """
 
         def lot(edge: str) -> bytes:
             return hashlib.sha256(f"tacit round|{self.seed}|{self.waits}|{edge}".encode()).digest()
@@ -145,5 +171,8 @@ class RoundServer(ServerRole):
 
 
 def mean(vectors: list[Tensor]) -> Tensor:
-    """(d,): the plain average. Weights n_k would need exact sizes, which are private; parts are dealt equal."""
+    """(d,): the plain average. Weights n_k would need exact sizes, which are private;
+
+    parts are dealt equal.
+    """
     return torch.stack(vectors).mean(0)

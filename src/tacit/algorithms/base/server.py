@@ -1,4 +1,7 @@
-"""What the server roles of a star have in common: who is there, what has come, and when it is over."""
+"""What the server roles of a star have in common:
+
+who is there, what has come, and when it is over.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ class Fold:
     """The part of a server's state that every algorithm has, and how it is kept."""
 
     def __init__(self, definition: Definition[Any], model: Model) -> None:
-        self.batch, self.horizon, self.terms = definition.batch, definition.horizon, definition.terms
+        self.batch, self.horizon, self.terms = (
+            definition.batch,
+            definition.horizon,
+            definition.terms,
+        )
         self.uploads = definition.uploads  # updates that make one version
         self.dataset = definition.source.name  # what the edges' ledgers are of
         self.clip = definition.clip
@@ -57,12 +64,19 @@ class Fold:
         return GlobalModel(self.version, self.params, self.clip, self.terms)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues to the same bits. Algorithms add their own."""
+        """(tensors, JSON values) from which `restore` continues to the same bits.
+
+        Algorithms add their own.
+        """
         values = {
-            "version": self.version, "clip": self.clip, "recent": list(self.recent),
-            "staleness": sorted(self.staleness.items()), "stale": self.stale, "halted": self.halted,
+            "version": self.version,
+            "clip": self.clip,
+            "recent": list(self.recent),
+            "staleness": sorted(self.staleness.items()),
+            "stale": self.stale,
+            "halted": self.halted,
             "edges": records.dump(self.edges),
-        }  # fmt: skip
+        }
         return {"params": self.params}, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -77,7 +91,10 @@ class Fold:
 
 
 class ServerRole(Fold, ABC):
-    """A fold over the journal, without I/O, clock or randomness; what an update does is the algorithm's `apply`."""
+    """A fold over the journal, without I/O, clock or randomness;
+
+    what an update does is the algorithm's `apply`.
+    """
 
     max_staleness: int
     in_parts = False  # whether updates fill a part of a table
@@ -88,7 +105,10 @@ class ServerRole(Fold, ABC):
 
     @abstractmethod
     def schedule(self) -> dict[str, float]:
-        """The algorithm's numbers as they stand, for people: `clip`, `learning_rate`, and what it has besides."""
+        """The algorithm's numbers as they stand, for people:
+
+        `clip`, `learning_rate`, and what it has besides.
+        """
 
     def answer(self, edge: str) -> list[Outgoing]:
         """What `edge` is to work on, if anything. Pure: it may be asked again."""
@@ -115,7 +135,10 @@ class ServerRole(Fold, ABC):
         return self.version >= self.horizon
 
     def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
-        """What there is to evaluate: version, parameters, and the public `test` rows as the model sees them."""
+        """What there is to evaluate:
+
+        version, parameters, and the public `test` rows as the model sees them.
+        """
         return self.version, self.params, test
 
     @property
@@ -154,7 +177,8 @@ class ServerRole(Fold, ABC):
         return self._halt("all updates applied") if self.over() else outgoing
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), kind, version. Pure.
+        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), kind,
+        version. Pure.
 
         A stale one enters: it was released, and what it says of its edge's ledger must be known.
         """
@@ -177,7 +201,9 @@ class ServerRole(Fold, ABC):
         return self.joined(hello.edge)
 
     def _update(self, update: Update) -> list[Outgoing]:
-        tau = max(0, self.version - update.base_version)  # t - τ: measured, never assumed; reports may be ahead of t
+        tau = max(
+            0, self.version - update.base_version
+        )  # t - τ: measured, never assumed; reports may be ahead of t
         record = self.edges[update.edge]
         record.account(update)
         if not self.admits(update, tau):

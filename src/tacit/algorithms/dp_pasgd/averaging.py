@@ -1,23 +1,24 @@
 """DP-PASGD: differentially private periodic averaging SGD. DP-SGD is the same with τ = 1.
 
-Paper: "DP-PASGD" (../shared/papers 002), section 4, eqs (5) to (7). Its design problem (τ*, K*, σ*) is solved by
-`tacit plan dp-pasgd` (dp_pasgd_plan.py).
+Paper: "DP-PASGD" (arXiv:2003.12705), section 4, eqs (5) to (7). Its design problem (τ*, K*, σ*)
+is solved by `tacit plan dp-pasgd` (dp_pasgd_plan.py).
 
-| here          | paper  | meaning                                                                            |
-|---------------|--------|------------------------------------------------------------------------------------|
-| params        | θ      | model, float32 (d,)                                                                |
-| edges         | M      | devices                                                                            |
-| tau           | τ      | local iterations between two averages                                              |
-| version       | k/τ    | averages made; the run's K is version·τ                                            |
-| learning_rate | η      | step size of a local iteration                                                     |
-| batch         | X_m    | expected batch size, and the denominator                                           |
-| clip          | G      | bound on one example's gradient: clipped to it, not assumed                        |
-| noise_multiplier | X_m·σ_m/G | so that the noise on the mean gradient has the paper's standard deviation σ_m |
+| here             | paper     | meaning |
+| ---------------- | --------- | --- |
+| params           | θ         | model, float32 (d,) |
+| edges            | M         | devices |
+| tau              | τ         | local iterations between two averages |
+| version          | k/τ       | averages made; the run's K is version·τ |
+| learning_rate    | η         | step size of a local iteration |
+| batch            | X_m       | expected batch size, and the denominator |
+| clip             | G         | bound on one example's gradient: clipped to it, not assumed |
+| noise_multiplier | X_m·σ_m/G | the paper's σ_m on the mean gradient |
 
-Differs from the paper (why: docs/algorithms.md): Poisson batches, accounted for by PLD; every local iteration is
-charged, the average is post-processing. Devices that miss a round's deadline are left out of that average: nothing is
-charged that was not computed, the ε of the others does not change, and the average is biased towards the data of the
-quick ones; a device that is late throughout has no weight at all.
+Differs from the paper (why: docs/algorithms.md): Poisson batches, accounted for by PLD; every local
+iteration is charged, the average is post-processing. Devices that miss a round's deadline are left
+out of that average: nothing is charged that was not computed, the ε of the others does not change,
+and the average is biased towards the data of the quick ones; a device that is late throughout has
+no weight at all.
 """
 
 from __future__ import annotations
@@ -39,11 +40,15 @@ class Server(RoundServer):
 
     def __init__(self, definition: Definition[DpPasgd], model: Model) -> None:
         a = definition.algorithm
-        super().__init__(definition, model, clients=definition.workers, quorum=a.quorum, deadline_s=a.deadline_s)
+        super().__init__(
+            definition, model, clients=definition.workers, quorum=a.quorum, deadline_s=a.deadline_s
+        )
         self.algorithm = a
 
     def combine(self, answers: list[Tensor]) -> Tensor:
-        """θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)), over the devices that answered in time."""
+        """θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)), over the devices that answered in
+        time.
+        """
         return mean(answers)
 
     def schedule(self) -> dict[str, float]:
@@ -56,7 +61,13 @@ class Edge(LocalSteps):
     """A device: the first case of eqs (6) and (7)."""
 
     def __init__(
-        self, section: DpPasgd, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+        self,
+        section: DpPasgd,
+        edge: str,
+        data: Dataset,
+        model: Model,
+        releaser: Releaser,
+        device: str = "cpu",
     ) -> None:
         super().__init__(edge, data, model, releaser, device)
         self.algorithm = section

@@ -1,21 +1,24 @@
-"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy, and ADPSGD, the same without.
+"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy, and ADPSGD, the
+same without.
 
-Paper: "A(DP)²SGD: Asynchronous Decentralized Parallel SGD with Differential Privacy" (../shared/papers 004),
-Algorithm 1, eqs (1), (3) and (4), appendix A. A `Peer` is one of its workers; there is no server.
+Paper: "A(DP)²SGD: Asynchronous Decentralized Parallel SGD with Differential Privacy"
+(arXiv:2008.09246), Algorithm 1, eqs (1), (3) and (4), appendix A. A `Peer` is one of its
+workers; there is no server.
 
-| here          | paper  | meaning                                                                            |
-|---------------|--------|------------------------------------------------------------------------------------|
-| trained       | w_k    | this worker's model, float64 (d,)                                                  |
-| counts        | t      | steps of every worker, as far as known here; their sum is the global counter       |
-| learning_rate | η      |                                                                                    |
-| batch         | B      | expected batch size, and the fixed denominator L of privacy.md                     |
-| horizon       | T      | steps of all workers together                                                      |
-| max_staleness | τ      | exchanges that may change w_k between reading ŵ_k and applying the step made of it |
-| noise         | σ      | zC, the standard deviation of the noise on the clipped *sum*                       |
+| here          | paper | meaning |
+| ------------- | ----- | --- |
+| trained       | w_k   | this worker's model, float64 (d,) |
+| counts        | t     | steps of every worker, as known here; the sum is the global counter |
+| learning_rate | η     |     |
+| batch         | B     | expected batch size, and the fixed denominator L of privacy.md |
+| horizon       | T     | steps of all workers together |
+| max_staleness | τ     | exchanges between reading ŵ_k and applying the step made of it |
+| noise         | σ     | zC, the standard deviation of the noise on the clipped *sum* |
 
-Differs from the paper (why: docs/algorithms.md): every example is clipped, Poisson batches; the noise's σ is for the
-sum that it is added to, never for the mean (E1); each worker's ledger counts its own rate q and its own steps, without
-a 1/K for "who acts is random" (E2). One exchange is exactly once: see `Peer`. `mechanism = "none"` is ADPSGD.
+Differs from the paper (why: docs/algorithms.md): every example is clipped, Poisson batches; the
+noise's σ is for the sum that it is added to, never for the mean (E1); each worker's ledger counts
+its own rate q and its own steps, without a 1/K for "who acts is random" (E2). One exchange is
+exactly once: see `Peer`. `mechanism = "none"` is ADPSGD.
 """
 
 from __future__ import annotations
@@ -52,12 +55,23 @@ class Terms:
 
 
 class Worker(EdgeRole):
-    """Lines 5 to 7, and what both kinds of worker need: the rows, the model, and the global counter."""
+    """Lines 5 to 7, and what both kinds of worker need:
+
+    the rows, the model, and the global counter.
+    """
 
     def __init__(
-        self, edge: str, data: Dataset, model: Model, releaser: Releaser, terms: Terms, topology: Topology, *,
-        seed: int, device: str = "cpu",
-    ) -> None:  # fmt: skip
+        self,
+        edge: str,
+        data: Dataset,
+        model: Model,
+        releaser: Releaser,
+        terms: Terms,
+        topology: Topology,
+        *,
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
         """`seed`: of the public initial model, w⁰ for everybody (line 1)."""
         super().__init__(edge, data, model, releaser, device)
         self.terms, self.topology = terms, topology
@@ -97,7 +111,10 @@ class Worker(EdgeRole):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues. A tensor never changes: a new one takes its place."""
+        """(tensors, JSON values) from which `restore` continues. A tensor never changes:
+
+        a new one takes its place.
+        """
 
     @abstractmethod
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -130,9 +147,11 @@ class Worker(EdgeRole):
         return self.version >= self.terms.horizon
 
     def gradient(self, params: Tensor) -> Released:
-        """g̃ of lines 5 to 7 at ŵ = `params`, (d,): charged, then drawn, clipped, summed, noised and divided by L.
+        """g̃ of lines 5 to 7 at ŵ = `params`, (d,): charged, then drawn, clipped, summed, noised
+        and divided by L.
 
-        Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent, PrivacyError.
+        Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent,
+        PrivacyError.
         """
         read, clip = params.to(torch.float32), self.terms.clip
         return self.releaser.release(clip, lambda: self.query(read, clip))
@@ -140,17 +159,22 @@ class Worker(EdgeRole):
     def report(self) -> list[Outgoing]:
         """The model, and what it has cost, for whoever observes; no peer waits for an observer.
 
-        The counter says T only when no step and no proposal of this peer will follow; a neighbour's may.
+        The counter says T only when no step and no proposal of this peer will follow; a neighbour's
+        may.
         """
         version = min(self.version, self.terms.horizon - (not (self.finished and self.settled)))
         ledger = self.releaser.ledger
         charged = (ledger.history(), ledger.charged())
-        return [Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))]
+        return [
+            Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))
+        ]
 
     def _count(self, counts: Mapping[str, int]) -> None:
-        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no loss, no server.
+        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no
+        loss, no server.
 
-        No more than T are believed of anybody: that ends the run as well, and no lie is too large for a counter.
+        No more than T are believed of anybody: that ends the run as well, and no lie is too large
+        for a counter.
         """
         for peer, steps in counts.items():
             if peer in self.counts and peer != self.edge:
@@ -160,7 +184,10 @@ class Worker(EdgeRole):
         tensor = _vector(vector)
         if tensor.shape == (self.model.size,) and learnable(tensor):
             return tensor
-        self.refusals, self.refusal = self.refusals + 1, "a peer's model or difference is out of all bounds"
+        self.refusals, self.refusal = (
+            self.refusals + 1,
+            "a peer's model or difference is out of all bounds",
+        )
         return None
 
 
@@ -172,8 +199,9 @@ def _vector(vector: Shared | Tensor) -> Tensor:
 class Link:
     """What is kept of one neighbour, in both directions; each has numbers of its own.
 
-    proposed, open: our latest exchange with it, and whether its answer is still to come. life, answered, delta: its
-    latest exchange that was done here, and what we added: the answer, to be given again to whoever asks again.
+    proposed, open: our latest exchange with it, and whether its answer is still to come. life,
+    answered, delta: its latest exchange that was done here, and what we added: the answer, to be
+    given again to whoever asks again.
     """
 
     proposed: int = 0
@@ -184,23 +212,39 @@ class Link:
 
 
 class Peer(Worker):
-    """A worker that averages with one neighbour at a time while it computes, and never waits for any.
+    """A worker that averages with one neighbour at a time while it computes, and never waits for
+    any.
 
-    Two peers cannot both know that a message has arrived. So an exchange is decided by one of them: the proposer i
-    sends its model under a number; the receiver j adds δ = (x_i - x_j)/2 to its own, and remembers number and δ in the
-    same durable write, before it answers; i takes δ away when the answer comes, however often it had to ask, whatever
-    steps it has taken meanwhile, and asks for nothing else on this link before. A number is thus done at most once at
-    j and at most once at i, and at i only if at j: the mean of all models is that of the steps alone, and while an
-    answer is under way it is δ/K from it. Nobody waits: a neighbour that is away keeps its one exchange open.
+    Two peers cannot both know that a message has arrived. So an exchange is decided by one of them:
+    the proposer i sends its model under a number; the receiver j adds δ = (x_i - x_j)/2 to its own,
+    and remembers number and δ in the same durable write, before it answers; i takes δ away when the
+    answer comes, however often it had to ask, whatever steps it has taken meanwhile, and asks for
+    nothing else on this link before. A number is thus done at most once at j and at most once at i,
+    and at i only if at j: the mean of all models is that of the steps alone, and while an answer is
+    under way it is δ/K from it. Nobody waits: a neighbour that is away keeps its one exchange open.
 
-    The driver must make `state()` durable after every call that returns messages, before it sends them.
+    The driver must make `state()` durable after every call that returns messages, before it sends
+    them.
     """
 
     def __init__(
-        self, edge: str, data: Dataset, model: Model, releaser: Releaser, terms: Terms, topology: Topology, *,
-        seed: int, random: Random, life: int = 1, device: str = "cpu",
-    ) -> None:  # fmt: skip
-        """`random` chooses partners; `life`: when this peer's durable state was made, so that a newer one is larger."""
+        self,
+        edge: str,
+        data: Dataset,
+        model: Model,
+        releaser: Releaser,
+        terms: Terms,
+        topology: Topology,
+        *,
+        seed: int,
+        random: Random,
+        life: int = 1,
+        device: str = "cpu",
+    ) -> None:
+        """`random` chooses partners; `life`:
+
+        when this peer's durable state was made, so that a newer one is larger.
+        """
         super().__init__(edge, data, model, releaser, terms, topology, seed=seed, device=device)
         self.life, self.random = life, random
         self.links = {name: Link() for name in sorted(self.neighbours)}
@@ -209,17 +253,23 @@ class Peer(Worker):
         self._waiting: dict[tuple[str, bool], Proposal | Answer] = {}
         self._told = False
 
-    # -- Algorithm 1 ----------------------------------------------------------------------------------------------
+    # -- Algorithm 1 -------------------------------------------------------------------------------
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """Lines 4 and 6: ŵ to compute a gradient at (None: the run is over), and the exchange that goes on beside."""
+        """Lines 4 and 6: ŵ to compute a gradient at (None:
+
+        the run is over), and the exchange that goes on beside.
+        """
         if self.finished:
             return None, self._farewell()
         self._age = 0
         return self.trained.params, self.propose()
 
     def finish(self, released: Released) -> list[Outgoing]:
-        """Line 9: w_k ← w' - ηg̃(ŵ), w' being what w_k has become meanwhile; then what had to wait for it."""
+        """Line 9: w_k ← w' - ηg̃(ŵ), w' being what w_k has become meanwhile;
+
+        then what had to wait for it.
+        """
         assert self._age is not None
         self.trained.descend(released, self.terms.learning_rate)
         self.counts[self.edge] += 1
@@ -227,12 +277,18 @@ class Peer(Worker):
         return self.abandon()
 
     def abandon(self) -> list[Outgoing]:
-        """The step that was begun is not to be (the budget is spent): what waited for it waits no more."""
+        """The step that was begun is not to be (the budget is spent):
+
+        what waited for it waits no more.
+        """
         self._age, waiting, self._waiting = None, self._waiting, {}
         return [out for message in waiting.values() for out in self.hear(message)]
 
     def propose(self) -> list[Outgoing]:
-        """Line 8: a new exchange with a neighbour that is here and has none of ours open; if there is none, nothing."""
+        """Line 8: a new exchange with a neighbour that is here and has none of ours open;
+
+        if there is none, nothing.
+        """
         free = {name for name in self.here if name in self.links and not self.links[name].open}
         partner = self.topology.partner(self.edge, self.steps, free, self.random)
         if partner is None:
@@ -242,7 +298,10 @@ class Peer(Worker):
         return [self._proposal(partner, link)]
 
     def _farewell(self) -> list[Outgoing]:
-        """Once the run is over: an exchange, or an old answer again, tells the neighbours, who would go on else."""
+        """Once the run is over:
+
+        an exchange, or an old answer again, tells the neighbours, who would go on else.
+        """
         if self._told:
             return []
         self._told = True
@@ -251,8 +310,13 @@ class Peer(Worker):
         return again + [out for _ in links for out in self.propose()]
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """The open exchanges with `neighbours` once more, with the model as it is now: the first to arrive decides."""
-        return [self._proposal(name, self.links[name]) for name in neighbours if self.links[name].open]
+        """The open exchanges with `neighbours` once more, with the model as it is now:
+
+        the first to arrive decides.
+        """
+        return [
+            self._proposal(name, self.links[name]) for name in neighbours if self.links[name].open
+        ]
 
     def hear(self, message: Gossip) -> list[Outgoing]:
         """What a neighbour says. Anything else, and whatever was seen before, changes nothing."""
@@ -261,18 +325,23 @@ class Peer(Worker):
         if self._sane(message.model if isinstance(message, Proposal) else message.delta) is None:
             return []
         self._count(message.counts)
-        if self._age is not None and self._age >= self.terms.max_staleness:  # Assumption 2.3: τ is a bound
+        if (
+            self._age is not None and self._age >= self.terms.max_staleness
+        ):  # Assumption 2.3: τ is a bound
             self._waiting[message.peer, isinstance(message, Answer)] = message
             return []
         return self._proposed(message) if isinstance(message, Proposal) else self._answered(message)
 
-    # -- one exchange ---------------------------------------------------------------------------------------------
+    # -- one exchange ------------------------------------------------------------------------------
 
     def _proposed(self, message: Proposal) -> list[Outgoing]:
         link = self.links[message.peer]
         if message.life > link.life:  # its durable state is new, so its numbers are
             link.life, link.answered, link.delta = message.life, 0, None
-        if (message.life, message.seq) < (link.life, link.answered):  # it would not have gone on without the answer
+        if (message.life, message.seq) < (
+            link.life,
+            link.answered,
+        ):  # it would not have gone on without the answer
             return []
         if message.seq > link.answered:
             link.answered, link.delta = message.seq, self.trained.meet(_vector(message.model))
@@ -284,7 +353,9 @@ class Peer(Worker):
         if not link.open or (message.life, message.seq) != (self.life, link.proposed):
             return []  # a second answer
         delta = _vector(message.delta)
-        if self._sane(self.trained.params - delta) is None:  # many differences in bounds may lead out of them
+        if (
+            self._sane(self.trained.params - delta) is None
+        ):  # many differences in bounds may lead out of them
             return []
         self.trained.shift(delta)
         link.open = False
@@ -297,36 +368,61 @@ class Peer(Worker):
 
     def _answer(self, name: str, link: Link) -> Outgoing:
         assert link.delta is not None
-        return Outgoing(name, Answer(self.edge, link.life, link.answered, link.delta, dict(self.counts)))
+        return Outgoing(
+            name, Answer(self.edge, link.life, link.answered, link.delta, dict(self.counts))
+        )
 
     def _proposal(self, name: str, link: Link) -> Outgoing:
         model = self.trained.share()
-        return Outgoing(name, Proposal(self.edge, self.life, link.proposed, model, dict(self.counts)))
+        return Outgoing(
+            name, Proposal(self.edge, self.life, link.proposed, model, dict(self.counts))
+        )
 
-    # -- persistence ----------------------------------------------------------------------------------------------
+    # -- persistence -------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
-        """No exchange of ours is open with a neighbour that is here, and no step is under way. One that is away, or
-        that is waited for no more, keeps its exchange open: that is done when both are back.
+        """No exchange of ours is open with a neighbour that is here, and no step is under way. One
+        that is away, or that is waited for no more, keeps its exchange open: that is done when both
+        are back.
         """
         return self._age is None and not any(
             link.open and self.patient and name in self.here for name, link in self.links.items()
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues. A tensor never changes: a new one takes its place."""
+        """(tensors, JSON values) from which `restore` continues. A tensor never changes:
+
+        a new one takes its place.
+        """
         tensors = {"params": self.trained.params}
-        tensors |= {f"delta/{name}": link.delta.vector for name, link in self.links.items() if link.delta is not None}
-        links = {name: [link.proposed, link.open, link.life, link.answered] for name, link in self.links.items()}
+        tensors |= {
+            f"delta/{name}": link.delta.vector
+            for name, link in self.links.items()
+            if link.delta is not None
+        }
+        links = {
+            name: [link.proposed, link.open, link.life, link.answered]
+            for name, link in self.links.items()
+        }
         staleness = sorted(self.staleness.items())
-        return tensors, {"life": self.life, "counts": self.counts, "links": links, "staleness": staleness}
+        return tensors, {
+            "life": self.life,
+            "counts": self.counts,
+            "links": links,
+            "staleness": staleness,
+        }
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Continue from what `state` returned; a step that was being computed is gone, and stays paid for."""
+        """Continue from what `state` returned;
+
+        a step that was being computed is gone, and stays paid for.
+        """
         self.trained.restore(tensors["params"])
         self.life, self.staleness = values["life"], Counter(dict(values["staleness"]))
-        self.counts |= {peer: steps for peer, steps in values["counts"].items() if peer in self.counts}
+        self.counts |= {
+            peer: steps for peer, steps in values["counts"].items() if peer in self.counts
+        }
         for name, (proposed, is_open, life, answered) in values["links"].items():
             if name in self.links:
                 delta = tensors.get(f"delta/{name}")

@@ -1,10 +1,12 @@
 """SYNC: the synchronous baseline of A(DP)²SGD; every worker waits for every other, every round.
 
-Paper: A(DP)²SGD (../shared/papers 004), section 5 and appendix A: "an allreduce (sum) call after each learner's weight
-update in each iteration and then the average of the weights across all the learners".
+Paper: A(DP)²SGD (arXiv:2008.09246), section 5 and appendix A: "an allreduce (sum) call after
+each learner's weight update in each iteration and then the average of the weights across all the
+learners".
 
-The paper's all-reduce is NCCL's, on one machine's GPUs; here every worker says its model to every other. Sampling,
-clipping, noise and ledger are those of `adp2sgd.Worker`, so at the same z and T the two spend the same ε.
+The paper's all-reduce is NCCL's, on one machine's GPUs; here every worker says its model to every
+other. Sampling, clipping, noise and ledger are those of `adp2sgd.Worker`, so at the same z and T
+the two spend the same ε.
 """
 
 from __future__ import annotations
@@ -26,50 +28,77 @@ from tacit.protocol.messages import Gossip, Missing, Outgoing, Share
 class SyncPeer(Worker):
     """A worker that goes from round to round with all the others.
 
-    Nobody can be two rounds ahead of anybody, so a worker that keeps its two latest shares can give any that is still
-    wanted, in the same bits: all take the mean of the same numbers in the same order, and so have the same model.
-    The driver must make `state()` durable after every call that returns messages, before it sends them.
+    Nobody can be two rounds ahead of anybody, so a worker that keeps its two latest shares can give
+    any that is still wanted, in the same bits: all take the mean of the same numbers in the same
+    order, and so have the same model. The driver must make `state()` durable after every call that
+    returns messages, before it sends them.
     """
 
     waits = True
 
     def __init__(
-        self, edge: str, data: Dataset, model: Model, releaser: Releaser, terms: Terms, topology: Topology, *,
-        seed: int, device: str = "cpu",
-    ) -> None:  # fmt: skip
+        self,
+        edge: str,
+        data: Dataset,
+        model: Model,
+        releaser: Releaser,
+        terms: Terms,
+        topology: Topology,
+        *,
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
         super().__init__(edge, data, model, releaser, terms, topology, seed=seed, device=device)
         self.round = 0
         self._said: dict[int, Shared] = {}  # ours, of this round and the last
         self._heard: dict[int, dict[str, Tensor]] = {}  # others', of this round and the next
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """The model that everybody steps from; None: the run is over, or this round's others are still to come."""
+        """The model that everybody steps from; None:
+
+        the run is over, or this round's others are still to come.
+        """
         return (self.trained.params if self.settled and not self.finished else None), []
 
     def finish(self, released: Released) -> list[Outgoing]:
         """w_k ← w - ηg̃ (4), said to all."""
         self.trained.descend(released, self.terms.learning_rate)
         self.counts[self.edge] = self.round + 1
-        self._said = {number: said for number, said in self._said.items() if number == self.round - 1}
+        self._said = {
+            number: said for number, said in self._said.items() if number == self.round - 1
+        }
         self._said[self.round] = self.trained.share()
         said = Share(self.edge, self.round, self._said[self.round])
         self._reduce()
         return [Outgoing(other, said) for other in self.topology.peers if other != self.edge]
 
     def abandon(self) -> list[Outgoing]:
-        """The budget is spent: no step, so no share, and the others wait. That is what synchronous means."""
+        """The budget is spent: no step, so no share, and the others wait.
+
+        That is what synchronous means.
+        """
         return []
 
     def hear(self, message: Gossip) -> list[Outgoing]:
-        """A share of this round or the next; or somebody wants one of ours again. What is over changes nothing."""
+        """A share of this round or the next; or somebody wants one of ours again.
+
+        What is over changes nothing.
+        """
         match message:
-            case Share() if message.peer in self.counts and message.round in (self.round, self.round + 1):
+            case Share() if message.peer in self.counts and message.round in (
+                self.round,
+                self.round + 1,
+            ):
                 tensor = self._sane(message.model)
                 if tensor is not None:
                     self._heard.setdefault(message.round, {}).setdefault(message.peer, tensor)
                     self._reduce()
             case Missing() if message.peer in self.counts and message.round in self._said:
-                return [Outgoing(message.peer, Share(self.edge, message.round, self._said[message.round]))]
+                return [
+                    Outgoing(
+                        message.peer, Share(self.edge, message.round, self._said[message.round])
+                    )
+                ]
             case _:
                 pass
         return []
@@ -84,11 +113,15 @@ class SyncPeer(Worker):
         return frozenset(self.topology.peers) - {self.edge}
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Ask those of `neighbours` whose share of this round has not come; before our own step, too, as what they said
-        when we were not there will not be said again.
+        """Ask those of `neighbours` whose share of this round has not come; before our own step,
+        too, as what they said when we were not there will not be said again.
         """
         heard = self._heard.get(self.round, {})
-        missing = [] if self.finished and self.settled else [name for name in neighbours if name not in heard]
+        missing = (
+            []
+            if self.finished and self.settled
+            else [name for name in neighbours if name not in heard]
+        )
         return [Outgoing(name, Missing(self.edge, self.round)) for name in missing]
 
     def _reduce(self) -> None:
@@ -102,7 +135,7 @@ class SyncPeer(Worker):
             self.round += 1
             self.counts = dict.fromkeys(self.counts, self.round)
 
-    # -- persistence ----------------------------------------------------------------------------------------------
+    # -- persistence -------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
@@ -110,14 +143,22 @@ class SyncPeer(Worker):
         return self.round not in self._said
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues; what others said can be asked for again."""
+        """(tensors, JSON values) from which `restore` continues;
+
+        what others said can be asked for again.
+        """
         tensors = {f"said/{number}": said.vector for number, said in self._said.items()}
-        return tensors | {"params": self.trained.params}, {"round": self.round, "counts": self.counts}
+        return tensors | {"params": self.trained.params}, {
+            "round": self.round,
+            "counts": self.counts,
+        }
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.trained.restore(tensors["params"])
         self.round, self.counts = values["round"], dict(values["counts"])
         said = {name: tensor for name, tensor in tensors.items() if name.startswith("said/")}
-        self._said = {int(name.removeprefix("said/")): Trained.again(tensor) for name, tensor in said.items()}
+        self._said = {
+            int(name.removeprefix("said/")): Trained.again(tensor) for name, tensor in said.items()
+        }
         self._heard = {}

@@ -1,7 +1,9 @@
-"""What peers without a server show to people: their reports, folded into one model, one counter and one ledger.
+"""What peers without a server show to people: their reports, folded into one model, one counter and
+one ledger.
 
-No peer takes anything from here, and none waits for it. The model is the paper's θ_t = (1/K) Σ_k w_k (Theorem 1
-of A(DP)²SGD), of the models as last reported; each is post-processing of what its peer's ledger has paid for.
+No peer takes anything from here, and none waits for it. The model is the paper's θ_t = (1/K) Σ_k
+w_k (Theorem 1 of A(DP)²SGD), of the models as last reported; each is post-processing of what its
+peer's ledger has paid for.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from tacit.models.vectors import learnable
 from tacit.protocol.messages import Outgoing, Timer, Update
 
 GRACE = 10.0  # seconds that peers which have not said their last model are waited for, once one has
-QUIET = 2.0  # the same when all have: a neighbour's last exchange may still change what one has said
+QUIET = (
+    2.0  # the same when all have: a neighbour's last exchange may still change what one has said
+)
 
 
 class Observer(ServerRole):
-    """Folds reports; the run is over QUIET after the last report where all peers have said the end, else GRACE."""
+    """Folds reports;
+
+    the run is over QUIET after the last report where all peers have said the end, else GRACE.
+    """
 
     def __init__(self, definition: Definition[Gossip], model: Model) -> None:
         super().__init__(definition, model)
@@ -33,7 +40,9 @@ class Observer(ServerRole):
         self.reports = 0
 
     def screen(self, update: Update) -> str | None:
-        """As the servers' do, but a peer may know more of the counter than was reported here (T at most)."""
+        """As the servers' do, but a peer may know more of the counter than was reported here (T
+        at most).
+        """
         if update.base_version > self.horizon:
             return "version"
         if not learnable(update.vector):
@@ -49,7 +58,12 @@ class Observer(ServerRole):
         """The newest model of one peer; θ and the counter follow."""
         self.edges[update.edge].updates = update.steps
         self.models[update.edge] = update.vector
-        self.params = torch.stack([self.models[name] for name in sorted(self.models)]).to(torch.float64).mean(0).float()
+        self.params = (
+            torch.stack([self.models[name] for name in sorted(self.models)])
+            .to(torch.float64)
+            .mean(0)
+            .float()
+        )
         if update.base_version >= self.horizon and update.edge not in self.final:
             self.final.append(update.edge)
         self.version = max(self.version, min(update.base_version, self.horizon - 1))
@@ -57,7 +71,10 @@ class Observer(ServerRole):
         return []
 
     def timer(self) -> Timer | None:
-        """Every report begins it anew. A peer that is away at the end does not keep the run from ending."""
+        """Every report begins it anew.
+
+        A peer that is away at the end does not keep the run from ending.
+        """
         if not self.final or self.halted:
             return None
         return Timer(self.reports, QUIET if set(self.final) == set(self.edges) else GRACE)
@@ -69,7 +86,9 @@ class Observer(ServerRole):
 
     def schedule(self) -> dict[str, float]:
         """C, η, and how far apart the peers' models are: the largest distance from their mean."""
-        apart = [float(torch.linalg.vector_norm(model - self.params)) for model in self.models.values()]
+        apart = [
+            float(torch.linalg.vector_norm(model - self.params)) for model in self.models.values()
+        ]
         rate = self.algorithm.learning_rate
         return {"clip": self.clip, "learning_rate": rate, "disagreement": max(apart, default=0.0)}
 

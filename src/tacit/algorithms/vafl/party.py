@@ -1,4 +1,7 @@
-"""VAFL, the clients' side of Algorithms 1 and 2; the server's, the notation and what differs: vafl.py."""
+"""VAFL, the clients' side of Algorithms 1 and 2; the server's, the notation and what differs:
+
+vafl.py.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,26 @@ from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 
 class Party:
-    """A client of Algorithms 1 and 2. Holds private features; all that it says has passed its EmbeddingReleaser."""
+    """A client of Algorithms 1 and 2. Holds private features;
+
+    all that it says has passed its EmbeddingReleaser.
+    """
 
     def __init__(
-        self, edge: str, number: int, protocol: Protocol, x: Tensor, names: Names, embedding: Embedding,
-        releaser: EmbeddingReleaser, regularization: float = 0.0,
-    ) -> None:  # fmt: skip
-        """x: (n', *shape) of the records called `names`, in this party's own order. regularization: λ of r(θ_m)."""
+        self,
+        edge: str,
+        number: int,
+        protocol: Protocol,
+        x: Tensor,
+        names: Names,
+        embedding: Embedding,
+        releaser: EmbeddingReleaser,
+        regularization: float = 0.0,
+    ) -> None:
+        """x: (n', *shape) of the records called `names`, in this party's own order.
+
+        regularization: λ of r(θ_m).
+        """
         self.edge, self.number, self.protocol, self.embedding = edge, number, protocol, embedding
         self.releaser, self.regularization = releaser, regularization
         self._x, self._names = x, names
@@ -42,9 +58,16 @@ class Party:
         """Say who is there, under which privacy. Sent again whenever there is nothing to do."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
-            self.edge, plan.epsilon, plan.delta, plan.declared, plan.noise_variance(self.embedding.classes),
-            plan.bound, plan.bound, ledger.history(), ledger.charged(),
-        )  # fmt: skip
+            self.edge,
+            plan.epsilon,
+            plan.delta,
+            plan.declared,
+            plan.noise_variance(self.embedding.classes),
+            plan.bound,
+            plan.bound,
+            ledger.history(),
+            ledger.charged(),
+        )
         return [Outgoing(SERVER, hello)]
 
     def on_message(self, message: Roster | Feedback | Request | Halt) -> list[Outgoing]:
@@ -57,7 +80,10 @@ class Party:
         if self.halted and not isinstance(message, Request):
             return []
         if not self._sensible(message):
-            self.refusals, self.refusal = self.refusals + 1, f"the server's {type(message).__name__} fits no record"
+            self.refusals, self.refusal = (
+                self.refusals + 1,
+                f"the server's {type(message).__name__} fits no record",
+            )
             return []
         try:
             match message:
@@ -82,7 +108,10 @@ class Party:
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` goes on; to be made durable with what the party says."""
+        """(tensors, JSON values) from which `restore` goes on;
+
+        to be made durable with what the party says.
+        """
         tensors = {"theta": self.theta} | ({} if self.place is None else {"place": self.place})
         return tensors, {
             "step": self.step,
@@ -98,16 +127,23 @@ class Party:
         self.iteration, self.records = values["iteration"], values["records"]
 
     def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
-        """Before anything is paid for: whether rows exist, and a gradient has the shape of what it answers."""
+        """Before anything is paid for:
+
+        whether rows exist, and a gradient has the shape of what it answers.
+        """
         if isinstance(message, Request) and self.place is not None:
             rows = message.rows
             return len(rows) > 0 and int(rows.min()) >= 0 and int(rows.max()) < len(self.place)
-        if isinstance(message, Feedback) and message.step == self.step and message.gradient is not None:
+        if (
+            isinstance(message, Feedback)
+            and message.step == self.step
+            and message.gradient is not None
+        ):
             shape = (len(self._batch(self.step)), self.embedding.classes)
             return self.step > 0 and message.gradient.shape == shape and learnable(message.gradient)
         return True
 
-    # -- Algorithm 1, client side -------------------------------------------------------------------------------
+    # -- Algorithm 1, client side ------------------------------------------------------------------
 
     def _table(self, roster: Roster) -> list[Outgoing]:
         """Step 0: align, and upload h_{n,m}(θ_m^0) of every record (the note below Algorithm 1)."""
@@ -132,11 +168,18 @@ class Party:
         if self.releaser.plan.mode != "cached":
             released = self.releaser.release(rows, lambda: self._embed(self.theta, rows))
         elif self.step == 0 and not request:
-            released = self.releaser.release_once(self._name(), rows, lambda: self._embed(self.theta, rows))
+            released = self.releaser.release_once(
+                self._name(), rows, lambda: self._embed(self.theta, rows)
+            )
         else:
             released = None  # the server has them
         embed = Embed(
-            self.edge, self.iteration, Part(self.step, request, rows), released, ledger.history(), ledger.charged()
+            self.edge,
+            self.iteration,
+            Part(self.step, request, rows),
+            released,
+            ledger.history(),
+            ledger.charged(),
         )
         return [Outgoing(SERVER, embed)]
 
@@ -144,7 +187,9 @@ class Party:
         """Of the table's one release: a digest of all that it is a function of, but the noise."""
         assert self.place is not None
         plan = self.releaser.plan
-        digest = hashlib.sha256(f"{self.number} {self.protocol.seed} {plan!r} {self.embedding!r}".encode())
+        digest = hashlib.sha256(
+            f"{self.number} {self.protocol.seed} {plan!r} {self.embedding!r}".encode()
+        )
         for tensor in (self.place, self.theta, self._x):
             digest.update(f"{tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().tobytes())
@@ -154,10 +199,14 @@ class Party:
         """(4a): θ_m ← θ_m - η(∇_θ h·∇_h ℓ + λθ_m); gradient (b, width) of the batch's mean loss."""
         rows = self._batch(self.step)
         if self.releaser.plan.mode == "dp_sgd":
-            total = self.releaser.step(rows, lambda: self._each(rows, len(rows) * gradient)) / len(rows)
+            total = self.releaser.step(rows, lambda: self._each(rows, len(rows) * gradient)) / len(
+                rows
+            )
         else:
             total = self.releaser.step(rows, lambda: self._jointly(rows, gradient))
-        self.theta = self.theta - self.protocol.steps.party(k) * (total + self.regularization * self.theta)
+        self.theta = self.theta - self.protocol.steps.party(k) * (
+            total + self.regularization * self.theta
+        )
 
     def _batch(self, step: int) -> Tensor:
         return batch_rows(self.protocol, self.number, step, self.records)
@@ -167,9 +216,15 @@ class Party:
         return self._x[self.place[rows]]
 
     def _embed(self, theta: Tensor, rows: Tensor) -> Tensor:
-        """u_L (b, width) with the smoothing neurons of (10), not yet clipped; the same again for the same step."""
+        """u_L (b, width) with the smoothing neurons of (10), not yet clipped;
+
+        the same again for the same step.
+        """
         smooth = torch.Generator().manual_seed(self.protocol.seed + 1000 * self.step + self.number)
-        parts = [self.embedding.embed(theta, self._features(part), smooth) for part in torch.split(rows, 4096)]
+        parts = [
+            self.embedding.embed(theta, self._features(part), smooth)
+            for part in torch.split(rows, 4096)
+        ]
         return torch.cat(parts)
 
     def _jointly(self, rows: Tensor, gradient: Tensor) -> Tensor:
@@ -185,7 +240,9 @@ class Party:
         def alone(theta: Tensor, x: Tensor, g: Tensor) -> Tensor:
             return (self._clipped(self.embedding.embed(theta, x[None]))[0] * g).sum()
 
-        gradients: Tensor = vmap(grad(alone), in_dims=(None, 0, 0))(self.theta, self._features(rows), gradient)
+        gradients: Tensor = vmap(grad(alone), in_dims=(None, 0, 0))(
+            self.theta, self._features(rows), gradient
+        )
         return gradients
 
     def _clipped(self, embeddings: Tensor) -> Tensor:

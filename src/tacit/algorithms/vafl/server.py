@@ -1,22 +1,24 @@
-"""VAFL: vertical asynchronous federated learning, asynchronous, t-synchronous and synchronous: the server's side.
+"""VAFL: vertical asynchronous federated learning, asynchronous, t-synchronous and synchronous: the
+server's side.
 
-Paper: "VAFL: a Method of Vertical Asynchronous Federated Learning" (../shared/papers 003), Algorithms 1 and 2. The
-clients' side is vafl_party.py.
+Paper: "VAFL: a Method of Vertical Asynchronous Federated Learning" (arXiv:2007.06081),
+Algorithms 1 and 2. The clients' side is vafl_party.py.
 
-| here        | paper         | meaning                                                                              |
-|-------------|---------------|--------------------------------------------------------------------------------------|
-| params      | θ_0           | the server's model, float32 (d_0,)                                                   |
-| theta       | θ_m           | a party's model, float32 (d_m,); it never leaves the party                           |
-| table       | h_{n,m}       | latest embedding of every record from every party, (n, M, width)                     |
-| version     | k             | iterations: updates of θ_0                                                           |
-| delays      | τ_{n,m}^k     | iterations since table[n, m] was uploaded (3)                                        |
-| max_delay   | D             | older entries are asked for anew before they are used (§2.3, 1.)                     |
-| t           | t             | parties waited for in an iteration: 1 is Algorithm 1, M with common batches is SGD   |
-| batch       | N_m           | records of one activation                                                            |
+| here      | paper     | meaning |
+| --------- | --------- | --- |
+| params    | θ_0       | the server's model, float32 (d_0,) |
+| theta     | θ_m       | a party's model, float32 (d_m,); it never leaves the party |
+| table     | h_{n,m}   | latest embedding of every record from every party, (n, M, width) |
+| version   | k         | iterations: updates of θ_0 |
+| delays    | τ_{n,m}^k | iterations since table[n, m] was uploaded (3) |
+| max_delay | D         | older entries are asked for anew before they are used (§2.3, 1.) |
+| t         | t         | parties waited for: 1 is Algorithm 1, M with common batches SGD |
+| batch     | N_m       | records of one activation |
 
-Differs from the paper (why: docs/algorithms.md): both gradients of an iteration are taken at θ_0^k, as (2a) and (2b)
-say and the listing does not; a party's epochs are in a fresh random order; embeddings are clipped before the noise;
-privacy is counted per release, without amplification; θ_0's model sees noisy embeddings divided by their noise.
+Differs from the paper (why: docs/algorithms.md): both gradients of an iteration are taken at θ_0^k,
+as (2a) and (2b) say and the listing does not; a party's epochs are in a fresh random order;
+embeddings are clipped before the noise; privacy is counted per release, without amplification;
+θ_0's model sees noisy embeddings divided by their noise.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ from tacit.privacy.labels import corrected_loss
 from tacit.protocol.messages import Hello, Outgoing, ServerInput, Timer, Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 
-LAST_SECONDS = 60.0  # how long a run that is trained waits for the embeddings of its last evaluation
+LAST_SECONDS = (
+    60.0  # how long a run that is trained waits for the embeddings of its last evaluation
+)
 Plans = Callable[[str], EmbeddingPlan]
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
@@ -52,8 +56,9 @@ _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 class People:
     """The rows of a run, as the server knows them: names (n,), and labels int64 (n,).
 
-    The first `records` are trained on, and their labels are what randomised response at ε = `label_epsilon` has left
-    of them (inf: the labels themselves); the rest is for evaluation and inference.
+    The first `records` are trained on, and their labels are what randomised response at ε =
+    `label_epsilon` has left of them (inf: the labels themselves); the rest is for evaluation and
+    inference.
     """
 
     names: Names
@@ -63,18 +68,31 @@ class People:
 
 
 class Server(ServerRole):
-    """The server of Algorithms 1 and 2: labels, θ_0 and the table. Its parties are the fold's edges."""
+    """The server of Algorithms 1 and 2: labels, θ_0 and the table.
+
+    Its parties are the fold's edges.
+    """
 
     in_parts = True
 
     def __init__(
-        self, definition: Definition[Vafl], head: Model, protocol: Protocol, people: People, plan: Plans
+        self,
+        definition: Definition[Vafl],
+        head: Model,
+        protocol: Protocol,
+        people: People,
+        plan: Plans,
     ) -> None:
-        """`head`: θ_0's model of (M, width) embeddings. plan: of a party, by its name; no party is asked for it."""
+        """`head`: θ_0's model of (M, width) embeddings. plan: of a party, by its name;
+
+        no party is asked for it.
+        """
         super().__init__(definition, head)  # line 1
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
         self.table = torch.zeros(len(people.names), *head.shape)
-        self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)  # k of each entry's upload
+        self.uploaded = torch.zeros(
+            self.table.shape[:2], dtype=torch.int64
+        )  # k of each entry's upload
         self.complete: set[str] = set()  # parties whose step 0 is in the table
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
@@ -84,9 +102,11 @@ class Server(ServerRole):
         self.exam_rows: Tensor | None = None  # of one under way
         self.examining: set[int] = set()  # requests that it waits for
         self.final = self.examined = False  # whether it is the last one; whether that is over
-        self.taken: tuple[int, Tensor, Dataset] | None = None  # the latest: k, θ_0, and what it sees
+        self.taken: tuple[int, Tensor, Dataset] | None = (
+            None  # the latest: k, θ_0, and what it sees
+        )
 
-    # -- the role interface -------------------------------------------------------------------------------------
+    # -- the role interface ------------------------------------------------------------------------
 
     @property
     def largest(self) -> int:
@@ -108,7 +128,10 @@ class Server(ServerRole):
         return f"this run has its {len(self.edges)} parties" if full else ""
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
-        """As every server's; and after the end inference: an operator's Request, and what parties answer to it."""
+        """As every server's; and after the end inference:
+
+        an operator's Request, and what parties answer to it.
+        """
         if self.halted and isinstance(message, Request):
             return self._infer(message.rows)
         if self.halted and isinstance(message, Update):
@@ -117,14 +140,20 @@ class Server(ServerRole):
         return super().on_message(message)
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: halted, unknown, version, kind, rows, norm, shape. Pure."""
+        """Why `update` must not enter the journal, if so:
+
+        halted, unknown, version, kind, rows, norm, shape. Pure.
+        """
         reason = super().screen(update)
         if reason is not None and not (self.halted and self._awaits(update)):
             return reason
         assert update.part is not None  # in_parts
         rows, given = update.part.rows, update.vector.numel()
-        # A step is answered with gradients, which show labels: only of rows whose labels are protected.
-        most = self.people.records if update.part.step and not update.part.request else len(self.table)
+        # A step is answered with gradients, which show labels: only of rows whose labels are
+        # protected.
+        most = (
+            self.people.records if update.part.step and not update.part.request else len(self.table)
+        )
         if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
             return "rows"
         if not learnable(update.vector):  # one step on it would end θ_0
@@ -143,12 +172,20 @@ class Server(ServerRole):
         if edge not in self.complete:
             return [Outgoing(edge, Roster(self.people.names, self.people.records))]
         waits = any(party == edge for party, _, _ in self.gathered)
-        return [] if waits or self._trained or edge not in self.answers else [Outgoing(edge, self.answers[edge])]
+        return (
+            []
+            if waits or self._trained or edge not in self.answers
+            else [Outgoing(edge, self.answers[edge])]
+        )
 
     def left(self, edge: str) -> list[Outgoing]:
         """A party has retired: nobody waits for it, and when all have, the run is over."""
         self._forget(edge)
-        return self._examine(self._advance()) if self._active() else self._halt("every party has retired")
+        return (
+            self._examine(self._advance())
+            if self._active()
+            else self._halt("every party has retired")
+        )
 
     def over(self) -> bool:
         """Trained, and what it has become is evaluated."""
@@ -165,7 +202,10 @@ class Server(ServerRole):
         return self._examine([])
 
     def delays(self, rows: Tensor) -> Tensor:
-        """τ_{n,m}^k (b, M) by (3): 1 in the iteration after an upload, and one more in each that follows."""
+        """τ_{n,m}^k (b, M) by (3):
+
+        1 in the iteration after an upload, and one more in each that follows.
+        """
         return self.version - self.uploaded[rows]
 
     def scores(self, rows: Tensor) -> Tensor:
@@ -173,14 +213,17 @@ class Server(ServerRole):
         return self.head.logits(self.params, self.table[rows] * self.scales())
 
     def scales(self) -> Tensor:
-        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m), so that a step is as long
-        whatever the noise. c_m is public; 1 without noise, and for an embedding that is longer than its noise.
+        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m), so that
+        a step is as long whatever the noise. c_m is public; 1 without noise, and for an embedding
+        that is longer than its noise.
         """
         parties, width = self.table.shape[1:]
-        variances = [self.plan(edge).noise_variance(width) / width for edge in self.edges] + parties * [0.0]
+        variances = [
+            self.plan(edge).noise_variance(width) / width for edge in self.edges
+        ] + parties * [0.0]
         return torch.tensor(variances[:parties]).clamp_min(1.0).rsqrt()[:, None]
 
-    # -- Algorithms 1 and 2, server side ------------------------------------------------------------------------
+    # -- Algorithms 1 and 2, server side -----------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Line 8: an upload goes into the table; then whatever it makes possible."""
@@ -199,14 +242,21 @@ class Server(ServerRole):
                 self.answers = {party: Feedback(self.version, 0, None) for party in self.edges}
                 return [Outgoing(party, answer) for party, answer in self.answers.items()]
         outgoing = self._examine(self._advance())
-        if self.asked.get(edge):  # first: else a busy party, which wants its newest answer only, would never see it
+        if self.asked.get(
+            edge
+        ):  # first: else a busy party, which wants its newest answer only, would never see it
             outgoing = [out for out in outgoing if out.to != edge]
         told = any(out.to == edge for out in outgoing)
         return outgoing if told or edge not in self.answers else [*outgoing, *self.answer(edge)]
 
     def _turn(self, edge: str) -> bool:
-        """Whether a step of `edge` is due: else one party alone could fill an iteration that is meant for t of them."""
-        return len(self.complete) == self.protocol.parties and all(edge != party for party, _, _ in self.gathered)
+        """Whether a step of `edge` is due:
+
+        else one party alone could fill an iteration that is meant for t of them.
+        """
+        return len(self.complete) == self.protocol.parties and all(
+            edge != party for party, _, _ in self.gathered
+        )
 
     def _enter(self, update: Update) -> None:
         part, place = update.part, self.place(update.edge)
@@ -223,7 +273,9 @@ class Server(ServerRole):
         return [edge for edge, record in self.edges.items() if not record.retired]
 
     def _advance(self) -> list[Outgoing]:
-        """As many iterations as t (or all that are left) have uploaded for, while no entry is too old."""
+        """As many iterations as t (or all that are left) have uploaded for, while no entry is
+        too old.
+        """
         outgoing: list[Outgoing] = []
         while self.gathered and not self._trained:
             t = min(self.protocol.t, len(self._active())) or 1
@@ -250,7 +302,9 @@ class Server(ServerRole):
     def _ask(self, edge: str, rows: Tensor) -> Outgoing:
         self.requests += 1
         self.asked.setdefault(edge, []).append(Request(self.requests, rows))
-        return Outgoing(edge, self.asked[edge][0])  # one at a time: a party answers no number below its last
+        return Outgoing(
+            edge, self.asked[edge][0]
+        )  # one at a time: a party answers no number below its last
 
     def _forget(self, edge: str, number: int | None = None) -> None:
         """What `edge` was asked for (only request `number`) is answered, or will not be."""
@@ -266,7 +320,9 @@ class Server(ServerRole):
             g_0, g_h = common or self.gradients(rows)
             total += g_0 / len(group)  # (2a); t > 1: appendix D, 1/t of the sum
             frozen = self.plan(edge).mode in FROZEN
-            self.answers[edge] = Feedback(self.version, step, None if frozen else g_h[:, self.place(edge)])
+            self.answers[edge] = Feedback(
+                self.version, step, None if frozen else g_h[:, self.place(edge)]
+            )
         self.params = self.params - self.protocol.steps.server(self.version) * total
         self.version += 1
         return [] if self._trained else [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
@@ -276,22 +332,29 @@ class Server(ServerRole):
         return self.protocol.coordinated and len({step for _, step, _ in group}) == 1
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows`, at θ_0^k and the table's embeddings."""
+        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows`, at θ_0^k and the
+        table's embeddings.
+        """
         with torch.enable_grad():
             params, h = self.params.clone().requires_grad_(), self.table[rows].requires_grad_()
             scores = self.head.logits(params, h * self.scales())
-            loss = corrected_loss(scores, self.people.labels[rows], self.people.label_epsilon).mean()
+            loss = corrected_loss(
+                scores, self.people.labels[rows], self.people.label_epsilon
+            ).mean()
             g_0, g_h = torch.autograd.grad(loss, [params, h])
         return g_0, g_h
 
-    # -- evaluation, on the rows that are not trained on --------------------------------------------------------
+    # -- evaluation, on the rows that are not trained on -------------------------------------------
 
     def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
         return self.taken
 
     def _examine(self, outgoing: list[Outgoing]) -> list[Outgoing]:
-        """`outgoing`, and whom an evaluation that is due must ask; one that has been answered is taken."""
+        """`outgoing`, and whom an evaluation that is due must ask;
+
+        one that has been answered is taken.
+        """
         if not self.examining and self.exam_rows is not None:
             rows, self.exam_rows = self.exam_rows, None
             h, y = self.table[rows] * self.scales(), self.people.labels[rows]
@@ -303,7 +366,9 @@ class Server(ServerRole):
         self.due, self.final = self.version - self.version % self.every + self.every, self._trained
         rows = torch.arange(self.people.records, len(self.table))
         if not self.final:
-            chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.protocol.seed))
+            chosen = torch.randperm(
+                len(rows), generator=torch.Generator().manual_seed(self.protocol.seed)
+            )
             rows = rows[chosen[: self.samples]]
         self.exam_rows = rows
         asking = [self._ask(edge, rows) for edge in self._learning(self._active())]
@@ -314,21 +379,25 @@ class Server(ServerRole):
         """Those whose table is not for good: all but who released everything once."""
         return [edge for edge in parties if self.plan(edge).mode != "cached"]
 
-    # -- inference, after the end ---------------------------------------------------------------------------------
+    # -- inference, after the end ------------------------------------------------------------------
 
     def pending(self) -> set[str]:
         """Parties that have not answered what they were asked for."""
         return {edge for edge, asked in self.asked.items() if asked}
 
     def _infer(self, rows: Tensor) -> list[Outgoing]:
-        """Ask for embeddings of `rows` made with the final θ_m; takes the place of all that is still open."""
+        """Ask for embeddings of `rows` made with the final θ_m;
+
+        takes the place of all that is still open.
+        """
         self.asked, self.examining = {}, set()
         return [self._ask(edge, rows) for edge in self._learning(list(self.edges))]
 
     def _awaits(self, update: Update) -> bool:
         asked = self.asked.get(update.edge, [])
         return update.part is not None and any(
-            one.number == update.part.request and torch.equal(one.rows, update.part.rows) for one in asked
+            one.number == update.part.request and torch.equal(one.rows, update.part.rows)
+            for one in asked
         )
 
     def _inferred(self, update: Update) -> None:
@@ -340,7 +409,7 @@ class Server(ServerRole):
         self._enter(update)
         self._forget(update.edge, part.request)
 
-    # -- persistence --------------------------------------------------------------------------------------------
+    # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """As Fold.state, with the table, its ages, and what is under way."""

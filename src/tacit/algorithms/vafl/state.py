@@ -11,7 +11,10 @@ from tacit.protocol.vertical import Feedback, Request
 
 
 class State(Protocol):
-    """What a server keeps: its table of embeddings (records, parties, width), who answered, what is under way."""
+    """What a server keeps:
+
+    its table of embeddings (records, parties, width), who answered, what is under way.
+    """
 
     table: Tensor
     uploaded: Tensor
@@ -27,23 +30,32 @@ class State(Protocol):
     exam_rows: Tensor | None
 
 
-def dump(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def dump(
+    server: State, tensors: dict[str, Tensor], values: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """`tensors` and `values`, with what `read` needs."""
     tensors = {**tensors, "table": server.table, "uploaded": server.uploaded}
     tensors |= {
         f"answer.{edge}": one.gradient.contiguous()
         for edge, one in server.answers.items()
         if one.gradient is not None
-    }  # fmt: skip
+    }
     return tensors, {
-        **values, "requests": server.requests, "due": server.due, "final": server.final, "examined": server.examined,
+        **values,
+        "requests": server.requests,
+        "due": server.due,
+        "final": server.final,
+        "examined": server.examined,
         "complete": sorted(server.complete),
         "gathered": [[edge, step, rows.tolist()] for edge, step, rows in server.gathered],
         "answers": {edge: [one.iteration, one.step] for edge, one in server.answers.items()},
-        "asked": {edge: [[one.number, one.rows.tolist()] for one in asked] for edge, asked in server.asked.items()},
+        "asked": {
+            edge: [[one.number, one.rows.tolist()] for one in asked]
+            for edge, asked in server.asked.items()
+        },
         "examining": sorted(server.examining),
         "exam_rows": None if server.exam_rows is None else server.exam_rows.tolist(),
-    }  # fmt: skip
+    }
 
 
 def read(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -60,5 +72,9 @@ def read(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> N
     server.asked = {
         edge: [Request(number, torch.tensor(rows)) for number, rows in asked]
         for edge, asked in values["asked"].items()
-    }  # fmt: skip
-    server.exam_rows = None if values["exam_rows"] is None else torch.tensor(values["exam_rows"], dtype=torch.int64)
+    }
+    server.exam_rows = (
+        None
+        if values["exam_rows"] is None
+        else torch.tensor(values["exam_rows"], dtype=torch.int64)
+    )

@@ -1,18 +1,20 @@
-"""What VAFL's roles share: the step sizes of Theorems 1 to 4 and, for t > 1, 7 to 10 (paper 003), and the batches.
+"""What VAFL's roles share: the step sizes of Theorems 1 to 4 and, for t > 1, 7 to 10 (paper 003),
+and the batches.
 
-| here            | paper  | meaning                                                                                |
-|-----------------|--------|----------------------------------------------------------------------------------------|
-| smoothness      | L      | Lipschitz constant of the gradient of F                                                |
-| convexity       | μ      | strong convexity of F                                                                  |
-| delay           | D      | bound on every delay τ_{n,m}                                                           |
-| tail, ratio     | p̄, ρ   | P(τ = d) <= p̄·ρ^d (Assumption 5)                                                       |
-| rarest          | min q_m| share of iterations of the least active party                                          |
-| scale           | c_η    | free constant                                                                          |
-| horizon         | K      | iterations                                                                             |
+| here        | paper   | meaning |
+| ----------- | ------- | --- |
+| smoothness  | L       | Lipschitz constant of the gradient of F |
+| convexity   | μ       | strong convexity of F |
+| delay       | D       | bound on every delay τ_{n,m} |
+| tail, ratio | p̄, ρ   | P(τ = d) <= p̄·ρ^d (Assumption 5) |
+| rarest      | min q_m | share of iterations of the least active party |
+| scale       | c_η     | free constant |
+| horizon     | K       | iterations |
 
-The theorems' statements and their proofs disagree in two places, and the proofs are followed: Theorem 2's step has
-min q_m where the statement has min sqrt(q_m), and Theorem 3's has max_m sqrt(c_m) where the statement has min. Both
-make the step that the proof covers: the first longer, with the K_0 that goes with it, the second shorter.
+The theorems' statements and their proofs disagree in two places, and the proofs are followed:
+Theorem 2's step has min q_m where the statement has min sqrt(q_m), and Theorem 3's has max_m
+sqrt(c_m) where the statement has min. Both make the step that the proof covers: the first longer,
+with the K_0 that goes with it, the second shorter.
 """
 
 from __future__ import annotations
@@ -35,26 +37,43 @@ def theorem_1(smoothness: float, delay: int, scale: float, horizon: int) -> floa
     return min(1 / (4 * (1 + delay) * smoothness), scale / math.sqrt(horizon))
 
 
-def theorem_2(k: int, smoothness: float, convexity: float, delay: int, rarest: float, t: int = 1) -> float:
+def theorem_2(
+    k: int, smoothness: float, convexity: float, delay: int, rarest: float, t: int = 1
+) -> float:
     """Bounded delay, strongly convex: η^k = 4/(μ·min q_m·(k + K_0)).
 
     K_0 = 4(4(D+1)L + 2μ·min q_m·D)/(μ·t·min q_m), at the end of the proof; t > 1 as in Theorem 8.
     """
-    start = 4 * (4 * (delay + 1) * smoothness + 2 * convexity * rarest * delay) / (convexity * t * rarest)
+    start = (
+        4
+        * (4 * (delay + 1) * smoothness + 2 * convexity * rarest * delay)
+        / (convexity * t * rarest)
+    )
     return 4 / (convexity * rarest * (k + start))
 
 
 def theorem_3(smoothness: float, tail: float, ratio: float, scale: float, horizon: int) -> float:
-    """Stochastic unbounded delay, nonconvex: η = min{1/(4(1+max sqrt(c_m))L), c_η/sqrt(K)}, eq. (34)."""
+    """Stochastic unbounded delay, nonconvex: η = min{1/(4(1+max sqrt(c_m))L), c_η/sqrt(K)}, eq.
+
+    (34).
+    """
     return min(_longest(smoothness, tail, ratio), scale / math.sqrt(horizon))
 
 
 def theorem_4(
-    k: int, smoothness: float, convexity: float, tail: float, ratio: float, rarest: float, t: int = 1
+    k: int,
+    smoothness: float,
+    convexity: float,
+    tail: float,
+    ratio: float,
+    rarest: float,
+    t: int = 1,
 ) -> float:
-    """Stochastic unbounded delay, strongly convex: η^k = 2/(ν(k + K_0)), K_0 = 4(1+max sqrt(c_m))L/(tν).
+    """Stochastic unbounded delay, strongly convex: η^k = 2/(ν(k + K_0)), K_0 = 4(1+max
+    sqrt(c_m))L/(tν).
 
-    ν = min{(1-ρ)c_m/(η̄(20+c_m)), μ·q_m/2} with η̄ = 1/(4(1+max sqrt(c_m))L), at the end of the proof.
+    ν = min{(1-ρ)c_m/(η̄(20+c_m)), μ·q_m/2} with η̄ = 1/(4(1+max sqrt(c_m))L), at the end of the
+    proof.
     """
     c = delay_constant(tail, ratio)
     longest = _longest(smoothness, tail, ratio)
@@ -68,9 +87,11 @@ def _longest(smoothness: float, tail: float, ratio: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Which rule gives η^k, and its constants: `constant` is the experiments' own (appendix G), else a theorem's.
+    """Which rule gives η^k, and its constants: `constant` is the experiments' own (appendix G),
+    else a theorem's.
 
-    rate: η of `constant`. server_share: η_0/η_m of `constant`; a theorem's is 1 (t of Theorems 7 and 9).
+    rate: η of `constant`. server_share: η_0/η_m of `constant`; a theorem's is 1 (t of Theorems 7
+    and 9).
     """
 
     rule: str = "constant"
@@ -92,11 +113,18 @@ class Steps:
             case "theorem_1":
                 return theorem_1(self.smoothness, self.delay, self.scale, self.horizon) / self.t
             case "theorem_2":
-                return theorem_2(k, self.smoothness, self.convexity, self.delay, self.rarest, self.t)
+                return theorem_2(
+                    k, self.smoothness, self.convexity, self.delay, self.rarest, self.t
+                )
             case "theorem_3":
-                return theorem_3(self.smoothness, self.tail, self.ratio, self.scale, self.horizon) / self.t
+                return (
+                    theorem_3(self.smoothness, self.tail, self.ratio, self.scale, self.horizon)
+                    / self.t
+                )
             case "theorem_4":
-                return theorem_4(k, self.smoothness, self.convexity, self.tail, self.ratio, self.rarest, self.t)
+                return theorem_4(
+                    k, self.smoothness, self.convexity, self.tail, self.ratio, self.rarest, self.t
+                )
         return self.rate
 
     def server(self, k: int) -> float:
@@ -117,19 +145,25 @@ class Protocol:
     batch: int
     steps: Steps = _USUAL
     t: int = 1
-    coordinated: bool = False  # all parties' s-th batch is the same: with t = M, synchronous block-wise SGD
+    coordinated: bool = (
+        False  # all parties' s-th batch is the same: with t = M, synchronous block-wise SGD
+    )
     max_delay: int | None = None
     seed: int = 1
 
 
 def batch_rows(protocol: Protocol, party: int, step: int, records: int) -> Tensor:
-    """Line 4: the records (int64, ascending) of a party's `step`-th activation, from 1. Public, and the same anew.
+    """Line 4: the records (int64, ascending) of a party's `step`-th activation, from 1. Public, and
+    the same anew.
 
-    Every epoch is a new random order, cut into batches of N_m; the rest that does not fill one is left out.
+    Every epoch is a new random order, cut into batches of N_m; the rest that does not fill one is
+    left out.
     """
     size = min(protocol.batch, records)
     epoch, place = divmod(step - 1, records // size)
     who = "all" if protocol.coordinated else str(party)
     digest = hashlib.sha256(f"vafl batch|{protocol.seed}|{who}|{epoch}".encode()).digest()
-    order = torch.randperm(records, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7])))
+    order = torch.randperm(
+        records, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7]))
+    )
     return order[place * size : (place + 1) * size].sort().values

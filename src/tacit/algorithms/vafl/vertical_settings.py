@@ -1,4 +1,7 @@
-"""From a vertical run's definition to its parts: protocol, models, privacy plans. Public numbers only."""
+"""From a vertical run's definition to its parts: protocol, models, privacy plans.
+
+Public numbers only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from tacit.privacy.embeddings import EmbeddingPlan
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """What a vertical run's roles need beside the definition. `protocol`: what all of them share."""
+    """What a vertical run's roles need beside the definition. `protocol`:
+
+    what all of them share.
+    """
 
     definition: Definition[Vafl]
     protocol: Protocol
@@ -48,7 +54,10 @@ class Vertical:
         return made
 
     def view(self, x: Tensor, party: int) -> Tensor:
-        """What party number `party` of the testbed holds of the examples x (n, *shape). Raises ConfigError."""
+        """What party number `party` of the testbed holds of the examples x (n, *shape).
+
+        Raises ConfigError.
+        """
         sizes, parties = party_columns(self.definition.source.name), self.protocol.parties
         return party_view(x, party, parties, quadrants=self.settings.quadrants, sizes=sizes)
 
@@ -58,10 +67,12 @@ class Vertical:
         return given[party] if len(given) > 1 else given[0]
 
     def plan(self, party: int) -> EmbeddingPlan:
-        """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly (gdp.py).
+        """The privacy plan of party number `party`: its own ε_m, one z calibrated for it, exactly
+        (gdp.py).
 
-        `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for steps. `trained`:
-        pushes are uploads, of `batch` vectors each, all of which depend on every record: pushes·batch/z² = μ².
+        `cached`, `fresh`: pushes/z² = μ(ε, δ)². `dp_sgd`: half of μ² for releases and half for
+        steps. `trained`: pushes are uploads, of `batch` vectors each, all of which depend on every
+        record: pushes·batch/z² = μ².
         """
         a, p = self.settings, self.definition.privacy
         mode, epsilon = a.release_mode(p.mechanism), self.definition.plans.epsilon(party)
@@ -80,7 +91,9 @@ def vertical(definition: Definition[Any]) -> Vertical:
     """Of a vertical run. Raises ConfigError for one that is not."""
     a, parties = definition.algorithm, definition.workers
     if not isinstance(a, Vafl):
-        raise ConfigError(f"algorithm.name={a.name!r} is not vertical; a party can only take part in vafl")
+        raise ConfigError(
+            f"algorithm.name={a.name!r} is not vertical; a party can only take part in vafl"
+        )
     t = parties if a.synchronous else a.t
     steps = Steps(
         a.steps_rule,
@@ -96,12 +109,17 @@ def vertical(definition: Definition[Any]) -> Vertical:
         definition.horizon,
         t,
     )
-    protocol = Protocol(parties, round(definition.batch), steps, t, a.synchronous, a.max_delay, definition.seed)
+    protocol = Protocol(
+        parties, round(definition.batch), steps, t, a.synchronous, a.max_delay, definition.seed
+    )
     return Vertical(definition, protocol)
 
 
 def record_ids(data: Dataset) -> list[str]:
-    """A name for every row, the same at every party of the testbed: who it is, and which of their rows it is."""
+    """A name for every row, the same at every party of the testbed:
+
+    who it is, and which of their rows it is.
+    """
     numbers = range(len(data)) if data.ids is None else data.ids.tolist()
     seen: dict[int, int] = {}
     found = []

@@ -75,14 +75,18 @@ def load(
     ids = chosen if stored.ids is None else stored.ids[chosen]
     x = torch.from_numpy(stored.x[chosen].reshape(-1, *shape))
     if not source_of(name).words:
-        x = frozen.apply(features, x.to(torch.float32).sub_(stored.low).div_(stored.high - stored.low))
+        x = frozen.apply(
+            features, x.to(torch.float32).sub_(stored.low).div_(stored.high - stored.low)
+        )
     return Dataset(
         x=x,
         y=torch.from_numpy(stored.y[chosen].astype(np.int64)),
         classes=classes,
         name=f"{name}/{split}",
         ids=torch.from_numpy(ids.astype(np.int64)),
-        groups=None if stored.groups is None else torch.from_numpy(stored.groups[chosen].astype(np.int64)),
+        groups=None
+        if stored.groups is None
+        else torch.from_numpy(stored.groups[chosen].astype(np.int64)),
     )
 
 
@@ -91,7 +95,9 @@ def splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
     return load(name, "train", root), load(name, "test", root)
 
 
-def load_labels(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> torch.Tensor:
+def load_labels(
+    name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
+) -> torch.Tensor:
     """The labels only, int64 (n,), of text (n, T): what `partition.shard` needs.
 
     Raises as `load`.
@@ -107,14 +113,18 @@ def load_labels(name: str, split: Split, root: Path | None, text: Text = _DEFAUL
     return torch.from_numpy(labels.astype(np.int64))
 
 
-def load_groups(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> torch.Tensor:
+def load_groups(
+    name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT
+) -> torch.Tensor:
     """The natural group of every row, int64 (n,).
 
     Raises as `load`, and ConfigError where there are none.
     """
     groups = _read(name, split, root, text).groups if source_of(name).groups else None
     if groups is None:
-        raise ConfigError(f"data.partition = 'natural': data.dataset = {name!r} has no natural groups")
+        raise ConfigError(
+            f"data.partition = 'natural': data.dataset = {name!r} has no natural groups"
+        )
     return torch.from_numpy(groups.astype(np.int64))
 
 
@@ -124,7 +134,9 @@ def available(name: str, root: Path | None) -> bool:
     return all(root is not None and (root / file).is_file() for file in files)
 
 
-def shape_of(name: str, features: Features = "none", text: Text = _DEFAULT_TEXT) -> tuple[tuple[int, ...], int]:
+def shape_of(
+    name: str, features: Features = "none", text: Text = _DEFAULT_TEXT
+) -> tuple[tuple[int, ...], int]:
     """The shape of one example as `load` gives it, and the number of classes, without reading the
     data.
 

@@ -79,7 +79,9 @@ def _same_files(
 ) -> Source:
     """A source of which every file holds both splits."""
     files = tuple(sha256)
-    return Source(shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks)
+    return Source(
+        shape, train_rows, {"train": files, "test": files}, sha256, classes, groups, blocks=blocks
+    )
 
 
 # The vocabulary is always that of the first.
@@ -114,7 +116,11 @@ _SOURCES: dict[str, Source] = {
     "cifar10": _same_files(
         (3, 32, 32),
         20_000,
-        {"cifar10/cifar10_20k_4k.npz": ("a9b0440a6e37c93f8ce362c6029233ac3fbfcc8fd5d11fedb698c97fab01d78f")},
+        {
+            "cifar10/cifar10_20k_4k.npz": (
+                "a9b0440a6e37c93f8ce362c6029233ac3fbfcc8fd5d11fedb698c97fab01d78f"
+            )
+        },
     ),
     "adult": Source(
         (102,),
@@ -124,9 +130,15 @@ _SOURCES: dict[str, Source] = {
             "test": ("adult/adult.names.gz", "adult/adult.test.gz"),
         },
         {
-            "adult/adult.names.gz": ("1e8ee543cb81fc9590b1a20392e41f28eab971ac9dbe519269cdf7d4658b62f2"),
-            "adult/adult.data.gz": ("171e93e0be014947c678f8e0fd17485ec99e8c273d1a7a0b506bb9139e95800b"),
-            "adult/adult.test.gz": ("88304f2ff4ca392efdb76452aa377e96dde27622ff90070ed0913c464bb7aa32"),
+            "adult/adult.names.gz": (
+                "1e8ee543cb81fc9590b1a20392e41f28eab971ac9dbe519269cdf7d4658b62f2"
+            ),
+            "adult/adult.data.gz": (
+                "171e93e0be014947c678f8e0fd17485ec99e8c273d1a7a0b506bb9139e95800b"
+            ),
+            "adult/adult.test.gz": (
+                "88304f2ff4ca392efdb76452aa377e96dde27622ff90070ed0913c464bb7aa32"
+            ),
         },
         classes=2,
         groups=16,
@@ -134,20 +146,32 @@ _SOURCES: dict[str, Source] = {
     "vehicle": _same_files(
         (100,),
         1496,
-        {"vehicle/mytrain.json.gz": ("624add08981efda835bdccd60e716e9ee7f30520e00d0c6da04f78bad0dd39a8")},
+        {
+            "vehicle/mytrain.json.gz": (
+                "624add08981efda835bdccd60e716e9ee7f30520e00d0c6da04f78bad0dd39a8"
+            )
+        },
         classes=2,
         groups=23,
     ),
     "pd-speech": _same_files(
         (753,),
         203,
-        {"pd-speech/pd_speech_features.csv.gz": ("f87205a3cd5c50e315d95490d7e32cc80c0b46973ca3ea2cfd1eda9986ccabfe")},
+        {
+            "pd-speech/pd_speech_features.csv.gz": (
+                "f87205a3cd5c50e315d95490d7e32cc80c0b46973ca3ea2cfd1eda9986ccabfe"
+            )
+        },
         classes=2,
     ),
     "credit-default": _same_files(
         (23,),
         24_001,
-        {"credit-default/UCI_Credit_Card.csv.gz": ("1a38cb2bf6c1b6d9a3833cd399d4164855da19713996f542715331c62ccb538f")},
+        {
+            "credit-default/UCI_Credit_Card.csv.gz": (
+                "1a38cb2bf6c1b6d9a3833cd399d4164855da19713996f542715331c62ccb538f"
+            )
+        },
         classes=2,
         blocks=(13, 10),
     ),
@@ -155,8 +179,12 @@ _SOURCES: dict[str, Source] = {
         (30,),
         456,
         {
-            "breast-vfl/breast_hetero_guest.csv": ("6b258b1514181bd645ea37a9ba3795a014075f465dfa51af08ecf19f068baeae"),
-            "breast-vfl/breast_hetero_host.csv": ("8f9edc41763176ba12598f86646a177e347c1b85b5549896044f9532d964ea6f"),
+            "breast-vfl/breast_hetero_guest.csv": (
+                "6b258b1514181bd645ea37a9ba3795a014075f465dfa51af08ecf19f068baeae"
+            ),
+            "breast-vfl/breast_hetero_host.csv": (
+                "8f9edc41763176ba12598f86646a177e347c1b85b5549896044f9532d964ea6f"
+            ),
         },
         classes=2,
         blocks=(10, 20),
@@ -179,7 +207,9 @@ _SOURCES: dict[str, Source] = {
 def source_of(name: str) -> Source:
     """The public facts of dataset `name`. Raises ConfigError for an unknown one."""
     if name not in _SOURCES:
-        raise ConfigError(f"data.dataset = {name!r} is not known; use one of: {', '.join(sorted(_SOURCES))}")
+        raise ConfigError(
+            f"data.dataset = {name!r} is not known; use one of: {', '.join(sorted(_SOURCES))}"
+        )
     return _SOURCES[name]
 
 
@@ -189,7 +219,9 @@ def checked(source: Source, file: str, root: Path | None) -> bytes:
     Raises DataError.
     """
     if root is None:
-        raise DataError(f"{file} is needed and no data folder is set; point TACIT_DATA (or --data) to it")
+        raise DataError(
+            f"{file} is needed and no data folder is set; point TACIT_DATA (or --data) to it"
+        )
     path = root / file
     try:
         content = path.read_bytes()

@@ -74,7 +74,10 @@ def vehicle(content: bytes, file: str, split: Split) -> Stored:
     is held out by a permutation that never changes.
     """
     published = json.loads(unzipped(content, file))["user_data"]
-    tables = [(np.array(published[name]["x"]), np.array(published[name]["y"])) for name in sorted(published)]
+    tables = [
+        (np.array(published[name]["x"]), np.array(published[name]["y"]))
+        for name in sorted(published)
+    ]
     groups = np.repeat(np.arange(len(tables)), [len(y) for _, y in tables])
     x = np.concatenate([x for x, _ in tables]).astype(np.float32)
     y = (np.concatenate([y.reshape(-1) for _, y in tables]) > 0).astype(np.int64)
@@ -132,10 +135,13 @@ def breast(guest: bytes, host: bytes, split: Split) -> Stored:
     class a fifth is held out.
     """
     left, right = (
-        np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64) for side in (guest, host)
+        np.array(list(csv.reader(io.StringIO(side.decode())))[1:], dtype=np.float64)
+        for side in (guest, host)
     )
     ids, y = left[:, :2].astype(np.int64).T  # the host's rows have the same ids in the same order
-    return _one_split(np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids)
+    return _one_split(
+        np.concatenate((left[:, 2:], right[:, 1:]), 1).astype(np.float32), y, split, ids=ids
+    )
 
 
 def _one_split(x: Array, y: Rows, split: Split, ids: Rows) -> Stored:

@@ -52,13 +52,17 @@ def wikitext2(train: bytes, part: bytes, files: tuple[str, str], text: Text) -> 
     groups: the article that a sequence begins in.
     """
     lines = _lines(unzipped(part, files[1]))
-    numbers = _vocabulary(lines if train == part else _lines(unzipped(train, files[0])), text.vocabulary)
+    numbers = _vocabulary(
+        lines if train == part else _lines(unzipped(train, files[0])), text.vocabulary
+    )
     begins = [
         _begins(line) and len(before) == 1 and len(after) == 1
         for before, line, after in zip([[END], *lines], lines, [*lines[1:], [END]], strict=False)
     ]
     articles = np.repeat(np.cumsum(begins), [len(line) for line in lines]) - 1
-    words = np.fromiter((numbers.get(word, 0) for line in lines for word in line), np.int64, len(articles))
+    words = np.fromiter(
+        (numbers.get(word, 0) for line in lines for word in line), np.int64, len(articles)
+    )
     rows, width = text.rows(len(words)), text.sequence + 1
     table = words[: rows * width].reshape(rows, width)
     groups: Rows = articles[: rows * width : width].clip(min=0)  # a blank line comes first

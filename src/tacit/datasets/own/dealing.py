@@ -1,4 +1,5 @@
-"""Which edge a unit belongs to, where one file is dealt: a function of the seed and of the unit alone.
+"""Which edge a unit belongs to, where one file is dealt: a function of the seed and of the unit
+alone.
 
 So one row more, or one fewer, moves no other, and all rows of a unit go to the same edge.
 """

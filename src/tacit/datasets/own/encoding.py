@@ -84,13 +84,17 @@ def _as_numbers(column: Number, values: pa.Array, first: int) -> npt.NDArray[np.
         numbers = values.cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         row = first + _first_bad(values, lambda one: one.cast(pa.float64()))
-        raise RowError(f"column {column.name!r}: expected numbers, found {values.type}", row) from error
+        raise RowError(
+            f"column {column.name!r}: expected numbers, found {values.type}", row
+        ) from error
     return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.int64]:
     """The place of each value in the column's values; len(values) for any other."""
-    found = pc.index_in(_as_text(column, values, first), value_set=pa.array(column.values, pa.string()))
+    found = pc.index_in(
+        _as_text(column, values, first), value_set=pa.array(column.values, pa.string())
+    )
     filled = pc.fill_null(found, len(column.values))
     places = np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
     if column.missing == "refuse":
@@ -111,13 +115,17 @@ def _as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
     return pc.if_else(pc.equal(text, ""), None, text)
 
 
-def _units(schema: TableSchema, batch: pa.RecordBatch, x: Floats, y: npt.NDArray[np.generic], first: int) -> Units:
+def _units(
+    schema: TableSchema, batch: pa.RecordBatch, x: Floats, y: npt.NDArray[np.generic], first: int
+) -> Units:
     """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
     if schema.unit is None:
         contents = [row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True)]
     else:
         text = _as_text(schema.unit, batch.column(schema.unit), first)
-        _refuse(text.is_null().to_numpy(zero_copy_only=False), schema.unit, "a missing value", first)
+        _refuse(
+            text.is_null().to_numpy(zero_copy_only=False), schema.unit, "a missing value", first
+        )
         contents = [one.encode() for one in text.to_pylist()]
     digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
     return np.frombuffer(digests, dtype=np.dtype((np.void, UNIT_BYTES)))

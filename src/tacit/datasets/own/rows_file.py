@@ -1,7 +1,10 @@
-"""An edge's rows as a folder of fixed-width files, made once from the table and mapped from then on.
+"""An edge's rows as a folder of fixed-width files, made once from the table and mapped from then
+on.
 
     meta.json   format, SHA-256 of the source and of the schema, who the rows are dealt to, how many
-    x.f32       float32 (n, width)          y.bin   int64 or float32 (n,)          units.bin   16 bytes (n,)
+    x.f32       float32 (n, width)
+    y.bin       int64 or float32 (n,)
+    units.bin   16 bytes (n,)
 
 The folder is made beside its place and renamed, so it is whole or not there. A source, a schema or
 a dealing that differs makes it anew. Reading it copies nothing: what is drawn is paged in.
@@ -33,7 +36,10 @@ _FILES = ("x.f32", "y.bin", "units.bin")
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Which part of a file is an edge's: edge number `index` of `edges`, by `seed`. edges = 1: all of it."""
+    """Which part of a file is an edge's: edge number `index` of `edges`, by `seed`. edges = 1:
+
+    all of it.
+    """
 
     index: int = 0
     edges: int = 1
@@ -67,7 +73,10 @@ def _count(path: Path, schema: TableSchema, rows: EncodedRows, most: int | None)
         raise DataError(f"{path.name}: no row is this edge's")
     if most is not None and units > most:
         word = "units" if schema.unit else "rows"
-        raise DataError(f"{path.name}: more {word} than data.rows_max={most}; raise it: it is public, and sets no ε")
+        raise DataError(
+            f"{path.name}: more {word} than data.rows_max={most}; raise it: it is public, and "
+            f"sets no ε"
+        )
 
 
 def _is_there(folder: Path, meta: dict[str, object]) -> bool:
@@ -78,7 +87,9 @@ def _is_there(folder: Path, meta: dict[str, object]) -> bool:
     return isinstance(kept, dict) and {key: kept.get(key) for key in meta} == meta
 
 
-def _make(path: Path, schema: TableSchema, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
+def _make(
+    path: Path, schema: TableSchema, folder: Path, dealt: Dealt, meta: dict[str, object]
+) -> None:
     """The folder, from the table. Raises DataError; then nothing is left of it."""
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)

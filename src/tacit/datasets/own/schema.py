@@ -17,7 +17,8 @@ Value = str | int | bool
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, cut at public bounds and scaled to [0, 1]: one place of x, or a regression's target.
+    """A number, cut at public bounds and scaled to [0, 1]: one place of x, or a regression's
+    target.
 
     missing: "refuse", or the number (within the bounds) that a missing value is taken for.
     """

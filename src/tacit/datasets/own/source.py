@@ -16,14 +16,24 @@ from tacit.errors import ConfigError, DataError
 
 BLOCK_BYTES = 1 << 22
 _BLOCK_ROWS = 1 << 14
-_OTHERS = {b"PK\x03\x04": "a zip", b"\x1f\x8b": "a gzip", b"\x80\x04": "a pickle", b"\x80\x05": "a pickle"}
+_OTHERS = {
+    b"PK\x03\x04": "a zip",
+    b"\x1f\x8b": "a gzip",
+    b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
+}
 
 
 def located(name: str, folder: Path, field: str = "data.train") -> Path:
-    """The file `name` in the run file's `folder`. Raises ConfigError where it is not in it or not there."""
+    """The file `name` in the run file's `folder`.
+
+    Raises ConfigError where it is not in it or not there.
+    """
     path = (folder / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
-        raise ConfigError(f"{field}={name!r}: leaves the run file's folder; put the file beside the run file")
+        raise ConfigError(
+            f"{field}={name!r}: leaves the run file's folder; put the file beside the run file"
+        )
     if not path.is_file():
         raise ConfigError(f"{field}={name!r}: no such file in {folder}")
     return path
@@ -79,5 +89,9 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
 def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
     for column in columns:
         if names.count(column) != 1:
-            what = "there are several" if names.count(column) else f"the file has {', '.join(names[:20])}"
+            what = (
+                "there are several"
+                if names.count(column)
+                else f"the file has {', '.join(names[:20])}"
+            )
             raise DataError(f"{path.name}: column {column!r}: expected one; {what}")

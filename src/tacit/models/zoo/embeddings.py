@@ -162,12 +162,19 @@ def embedding(
     of LSTM layers of `hidden` cells. Raises ConfigError naming the field and the value.
     """
     if width < 1 or not 0 <= smoothing < math.inf:
-        raise ConfigError(f"algorithm.width = {width} must be >= 1, algorithm.smoothing = {smoothing} finite and >= 0")
+        raise ConfigError(
+            f"algorithm.width = {width} must be >= 1, algorithm.smoothing = {smoothing} finite "
+            f"and >= 0"
+        )
     if kind in ("mlp", "lstm") and not hidden:
-        raise ConfigError(f"algorithm.hidden = () must have at least one layer in an embedding of kind {kind}")
+        raise ConfigError(
+            f"algorithm.hidden = () must have at least one layer in an embedding of kind {kind}"
+        )
     if kind == "lstm":
         steps = shape[1:2] if len(shape) == 3 else shape[:1]
-        return Recurrent(kind, (*steps, math.prod(shape) // steps[0]), width, hidden=hidden, smoothing=smoothing)
+        return Recurrent(
+            kind, (*steps, math.prod(shape) // steps[0]), width, hidden=hidden, smoothing=smoothing
+        )
     if kind != "cnn":
         dense = hidden if kind == "mlp" else ()
         return Network(kind, shape, width, hidden=dense, activation=activation, smoothing=smoothing)
@@ -186,7 +193,9 @@ def embedding(
     )
 
 
-def head(combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()) -> Model:
+def head(
+    combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()
+) -> Model:
     """The model θ_0 of (parties, width) embeddings: their sum, or dense layers on all of them
     together.
 
@@ -195,5 +204,7 @@ def head(combine: Combine, parties: int, width: int, classes: int, hidden: tuple
     if combine == "concat":
         return Layered("head", (parties, width), classes, hidden=hidden)
     if width != classes or hidden:
-        raise ConfigError(f"algorithm.width = {width} must be the {classes} classes where embeddings are added up")
+        raise ConfigError(
+            f"algorithm.width = {width} must be the {classes} classes where embeddings are added up"
+        )
     return Sum("sum", (parties, width), classes)

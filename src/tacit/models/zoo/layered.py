@@ -44,7 +44,9 @@ class Layered(Model):
                 side_after(side, self.kernel, self.padding, pooled=number % self.pool_every == 0),
             )
         features = depth * side * side if self.channels else math.prod(self.shape)
-        for number, (inputs, outputs) in enumerate(pairwise((features, *self.hidden, self.classes)), 1):
+        for number, (inputs, outputs) in enumerate(
+            pairwise((features, *self.hidden, self.classes)), 1
+        ):
             layers += [
                 (f"dense{number}.weight", (outputs, inputs)),
                 (f"dense{number}.bias", (outputs,)),

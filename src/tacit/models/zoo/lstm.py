@@ -79,7 +79,9 @@ class Lstm(Model):
         """
         return super().data_loss(scores, y).mean(-1)
 
-    def random_batch(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def random_batch(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """`count` random sequences, of no data: x and y (count, T), uniform words."""
         words = torch.randint(self.classes, (2, count, *self.shape), generator=generator)
         return words[0], words[1]
