@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import open_store
 from tacit_services.testbed.preload import KEEP_HEAP
 from tacit_services.testbed.processes import Child, start_broker, start_store
-from tacit_services.transport.mqtt import Connection
 from tacit_services.worker import cpu_turns
 
 from bench import cost, step, training
@@ -221,20 +221,12 @@ def _path(
     run = config.load(file)
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
-    driver = ServerDriver(
-        "bench",
-        Server(run.define(), model),
-        model.schema_hash(),
-        model.size,
-        open_store(url, "bench"),
-        fingerprint=run.fingerprint(),
-        snapshot_every=500,
-        max_message=1 << 28,
-        chunk=256 * 1024,
-    )
+    line = Line(broker, "bench-aggregator")
+    place = Place("bench", open_store(url, "bench"), line, max_message=1 << 28, chunk=256 * 1024)
+    definition = run.define()
+    driver = assemble(run, definition, Server(definition, model), model, place)
     driver.recover()
-    connection = Connection(broker, "bench-aggregator", [topics.up_all("bench")], driver.inbox.put)
-    connection.start(30.0)
+    line.open([topics.up_all("bench")], driver.inbox.hear, 30.0)
     common = {
         "broker": broker,
         "run_file": str(file),
@@ -248,15 +240,11 @@ def _path(
     for worker in workers:
         worker.go()
     marks: list[tuple[float, int]] = []
-    driver.run(
-        connection,
-        threading.Event(),
-        lambda: marks.append((time.perf_counter(), driver.role.version)),
-    )
+    driver.run(threading.Event(), lambda: marks.append((time.perf_counter(), driver.role.version)))
     driver.farewell(threading.Event())
     answers = [worker.result() for worker in workers]
-    connection.stop()
-    driver.store.close()
+    line.close()
+    driver.journal.store.close()
     for child in reversed(children):
         child.stop()
     (first, low), (last, high) = next(mark for mark in marks if mark[1] > EDGES), marks[-1]

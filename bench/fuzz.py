@@ -2,11 +2,11 @@
 `make fuzz`.
 
 Three targets take turns: an envelope (decode, then every reader), parts for an assembler, and
-parts, questions and whole messages of several edges for the aggregator's `Partials`. What goes in
+parts, questions and whole messages of several edges for the aggregator's `Reassembly`. What goes in
 are good messages of every kind, mutated: bits flipped, bytes overwritten, inserted, deleted,
 lengths and counts replaced by extreme ones, two messages spliced.
 
-A finding is an exception that is no refusal (WireError, Crowded), a tensor that is not what was
+A finding is an exception that is no refusal (WireError, RetryLater), a tensor that is not what was
 sent although nothing said so, an envelope that is not the sent one although only its own parts
 came, or memory beyond what was announced. Any finding ends the run with its seed and case number,
 and exit code 1. Writes out/fuzz.json.
@@ -25,7 +25,8 @@ from typing import Any
 
 import torch
 from tacit_services.aggregator import entries
-from tacit_services.aggregator.ingest.reassembly import Crowded, Partials
+from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.transfer import Download, Transfer
 
 from tacit.errors import WireError
@@ -173,7 +174,7 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
 
 def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     """Many edges, some of them hostile, at the aggregator's door."""
-    partials = Partials(LIMIT)
+    partials = Reassembly(LIMIT)
     partials._limit = 8
     senders = [
         (f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100))
@@ -181,7 +182,7 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     ]
     for _ in range(200):
         edge, envelope, chunk = rng.choice(senders)
-        parts = wire.count_parts(envelope, chunk)
+        parts = wire.count_parts(len(envelope), chunk)
         payload = wire.part(envelope, chunk, rng.randrange(parts))
         payload = wire.question(envelope, chunk) if rng.random() < 0.1 else payload
         hostile = rng.random() < 0.1
@@ -190,7 +191,7 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
             seq = rng.choice(EXTREME) if hostile else 1
             whole = partials.add(edge, seq, payload)
             answer = partials.answer(edge, seq)
-        except (WireError, Crowded) as refusal:
+        except (WireError, RetryLater) as refusal:
             seen[f"partials:{getattr(refusal, 'reason', 'busy')}"] += 1
             continue
         assert answer is None or len(answer.missing) <= 32

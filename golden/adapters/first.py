@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import typer.main
 from fastapi import FastAPI
@@ -120,6 +121,11 @@ def embedded(
 def commands() -> object:
     """The root of the command line, as click has it."""
     return typer.main.get_command(_commands)
+
+
+def kept_snapshot(rig: Any) -> Snapshot | None:
+    """What this aggregator's store has."""
+    return rig.driver.store.snapshot()
 
 
 def enrolment(folder: Path) -> FastAPI:

@@ -171,6 +171,11 @@ def enrolment(folder: Path) -> FastAPI:
     return _enrolment(_Desk(_Authority.create(folder)))
 
 
+def kept_snapshot(rig: AggregatorRig) -> Snapshot | None:
+    """What this aggregator's store has."""
+    return rig.driver.journal.store.snapshot()
+
+
 def schema_hash(model: Model) -> bytes:
     """What a message must carry to be for this model."""
     return model.schema_hash()

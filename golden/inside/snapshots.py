@@ -12,7 +12,7 @@ from torch import Tensor
 from golden.inside.bits import SEED
 from golden.inside.drive import driven
 from golden.inside.shapes import generic, shape
-from golden.layout import AggregatorRig, RunFile, read_snapshot, simulate
+from golden.layout import AggregatorRig, RunFile, kept_snapshot, read_snapshot, simulate
 
 Tables = dict[str, dict[str, Any]]
 
@@ -70,7 +70,7 @@ def _around() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         rig = fed(Path(folder))
         rig.driver.save()
-        kept = rig.driver.store.snapshot()
+        kept = kept_snapshot(rig)
     assert kept is not None
     _, values = read_snapshot(kept.state)
     return {key: shape(value) for key, value in values.items() if key != "role"}

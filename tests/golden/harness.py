@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import Store
 from tacit_services.party.loop import PartyLoop
 from tacit_services.peer.loop import PeerLoop
@@ -183,21 +185,16 @@ class MqttRun:
         self._together = threading.Barrier(
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
+        self.line = Line(broker, f"{run_id}-aggregator")
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
         """A driver with an empty role, as after a restart."""
-        return ServerDriver(
-            self.run_id,
-            make_server(self.run, self.model),
-            self.model.schema_hash(),
-            self.model.size,
-            self.store,
-            fingerprint=self.run.fingerprint(),
-            snapshot_every=self.run.run.snapshot_every,
-            max_message=1 << 24,
-            chunk=16 * 1024,
-        )
+        place = Place(self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024)
+        # Whoever asks is answered at once, as in process.
+        edges = self.run.edges.model_copy(update={"min": 1, "share": "any"})
+        run = self.run.model_copy(update={"edges": edges})
+        return assemble(run, run.define(), make_server(self.run, self.model), self.model, place)
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> ServerRole:
         """Run the driver until the role halts or `until` says so; returns the role."""
@@ -206,7 +203,7 @@ class MqttRun:
         stop = threading.Event()
         connection = self.connect()
         try:
-            driver.run(connection, stop, lambda: stop.set() if until() or self.failures else None)
+            driver.run(stop, lambda: stop.set() if until() or self.failures else None)
             if driver.role.halted:
                 driver.farewell(threading.Event())
         finally:
@@ -216,11 +213,7 @@ class MqttRun:
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        connection = Connection(
-            self.broker, f"{self.run_id}-aggregator", heard, self.driver.inbox.put
-        )
-        connection.start(PATIENCE)
-        return connection
+        return self.line.open(heard, self.driver.inbox.hear, PATIENCE)
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""

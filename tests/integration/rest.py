@@ -9,13 +9,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import uvicorn
 from fastapi import FastAPI
 from tacit_services.aggregator.api.routes import Operator, create_app
-from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.store import open_store
 from tacit_services.transport import http_server
@@ -28,6 +29,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.servers import HOST, PATIENCE
 
+CHUNK = 1 << 18
 TOKEN = "a-token-for-the-tests-only"
 RUN_FILE = """
 [run]
@@ -48,29 +50,39 @@ count = 3
 """
 
 
+class Silent:
+    """A way to the broker that is never opened: what the driver publishes waits in its queue."""
+
+    def __init__(self) -> None:
+        self.connection = Connection(f"{HOST}:1", "test", [], lambda inbound: None)
+
+
+@dataclass
+class Link:
+    """What is shown of the broker; a test says it."""
+
+    up: bool = False
+    reconnects: int = 0
+
+
 class Rig:
     """One run, in memory, with what tests may do to it."""
 
-    def __init__(self, folder: Path, token: str | None = TOKEN) -> None:
-        self.run = run = config.parse(RUN_FILE, "test")
-        self.model: Model = run.build_model()
-        self.role = Server(run.define(), self.model)
-        store = open_store("memory://", "run")
-        self.driver = ServerDriver(
-            "run",
-            self.role,
-            self.model.schema_hash(),
-            self.model.size,
-            store,
-            fingerprint=run.fingerprint(),
-            snapshot_every=100,
-            max_message=1 << 24,
-            chunk=1 << 18,
+    def __init__(self, folder: Path, token: str | None = TOKEN, more: str = "") -> None:
+        """`more`: sections of the run file."""
+        self.run = run = config.parse(RUN_FILE + more, "test")
+        definition = run.define()
+        self.model: Model = definition.build_model()
+        self.role = Server(definition, self.model)
+        place = Place(
+            "run", open_store("memory://", "run"), Silent(), max_message=1 << 24, chunk=CHUNK
         )
+        self.driver = assemble(run, definition, self.role, self.model, place)
         self.driver.recover()
-        # Never started: what the driver publishes waits in its queue.
-        self.driver.down.connection = Connection(f"{HOST}:1", "test", [], self.driver.inbox.put)
-        self.observer = Observer(run.define(), self.driver, folder / "metrics.jsonl")
+        self.link = Link()
+        self.observer = Observer(
+            definition, self.driver, folder / "metrics.jsonl", broker=self.link
+        )
         self.observer.resumed()
         self.operator = Operator(token)
         self.app = create_app(self.observer, self.operator, self.model)
@@ -116,10 +128,17 @@ class Rig:
         """Any envelope, as the broker would deliver it."""
         self._seq += 1
         number = self._seq if seq is None else seq
-        meta.run, meta.edge, meta.seq, meta.schema_hash = "run", edge, number, self.driver.schema
+        meta.run, meta.edge, meta.seq, meta.schema_hash = (
+            "run",
+            edge,
+            number,
+            self.model.schema_hash(),
+        )
         topic = topics.up("run", edge, number, 0)
-        parts = wire.split(wire.encode(meta, tensor), self.driver.down.chunk)
-        self.driver.accept([Inbound(topic, part, lambda: None) for part in parts])
+        parts = wire.split(wire.encode(meta, tensor), CHUNK)
+        for part in parts:
+            self.driver.inbox.hear(Inbound(topic, part, lambda: None))
+        self.driver.admission.accept(0.0)
 
 
 def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
@@ -51,6 +54,8 @@ clip = 1.0
 epsilon = 100.0
 [edges]
 count = 2
+min = 1
+share = "any"
 """
 ROOMY = Limits(10**6, 1 << 40)
 STATUS = pb.Receipt.Status
@@ -73,11 +78,16 @@ class Rig:
         run_id: str,
         store: Store | None = None,
         chunk: int = 1 << 18,
+        *,
+        ledger: Path | str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`ledger`: of noise_at = "server"; `clock`: of the guard's limits."""
         self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
         self.model = run.build_model()
         self.schema = self.model.schema_hash()
         self.store = MemoryStore(run_id, ROOMY) if store is None else store
+        self.line, self.ledger, self.clock = Line(broker, f"{run_id}-aggregator"), ledger, clock
         self.driver = self.new_driver(self.store)
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
@@ -86,25 +96,15 @@ class Rig:
         self.ended: Callable[[], None] = lambda: None  # in the driver's thread
 
     def new_driver(self, store: Store) -> ServerDriver:
-        return ServerDriver(
-            self.run_id,
-            registry.server(self.run.define(), self.model),
-            self.schema,
-            self.model.size,
-            store,
-            fingerprint=self.run.fingerprint(),
-            snapshot_every=self.run.run.snapshot_every,
-            max_message=max(1 << 24, 5 * self.model.size),
-            chunk=self.chunk,
+        largest, definition = max(1 << 24, 5 * self.model.size), self.run.define()
+        place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
+        return assemble(
+            self.run, definition, registry.server(definition, self.model), self.model, place
         )
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
-        names = self.driver.subscriptions()
-        connection = Connection(self.broker, f"{self.run_id}-aggregator", names, self.driver.hear)
-        connection.start(PATIENCE)
-        self.driver.down.connection = connection
-        return connection
+        return self.line.open(self.driver.subscriptions(), self.driver.inbox.hear, PATIENCE)
 
     def serve(self) -> None:
         """Run the driver in a thread until the role halts or `close`."""
@@ -112,13 +112,19 @@ class Rig:
         connection = self.connection = self.connect()
 
         def work() -> None:
-            self.driver.run(connection, self.stop, lambda: None)
+            self.driver.run(self.stop, lambda: None)
             if self.driver.role.halted:
                 self.driver.farewell(self.stop)
             connection.stop()
             self.ended()
 
         self._thread(work)
+
+    def restart(self) -> None:
+        """Serve on with a successor of the driver, on the same store."""
+        self.close()
+        self.stop, self.driver = threading.Event(), self.new_driver(self.store)
+        self.serve()
 
     def edge(
         self,
@@ -305,6 +311,13 @@ def hello_meta() -> pb.Meta:
 
 def update_meta(base: int) -> pb.Meta:
     return pb.Meta(update=pb.Update(base_version=base, clip=1.0))
+
+
+def take(driver: ServerDriver, messages: Iterable[Inbound]) -> None:
+    """Let all happen to these messages that happens to what the broker delivers."""
+    for message in messages:
+        driver.inbox.hear(message)
+    driver.admission.accept(0.0)
 
 
 def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0") -> list[Inbound]:

@@ -38,6 +38,7 @@ from tests.integration.rig import (
     inbound,
     part,
     run_file,
+    take,
     update_meta,
 )
 from tests.integration.servers import PATIENCE, Mosquitto, mosquitto, redis_server, wait_for
@@ -327,7 +328,7 @@ def test_parts_that_contradict_each_other_are_refused(rig: Rig, hostile: Hostile
 def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -> None:
     # Given an aggregator with room for 16 unfinished messages,
     rig = Rig(run_file(), address, "unfinished")
-    rig.driver.uplink.partials._limit = 16
+    rig.driver.reassembly._limit = 16
     rig.serve()
     caller = Hostile(rig, "many")
     assert caller.hello() == STATUS.ACCEPTED
@@ -342,7 +343,7 @@ def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -
     for seq in range(100, 200):
         caller.connection.publish(topics.up("unfinished", "other-0", seq, 0), pieces[0])
     assert caller.said(caller.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
-    assert len(rig.driver.uplink.partials) == 16
+    assert len(rig.driver.reassembly) == 16
     caller.connection.stop()
     rig.close()
     assert not rig.failures
@@ -448,7 +449,7 @@ def test_a_full_journal_makes_room_for_itself(
 ) -> None:
     # Given a journal that holds fewer messages than lie between two snapshots, none of which comes
     # by the clock,
-    monkeypatch.setattr("tacit_services.aggregator.driver.SNAPSHOT_SECONDS", math.inf)
+    monkeypatch.setattr("tacit_services.aggregator.run_journal.SNAPSHOT_SECONDS", math.inf)
     rig = Rig(run_file(updates=15), address, "full", MemoryStore("full", Limits(8, 1 << 40)))
     rig.serve()
     rig.edge(0, tmp_path)
@@ -519,9 +520,9 @@ class TestTakeOver:
         rig.driver.recover()
         connection = rig.connect()
         for message in inbound(rig, METAS[:3]):
-            rig.driver.accept([message])
+            take(rig.driver, [message])
         rig.driver.save()
-        rig.driver.accept(inbound(rig, METAS[3:], 4))
+        take(rig.driver, inbound(rig, METAS[3:], 4))
         yield rig
         connection.stop()
 
@@ -548,8 +549,7 @@ class TestTakeOver:
         # Given a second aggregator that has accepted more, and saved, and is gone,
         second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
         second.recover()
-        second.down.connection = first.driver.down.connection
-        second.accept(inbound(first, [update_meta(3), update_meta(3)], 7))
+        take(second, inbound(first, [update_meta(3), update_meta(3)], 7))
         second.save()
         # when the first comes back to the store, as after a network failure, then it leaves, and
         # has not written.
@@ -563,8 +563,7 @@ class TestTakeOver:
     ) -> None:
         second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
         second.recover()
-        second.down.connection = first.driver.down.connection
-        second.accept(inbound(first, [update_meta(3), update_meta(3)], 7))
+        take(second, inbound(first, [update_meta(3), update_meta(3)], 7))
         first.driver.recover()
         assert sha256(first.driver.role) == sha256(second.role)
 
@@ -619,7 +618,7 @@ class TestTakeOver:
     def test_the_older_one_writes_nothing(self, first: Rig, shared: dict[str, MemoryRun]) -> None:
         first.new_driver(MemoryStore("take-over", ROOMY, shared)).recover()
         with pytest.raises(Fenced, match="newer aggregator has taken over"):
-            first.driver.accept(inbound(first, [update_meta(3)], 7))
+            take(first.driver, inbound(first, [update_meta(3)], 7))
         assert len(shared["take-over"].journal) == 3
 
 
@@ -635,9 +634,9 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(
     rig.driver.recover()
     connection = rig.connect()
     caller = Caller(address, rig.run_id, "edge-0")
-    rig.driver.accept(inbound(rig, [hello_meta()]))
+    take(rig.driver, inbound(rig, [hello_meta()]))
     # when they are all screened before the first of them is folded,
-    rig.driver.accept(inbound(rig, [update_meta(0)] * 3, 2))
+    take(rig.driver, inbound(rig, [update_meta(0)] * 3, 2))
     # then those that came after the last, or became stale, are told that they are not in the model.
     statuses = [caller.receive("receipt").meta.receipt.status for _ in range(4)]
     assert statuses == [STATUS.ACCEPTED, STATUS.ACCEPTED, third, STATUS.STALE]
@@ -668,15 +667,15 @@ def everything(rig: Rig) -> list[StoredEntry]:
 
 
 def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: Hostile) -> None:
-    before, folded = len(rig.driver.uplink.partials), rig.fold()
+    before, folded = len(rig.driver.reassembly), rig.fold()
     # Given questions about two messages in a row, of the largest size that is allowed,
-    size = rig.driver.uplink.partials._max_message
+    size = rig.driver.reassembly._max_message
     for _ in range(2):
         hostile.seq += 1
         hostile.publish(hostile.seq, part(b"", parts=size, total=size))
         assert list(hostile.receipt(hostile.seq).missing) == list(range(32))
     # then one of them is remembered, until the next whole message says otherwise.
-    assert len(rig.driver.uplink.partials) == before + 1
+    assert len(rig.driver.reassembly) == before + 1
     # A question about what was accepted is answered as the message itself would be, without its
     # bytes.
     assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
@@ -699,7 +698,7 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
 
 def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: Hostile) -> None:
     # Given an edge that sends a message byte by byte, and does not end it,
-    envelope, before = hostile.update().envelope(), len(rig.driver.uplink.partials)
+    envelope, before = hostile.update().envelope(), len(rig.driver.reassembly)
     for number in range(200):
         hostile.publish(
             hostile.seq,
@@ -715,7 +714,7 @@ def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: 
     # then others are served meanwhile, and it holds one place.
     other = Hostile(rig, "meanwhile")
     assert other.hello() == STATUS.ACCEPTED
-    assert len(rig.driver.uplink.partials) <= before + 1
+    assert len(rig.driver.reassembly) <= before + 1
     other.connection.stop()
 
 

@@ -17,7 +17,16 @@ from tacit.errors import ServiceError
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import sha256
 from tests.integration.processes import Caller
-from tests.integration.rig import ROOMY, STATUS, Rig, hello_meta, inbound, run_file, update_meta
+from tests.integration.rig import (
+    ROOMY,
+    STATUS,
+    Rig,
+    hello_meta,
+    inbound,
+    run_file,
+    take,
+    update_meta,
+)
 from tests.integration.servers import mosquitto
 
 EDGES = ("edge-0", "edge-1", "edge-2")
@@ -70,7 +79,7 @@ class Aggregator:
         self.callers = {name: Caller(broker, "intake", name) for name in EDGES}
         self.done: list[str] = []
         for name in EDGES:
-            self.rig.driver.accept(self.messages(name, [hello_meta()]))
+            take(self.rig.driver, self.messages(name, [hello_meta()]))
             assert self.told(name) == STATUS.ACCEPTED
         self.store.steps.clear()
         self.store.meanwhile = self.come
@@ -82,12 +91,12 @@ class Aggregator:
 
     def come(self) -> None:
         for message in self.coming.pop(0) if self.coming else ():
-            self.rig.driver.inbox.put(message)
+            self.rig.driver.inbox.hear(message)
 
     def start(self) -> None:
         """Accept the first of what is coming."""
         self.done.clear()
-        self.rig.driver.accept(self.coming.pop(0))
+        take(self.rig.driver, self.coming.pop(0))
 
     def told(self, edge: str) -> int:
         return int(self.callers[edge].receive("receipt").meta.receipt.status)
@@ -166,7 +175,7 @@ def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
     made.rig.driver.recover()
     made.store.meanwhile = lambda: None
     for name in EDGES:
-        made.rig.driver.accept(made.messages(name, [update_meta(0)], 2))
+        take(made.rig.driver, made.messages(name, [update_meta(0)], 2))
     assert made.rig.driver.role.version == 3
     assert [record.edge for record in made.store.read(0, 10)[3:]] == list(EDGES)
     assert made.recovered() == sha256(made.rig.driver.role)
@@ -176,9 +185,7 @@ def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as broker:
         made = Aggregator(f"{broker.host}:{broker.port}", updates=2)
         made.start()
-        made.rig.driver.accept(
-            made.rig.driver.inbox.get_nowait() for _ in range(made.rig.driver.inbox.qsize())
-        )
+        take(made.rig.driver, [])
         assert [made.told(name) for name in EDGES] == [
             STATUS.ACCEPTED,
             STATUS.ACCEPTED,
@@ -192,7 +199,7 @@ def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
 def test_a_stream_that_does_not_end_is_left_for_the_loop_now_and_then(
     made: Aggregator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tacit_services.aggregator.driver.ROUND_SECONDS", 0.0)
+    monkeypatch.setattr("tacit_services.aggregator.ingest.admission.ROUND_SECONDS", 0.0)
     made.start()
     assert made.rig.driver.role.version == 1
-    assert made.rig.driver.inbox.qsize() == 1  # nothing that came is lost
+    assert len(made.rig.driver.inbox) == 1  # nothing that came is lost

@@ -92,7 +92,7 @@ class Trained:
         self.mqtt.serve()
         connection = self.mqtt.connect()
         try:
-            self.driver.linger(connection, self.stop, self.inference.turn)
+            self.driver.linger(self.stop, self.inference.turn)
         finally:
             connection.stop()
 

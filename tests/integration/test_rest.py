@@ -77,7 +77,7 @@ class TestHealth:
         assert web.get("/healthz").status_code == 200
         assert "broker" in problem(web.get("/readyz"), 503)
         assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "down"}
-        rig.observer.broker_up = lambda: True
+        rig.link.up = True
         assert web.get("/readyz").status_code == 200
         assert web.get("/readyz").json() == {
             "status": "ready",
@@ -141,12 +141,12 @@ class TestHealth:
         rig.hello("edge-0")
         rig.update("edge-0", charged=2)
         rig.update("edge-0", charged=1)  # a ledger that fell back
-        rig.observer.reconnects = lambda: 3
+        rig.link.reconnects = 3
         found = now()
         assert (found["tacit_anchors_refused_total"], found["tacit_reconnects_total"]) == (1, 3)
         assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
         assert (
-            found["tacit_journal_bytes"] == rig.driver.store.depth()[1] > 2600
+            found["tacit_journal_bytes"] == rig.driver.journal.store.depth()[1] > 2600
         )  # 650 floats and a Hello
         assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
         rig.driver.save()
@@ -440,7 +440,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     rig.hello("edge-0")
     rig.update("edge-0")
     rig.observer.point(1, 0.5, 1.0, 10)
-    rig.observer.broker_up = lambda: True
+    rig.link.up = True
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
     found = contract.exclude(path="/v1/events").get_all_operations()
     operations = [result.ok() for result in found if isinstance(result, Ok)]

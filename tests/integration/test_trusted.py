@@ -6,12 +6,13 @@ its budget is kept at the aggregator.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import torch
-from tacit_services.aggregator import trusted
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.store import Appended, NewEntry
 from tacit_services.journal.store.memory import MemoryStore
@@ -21,12 +22,12 @@ from torch import Tensor
 from tacit import config
 from tacit.config import RunFile
 from tacit.errors import PrivacyError, ServiceError
-from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.privacy.accounting import History, Spend, epsilon_pld
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import sha256
 from tests.integration.processes import Watcher, refold
-from tests.integration.rig import ROOMY, RUN, STATUS, Hostile, Message, Rig
+from tests.integration.rig import ROOMY, RUN, STATUS, Hostile, Message, Rig, take
 from tests.integration.servers import PATIENCE, Mosquitto, mosquitto, wait_for
 
 CLIP = 1.0
@@ -48,9 +49,9 @@ def run_file(updates: int = 1000, z: float = 1.0, epsilon: Sequence[float] = ())
 def make_rig(
     run: RunFile, broker: Mosquitto, run_id: str, folder: Path, store: MemoryStore | None = None
 ) -> Rig:
-    rig = Rig(run, f"{broker.host}:{broker.port}", run_id, store)
+    rig = Rig(run, f"{broker.host}:{broker.port}", run_id, store, ledger=folder / "trusted.db")
     rig.store.save = lambda snapshot: None  # type: ignore[method-assign]  # keep the whole journal
-    rig.ended = trusted.install(rig.driver, run, folder / "trusted.db").close
+    rig.ended = rig.driver.close
     return rig
 
 
@@ -93,7 +94,7 @@ def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
 ) -> None:
     # One that comes in a batch with the last would be journalled beside it, and not be in the
     # model.
-    monkeypatch.setattr("tacit_services.aggregator.ingest.batching.BATCH", 1)
+    monkeypatch.setattr("tacit_services.aggregator.ingest.inbox.BATCH", 1)
     # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
     rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
     watcher = Watcher(rig.broker, rig.run_id)
@@ -238,15 +239,14 @@ def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_
     rig.close()
     successor = rig.new_driver(rig.store)
     successor.recover()
-    noise = trusted.install(successor, rig.run, tmp_path / "trusted.db")
     rig.driver = successor
     connection = rig.connect()
     count = len(rig.store.read(0, 10**6))
-    successor.accept([delivered(edge, message)])
+    take(successor, [delivered(edge, message)])
     assert edge.receipt(message.seq).status == STATUS.DUPLICATE
     assert len(rig.store.read(0, 10**6)) == count
-    assert noise._trusted.history("edge-0") == (Spend(1.0, 1.0, 2),)
-    noise.close()
+    assert charged(successor, "edge-0") == (Spend(1.0, 1.0, 2),)
+    successor.close()
     connection.stop()
     edge.connection.stop()
     assert not rig.failures
@@ -259,6 +259,11 @@ def delivered(edge: Hostile, message: Message) -> Inbound:
     )
 
 
+def charged(driver: ServerDriver, edge: str) -> History:
+    assert isinstance(driver._noise, TrustedNoise)
+    return driver._noise._trusted.history(edge)
+
+
 def spent(rig: Rig) -> int:
     return sum(row.count for row in rig.driver.role.edges["edge-0"].spent)
 
@@ -268,11 +273,11 @@ class Failing(MemoryStore):
 
     failures = 0
 
-    def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
-        if self.failures:
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
+        if self.failures and entries:
             self.failures -= 1
             raise ServiceError("store: gone")
-        return super().append(entries)
+        return super().begin(entries)
 
 
 def test_a_store_that_was_away_costs_no_second_charge(broker: Mosquitto, tmp_path: Path) -> None:
@@ -297,9 +302,9 @@ def test_an_aggregator_without_its_ledger_does_not_go_on(broker: Mosquitto, tmp_
     edge = caller(rig)
     assert edge.said(edge.update(0.01)) == STATUS.ACCEPTED
     rig.close()
+    rig.ledger = tmp_path / "another.db"
     successor = rig.new_driver(rig.store)
     successor.recover()
-    noise = trusted.install(successor, rig.run, tmp_path / "another.db")
     rig.driver = successor
     connection = rig.connect()
     update = edge.update(0.01)
@@ -307,8 +312,8 @@ def test_an_aggregator_without_its_ledger_does_not_go_on(broker: Mosquitto, tmp_
         PrivacyError,
         match=r"trusted ledger: edge-0 has fewer charges than the journal knows of \(1\)",
     ):
-        successor.accept([delivered(edge, update)])
-    noise.close()
+        take(successor, [delivered(edge, update)])
+    successor.close()
     connection.stop()
     edge.connection.stop()
     assert not rig.failures

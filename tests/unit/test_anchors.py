@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tacit_services.aggregator.ingest.ledger_continuity import Anchors
+from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.journal.store import MAX_SEQ, Anchor
 
 from tacit.errors import WireError
@@ -20,9 +20,9 @@ def said(count: int, copy: int = 0, edge: str = "edge-0") -> Retired:
     return Retired(edge, "", (), Charged(count, head(count, copy)) if count else UNCHARGED)
 
 
-def verdict(anchors: Anchors, seq: int, message: Retired) -> str:
+def verdict(anchors: LedgerContinuity, seq: int, message: Retired) -> str:
     try:
-        anchor = anchors.check(seq, message)
+        anchor = anchors.check(message.edge, seq, message.charged)
     except WireError as refusal:
         return refusal.reason
     assert anchor == Anchor(f"digits/{message.edge}", message.charged.count, message.charged.head)
@@ -30,14 +30,14 @@ def verdict(anchors: Anchors, seq: int, message: Retired) -> str:
 
 
 def test_it_may_stand_still_and_go_on() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     assert [
         verdict(anchors, seq, said(count)) for seq, count in enumerate((0, 0, 1, 1, 2, 9), 1)
     ] == ["ok"] * 6
 
 
 def test_falling_back_is_a_rollback_and_stays_one() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     assert verdict(anchors, 1, said(5)) == "ok"
     assert [verdict(anchors, seq, said(4)) for seq in (2, 3)] == ["rollback"] * 2
     assert verdict(anchors, 4, said(6)) == "ok"
@@ -45,7 +45,7 @@ def test_falling_back_is_a_rollback_and_stays_one() -> None:
 
 
 def test_another_history_of_the_same_length_is_a_clone() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     assert verdict(anchors, 1, said(5)) == "ok"
     assert verdict(anchors, 2, said(5, copy=1)) == "clone"
     assert (
@@ -55,21 +55,21 @@ def test_another_history_of_the_same_length_is_a_clone() -> None:
 
 
 def test_a_late_copy_of_an_older_message_is_not_judged() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     assert [verdict(anchors, seq, said(seq)) for seq in (1, 2, 3)] == ["ok"] * 3
     assert [verdict(anchors, seq, said(seq)) for seq in (1, 2, 3)] == ["ok"] * 3
     assert verdict(anchors, 4, said(2)) == "rollback"
 
 
 def test_one_that_was_never_charged_has_no_history() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     assert [verdict(anchors, seq, said(0)) for seq in (1, 2)] == ["ok"] * 2
     assert verdict(anchors, 3, said(1)) == "ok"
     assert verdict(anchors, 4, said(0)) == "rollback"
 
 
 def test_what_the_store_kept_is_demanded_in_a_new_run_whose_numbers_begin_again() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     anchors.load([Anchor("digits/edge-0", 5, head(5)), Anchor("mnist/edge-0", 9, head(9))], {}, {})
     assert verdict(anchors, 1, said(4)) == "rollback"
     assert verdict(anchors, 1, said(5, copy=1)) == "clone"
@@ -77,7 +77,7 @@ def test_what_the_store_kept_is_demanded_in_a_new_run_whose_numbers_begin_again(
 
 
 def test_after_a_restart_the_last_messages_copy_is_fine_and_an_older_one_is_not_judged() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     anchors.load([Anchor("digits/edge-0", 5, head(5))], {"edge-0": 7}, {})
     assert verdict(anchors, 7, said(5)) == "ok"
     assert verdict(anchors, 6, said(4)) == "ok"
@@ -87,7 +87,7 @@ def test_after_a_restart_the_last_messages_copy_is_fine_and_an_older_one_is_not_
 
 
 def test_a_journal_from_before_the_anchors_is_replayed_and_counts() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     anchors.load([], {"edge-0": 7}, {"edge-0": Charged(5, b"")})
     assert verdict(anchors, 7, said(5)) == "clone"  # no head was said then, and none is no wildcard
     assert verdict(anchors, 8, said(4)) == "rollback"
@@ -95,21 +95,21 @@ def test_a_journal_from_before_the_anchors_is_replayed_and_counts() -> None:
 
 
 def test_loading_again_never_forgets() -> None:
-    anchors = Anchors("digits")
+    anchors = LedgerContinuity("digits")
     assert verdict(anchors, 3, said(6)) == "ok"
     anchors.load([Anchor("digits/edge-0", 5, head(5))], {"edge-0": 2}, {})
     assert verdict(anchors, 4, said(5)) == "rollback"
 
 
 def test_a_count_that_no_store_can_keep_is_refused() -> None:
-    assert verdict(Anchors("digits"), 1, said(MAX_SEQ + 1)) == "value"
+    assert verdict(LedgerContinuity("digits"), 1, said(MAX_SEQ + 1)) == "value"
 
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=30))
 def test_an_honest_edge_is_never_refused(steps: list[tuple[int, int]]) -> None:
     """It charges, says where it stands under the next number, and sends the last message again."""
-    anchors, count, sent = Anchors("digits"), 0, list[Retired]()
+    anchors, count, sent = LedgerContinuity("digits"), 0, list[Retired]()
     for charges, again in steps:
         count += charges
         sent.append(said(count))

@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.cli import main
 
-from tacit.config import sections
 from tests.conftest import ROOT
 from tests.integration.processes import Service
 from tests.integration.rest import RUN_FILE, TOKEN, Rig, served
@@ -34,8 +32,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    rig = Rig(tmp_path)
+def rig(tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
+    rig = Rig(tmp_path, more=getattr(request, "param", ""))
     rig.hello("edge-0")
     rig.update("edge-0", pushes=3)
     return rig
@@ -134,11 +132,11 @@ class TestOperator:
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
         assert rig.operator.wanted() is None
 
+    @pytest.mark.parametrize("rig", ["[guard]\nquarantine_after = 1\n"], indirect=True)
     def test_release_from_quarantine(
         self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
     ) -> None:
-        guarded = rig.run.model_copy(update={"guard": sections.Guard(quarantine_after=1)})
-        rig.driver.uplink.guard = guard = Guard(guarded, rig.role)
+        guard = rig.driver.guard
         guard.refused("edge-0", "norm")
         (tmp_path / "token").write_text(TOKEN + "\n")
         options = ("--url", url, "--token-file", str(tmp_path / "token"))

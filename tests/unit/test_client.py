@@ -98,7 +98,7 @@ def test_an_infinite_epsilon_is_none(rig: Rig, client: Client) -> None:
 
 def test_ready(rig: Rig, client: Client) -> None:
     assert not client.ready()
-    rig.observer.broker_up = lambda: True
+    rig.link.up = True
     assert client.ready()
 
 

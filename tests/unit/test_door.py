@@ -6,7 +6,8 @@ whoever keeps to the rate, in parts of any size, never notices.
 from __future__ import annotations
 
 import pytest
-from tacit_services.aggregator.ingest.rate_limit import Door
+from tacit_services.aggregator.ingest.inbox import Inbox
+from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
 
 from tacit.protocol import topics, wire
@@ -17,10 +18,17 @@ class Edge:
 
     def __init__(self, rate: float, burst: int, update_bytes: int) -> None:
         self.now, self.acknowledged, self.size = 0.0, 0, update_bytes
-        self.door = Door(rate, burst, update_bytes, lambda: self.now)
+        self.door = RateLimiter(rate, burst, update_bytes, lambda: self.now)
+        self.inbox = Inbox(self.door)
 
     def sends(self, payload: bytes, name: str = "edge-0") -> bool:
-        return self.door.admits(Inbound(topics.up("r", name, 1, 0), payload, self._acknowledge))
+        return self.comes(topics.up("r", name, 1, 0), payload)
+
+    def comes(self, topic: str, payload: bytes) -> bool:
+        """Whether it is taken in."""
+        before = len(self.inbox)
+        self.inbox.hear(Inbound(topic, payload, self._acknowledge))
+        return len(self.inbox) > before
 
     def _acknowledge(self) -> None:
         self.acknowledged += 1
@@ -87,7 +95,5 @@ def test_who_is_dropped_now_and_then_is_not_shut_out() -> None:
 def test_presence_and_odd_topics_are_not_the_doors_business() -> None:
     edge = Edge(0.001, 1, 10)
     for topic in ("tacit/v1/r/presence/edge-0", "tacit/v1/r/up", "x", "tacit/v1/r/up/edge-0"):
-        assert all(
-            edge.door.admits(Inbound(topic, bytes(100_000), edge._acknowledge)) for _ in range(10)
-        )
+        assert all(edge.comes(topic, bytes(100_000)) for _ in range(10))
     assert edge.acknowledged == 0

@@ -17,7 +17,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
 from tacit.protocol import topics
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Hello, Retired, Update
+from tacit.protocol.messages import Hello, Outgoing, Retired, Update
 from tests.conftest import ROOT
 
 RUN = """
@@ -66,7 +66,7 @@ class Gated:
 
     def _said(self, message: Hello | Update) -> bool:
         self.role.on_message(message)
-        self.gate.heard(message)
+        self.gate.heard(message.edge, update=isinstance(message, Update))
         return self.gate.admits(message.edge) or message.edge in self.gate.due()
 
 
@@ -173,18 +173,23 @@ def test_who_is_held_back_has_its_receipt_and_no_model() -> None:
     gated, sent = Gated(), []
 
     class Wire:
+        @property
+        def connection(self) -> Wire:
+            return self
+
         def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
             sent.append(topic)
 
     wired: Any = Wire()
-    down = Downlink("run", b"s" * 32, 1 << 18)
-    down.connection, down.gate = wired, gated.gate
+    down = Downlink("run", b"s" * 32, 1 << 18, wired, gated.gate)
     gated.hello("edge-0")
-    down.send("edge-0", gated.role.global_model(), 1, pb.Receipt(status=pb.Receipt.ACCEPTED))
-    down.send(
-        "edge-0", gated.role.global_model()
+    down.reply(
+        Outgoing("edge-0", gated.role.global_model()), 1, pb.Receipt(status=pb.Receipt.ACCEPTED)
+    )
+    down.reply(
+        Outgoing("edge-0", gated.role.global_model())
     )  # to a question about a message that was accepted before
     assert sent == [topics.down("run", "edge-0", "receipt")]
     gated.hello("edge-1"), gated.hello("edge-2")
-    down.send("edge-0", gated.role.global_model())
+    down.reply(Outgoing("edge-0", gated.role.global_model()))
     assert sent[1:] == [topics.down("run", "edge-0", "model", 0)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tacit_services.aggregator.ingest.reassembly import Crowded, Partials
+from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.transfer import (
     ANSWER_EVERY,
     MISSING,
@@ -28,7 +29,7 @@ PARTS = 100
 
 
 def uploaded(
-    transfer: Transfer, partials: Partials, lose: float, rng: random.Random
+    transfer: Transfer, partials: Reassembly, lose: float, rng: random.Random
 ) -> tuple[bytes, int, int]:
     """Send until it is whole, asking again whenever both have fallen silent;
 
@@ -55,11 +56,11 @@ def uploaded(
 def test_a_message_of_one_part_is_sent_as_it_is() -> None:
     (only,) = Transfer(b"x" * 20, CHUNK).inquiry()
     assert only == (0, next(wire.split(b"x" * 20, CHUNK)))
-    assert bytes(Partials(1000).add("e", 1, only[1]) or b"") == b"x" * 20
+    assert bytes(Reassembly(1000).add("e", 1, only[1]) or b"") == b"x" * 20
 
 
 def test_what_is_not_lost_is_sent_once_after_one_question() -> None:
-    assert uploaded(Transfer(ENVELOPE, CHUNK), Partials(1 << 20), 0.0, random.Random(1)) == (
+    assert uploaded(Transfer(ENVELOPE, CHUNK), Reassembly(1 << 20), 0.0, random.Random(1)) == (
         ENVELOPE,
         PARTS,
         1,
@@ -69,7 +70,7 @@ def test_what_is_not_lost_is_sent_once_after_one_question() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_only_lost_parts_are_sent_again(seed: int) -> None:
     rng, lost = random.Random(seed), 0.0 if seed == 0 else 0.3
-    whole, sent, _ = uploaded(Transfer(ENVELOPE, CHUNK), Partials(1 << 20), lost, rng)
+    whole, sent, _ = uploaded(Transfer(ENVELOPE, CHUNK), Reassembly(1 << 20), lost, rng)
     assert whole == ENVELOPE
     assert sent == PARTS if not lost else PARTS < sent < 2 * PARTS  # 1/0.7 on the average
 
@@ -77,25 +78,25 @@ def test_only_lost_parts_are_sent_again(seed: int) -> None:
 def test_a_receiver_that_was_replaced_is_sent_everything_and_one_that_has_a_half_the_other_half() -> (
     None
 ):
-    transfer, partials = Transfer(ENVELOPE, CHUNK), Partials(1 << 20)
+    transfer, partials = Transfer(ENVELOPE, CHUNK), Reassembly(1 << 20)
     for number in range(0, PARTS, 2):
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
     assert uploaded(transfer, partials, 0.0, random.Random(1)) == (ENVELOPE, PARTS // 2, 1)
-    assert uploaded(transfer, Partials(1 << 20), 0.0, random.Random(1)) == (ENVELOPE, PARTS, 1)
+    assert uploaded(transfer, Reassembly(1 << 20), 0.0, random.Random(1)) == (ENVELOPE, PARTS, 1)
 
 
 def test_an_edge_that_cuts_otherwise_after_a_restart_begins_anew() -> None:
     # Given a half of a message in parts of 128 bytes,
-    partials = Partials(1 << 20)
+    partials = Reassembly(1 << 20)
     for number in range(50):
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
     # when its edge comes back with larger ones, then it is not refused.
     whole, sent, _ = uploaded(Transfer(ENVELOPE, 2 * CHUNK), partials, 0.0, random.Random(1))
-    assert (whole, sent) == (ENVELOPE, wire.count_parts(ENVELOPE, 2 * CHUNK))
+    assert (whole, sent) == (ENVELOPE, wire.count_parts(len(ENVELOPE), 2 * CHUNK))
 
 
 def test_an_answer_names_a_bounded_number_of_parts() -> None:
-    partials = Partials(1 << 30)
+    partials = Reassembly(1 << 30)
     partials.add("e", 1, wire.question(bytes(1 << 20), 32))
     answer = partials.answer("e", 1)
     assert answer is not None
@@ -106,7 +107,7 @@ def test_an_answer_names_a_bounded_number_of_parts() -> None:
 
 def test_an_edge_has_one_unfinished_message() -> None:
     # Given a message of which half has come,
-    partials = Partials(1 << 20)
+    partials = Reassembly(1 << 20)
     for number in range(50):
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
     # when the next one begins, and a late part of the first comes,
@@ -121,10 +122,10 @@ def test_an_edge_has_one_unfinished_message() -> None:
 
 
 def test_the_number_of_unfinished_messages_is_bounded() -> None:
-    partials = Partials(1 << 28)
+    partials = Reassembly(1 << 28)
     for number in range(16):
         partials.add(f"edge-{number}", 1, wire.part(ENVELOPE, CHUNK, 0))
-    with pytest.raises(Crowded):
+    with pytest.raises(RetryLater):
         partials.add("edge-16", 1, wire.part(ENVELOPE, CHUNK, 0))
     partials.add("edge-3", 2, wire.part(ENVELOPE, CHUNK, 0))
     with pytest.raises(WireError):
@@ -139,7 +140,7 @@ def test_slow_parts_keep_a_message_alive_and_silence_ends_it(
     monkeypatch.setattr(
         "tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0]
     )
-    partials = Partials(1 << 20)
+    partials = Reassembly(1 << 20)
     for number in range(PARTS - 1):  # two hours and three quarters for all of it
         partials.add("e", 1, wire.part(ENVELOPE, CHUNK, number))
         clock[0] += 100.0 if number == PARTS - 2 else 59.0

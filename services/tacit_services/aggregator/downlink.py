@@ -9,9 +9,10 @@ import time
 
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import GlobalModel, Halt, ServerOutput
+from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
 from tacit_services.aggregator.gate import Gate
+from tacit_services.aggregator.line import Wired
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
 
@@ -19,38 +20,43 @@ LOST_SECONDS = 0.5  # an edge is believed at most so often that what was on its 
 
 
 class Downlink:
-    """Encodes, cuts into chunks and publishes; `connection` is set before anything is said."""
+    """Encodes, cuts into chunks and publishes. Whoever is to be told something is told here."""
 
-    def __init__(self, run_id: str, schema: bytes, chunk: int) -> None:
-        self.run_id, self.schema, self.chunk = run_id, schema, chunk
-        self.connection: Connection | None = None
-        self.gate = Gate()  # in front of tasks; an open one, unless the run has another
+    def __init__(self, run_id: str, schema: bytes, chunk: int, line: Wired, gate: Gate) -> None:
+        """`gate`: in front of tasks."""
+        self._run, self._schema, self._chunk = run_id, schema, chunk
+        self._line, self._gate = line, gate
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way; when parts were last called lost
 
-    def send(
-        self, edge: str, message: ServerOutput, seq: int = 0, receipt: pb.Receipt | None = None
-    ) -> None:
-        """A role's message to one edge; the receipt of its message `seq`, if given, goes with it,
-        or before many parts: it must not wait for them, and the same model is then always the same
-        bytes, whichever message it answers. A task that the gate holds back stays here: its edge
-        has the receipt alone.
+    def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
+        """A role's message to one edge: all of them go out here.
+
+        The receipt of its message `seq`, if given, goes with it, or before many parts: it must not
+        wait for them, and the same model is then always the same bytes, whichever message it
+        answers. A task that the gate holds back stays here: its edge has the receipt alone.
         """
-        held = isinstance(message, GlobalModel) and not self.gate.admits(edge)
+        edge, message = outgoing.to, outgoing.message
+        assert isinstance(message, ServerOutput)
+        held = isinstance(message, GlobalModel) and not self._gate.admits(edge)
         if receipt is not None and (held or not self._inline(message)):
             self.receipt(edge, seq, receipt)
             seq, receipt = 0, None
         if held:
             return
         kind = "control" if isinstance(message, Halt) else "model"
-        envelope = wire.down(self.run_id, edge, message, self.schema, receipt, seq)
-        transfer = Transfer(envelope, self.chunk)
+        envelope = wire.down(self._run, edge, message, self._schema, receipt, seq)
         self._transfers.pop(edge, None)
-        if transfer.parts > 1:
-            self._transfers[edge] = transfer, 0.0
+        if wire.count_parts(len(envelope), self._chunk) == 1:
+            self._connection.publish(
+                topics.down(self._run, edge, kind), wire.part(envelope, self._chunk, 0)
+            )
+            return
+        transfer = Transfer(envelope, self._chunk)
+        self._transfers[edge] = transfer, 0.0
         for part, payload in transfer.first():
-            self._publish(topics.down(self.run_id, edge, kind, part), payload)
+            self._connection.publish(topics.down(self._run, edge, kind, part), payload)
 
     def more(self, edge: str, want: pb.Want) -> None:
         """Go on with the model that is under way to this edge;
@@ -69,7 +75,7 @@ class Downlink:
         if lost:
             self._transfers[edge] = transfer, time.monotonic()
         for part, payload in transfer.more(want.missing, lost=lost):
-            self._publish(topics.down(self.run_id, edge, "model", part), payload)
+            self._connection.publish(topics.down(self._run, edge, "model", part), payload)
 
     def _inline(self, message: ServerOutput) -> bool:
         """Whether the message fits one payload beside its Meta."""
@@ -84,29 +90,28 @@ class Downlink:
                 size = 8 * len(message.names)
             case Halt():
                 size = 0
-        return size <= self.chunk - 4096
+        return size <= self._chunk - 4096
 
     def receipt(self, edge: str, seq: int, receipt: pb.Receipt) -> None:
         """The answer to message `seq` alone."""
-        meta = pb.Meta(run=self.run_id, edge=edge, seq=seq, receipt=receipt)
-        self._publish(topics.down(self.run_id, edge, "receipt"), wire.encode(meta))
+        meta = pb.Meta(run=self._run, edge=edge, seq=seq, receipt=receipt)
+        self._connection.publish(topics.down(self._run, edge, "receipt"), wire.encode(meta))
 
     def announce(self, epoch: int, state: str, model: GlobalModel) -> None:
         """Retain the run's state on the model topic;
 
         edges that see a new epoch send again what has no receipt.
         """
-        assert self.connection is not None
         said = wire.announcement(
-            self.run_id,
-            epoch << 20 | self.connection.connects,
+            self._run,
+            epoch << 20 | self._connection.connects,
             state,
             model,
-            self.schema,
-            inline_below=self.chunk - 4096,
+            self._schema,
+            inline_below=self._chunk - 4096,
         )
-        self._publish(topics.model(self.run_id), said, retain=True)
+        self._connection.publish(topics.model(self._run), said, retain=True)
 
-    def _publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        assert self.connection is not None
-        self.connection.publish(topic, payload, retain=retain)
+    @property
+    def _connection(self) -> Connection:
+        return self._line.connection

@@ -26,7 +26,7 @@ class Candidate:
     seq: int
     payload: bytes
     message: Hello | Update | Retired
-    anchor: Anchor
+    anchor: Anchor  # where its sender's ledger stands
     inbound: Inbound
 
 

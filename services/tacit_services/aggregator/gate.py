@@ -15,7 +15,6 @@ from typing import Any
 from tacit.algorithms.base.rounds import RoundServer
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
-from tacit.protocol.messages import ServerInput, Update
 from tacit_services.aggregator import participation
 
 log = logging.getLogger("tacit.gate")
@@ -33,8 +32,8 @@ class Gate:
     def resume(self) -> None:
         """The run has been taken over."""
 
-    def heard(self, message: ServerInput) -> None:
-        """This has been accepted and folded."""
+    def heard(self, edge: str, *, update: bool) -> None:
+        """A message of `edge`, an update or another, has been accepted and folded."""
 
     def admits(self, edge: str) -> bool:
         """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""
@@ -78,14 +77,14 @@ class FairGate(Gate):
         self._start.begun = self._start.begun or bool(taken)
         self._shares.resume(taken)
 
-    def heard(self, message: ServerInput) -> None:
+    def heard(self, edge: str, *, update: bool) -> None:
         """An update ends its edge's turn. The first begins the run:
 
         its edge had its task before this process.
         """
-        if isinstance(message, Update):
+        if update:
             self._start.begun = True
-            self._shares.end(message.edge, self._clock())
+            self._shares.end(edge, self._clock())
 
     def admits(self, edge: str) -> bool:
         """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""

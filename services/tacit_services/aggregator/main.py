@@ -18,6 +18,7 @@ import torch
 import uvicorn
 
 from tacit.algorithms import registry
+from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
@@ -25,13 +26,11 @@ from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.protocol import topics
-from tacit_services.aggregator import trusted
 from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.gate import gate
 from tacit_services.aggregator.ingest import presence
-from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.rate_limit import Door
+from tacit_services.aggregator.line import Line
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import Observer
@@ -43,7 +42,6 @@ from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.settings import AggregatorSettings
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
-from tacit_services.transport.mqtt import Connection
 
 log = logging.getLogger("tacit.aggregator")
 ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
@@ -70,18 +68,16 @@ def main(settings: AggregatorSettings) -> None:
     listener = bind(settings.http)
     _prepare(settings.out)
     store = _store(settings, run)
-    driver = _driver(settings, definition, model, store, run.run.snapshot_every)
-    noise = (
-        trusted.install(driver, run, settings.trusted) if run.privacy.noise_at == "server" else None
+    line = Line(
+        settings.broker, f"{settings.run_id}-aggregator", chunk=settings.chunk, tls=settings.tls()
     )
-    driver.uplink.guard = Guard(run, driver.role) if run.guard.active else None
-    driver.down.gate = gate(definition, driver.role, driver.presence, lambda: driver.quarantined)
-    if run.guard.rate is not None:
-        driver.door = Door(
-            run.guard.rate, run.guard.burst, 4 * max(model.size, driver.role.largest)
-        )
-    observer = Observer(definition, driver, settings.out / "metrics.jsonl")
-    observer.needed = lambda: driver.down.gate.needed
+    place = Place(
+        settings.run_id, store, line, settings.max_message, settings.chunk, settings.trusted
+    )
+    driver = assemble(run, definition, _role(settings, definition, model), model, place)
+    observer = Observer(
+        definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
+    )
     operator = Operator(_token(settings.token_file, settings.http))
     inference = (
         Inference(driver, driver.role, settings.salt)
@@ -92,22 +88,21 @@ def main(settings: AggregatorSettings) -> None:
     evaluator = Evaluator(Points(definition, model, test, observer.point))
     try:
         _recover(driver, observer, settings, stop)
-        _train(settings, driver, observer, operator, evaluator, stop)
+        _train(settings, line, driver, observer, operator, evaluator, stop)
         evaluator.close()  # the last evaluation, on the whole test set
         if driver.role.halted:
             results.write(settings.out, observer, model)
         if settings.linger and driver.role.halted:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
             if inference is None:
-                _see_off(settings, driver, observer, stop)
+                _watch_presence(settings, line, driver, stop)
             else:
-                _answer(settings, driver, observer, inference, stop)
+                _answer_questions(settings, line, driver, inference, stop)
     finally:
         # Order: no new input (connection, in _train), last snapshot (driver), store, then the
         # window to it all.
         evaluator.close()
-        if noise is not None:
-            noise.close()
+        driver.close()
         store.close()
         operator.close()  # ends the event streams, which the server would wait for
         server.should_exit = True
@@ -121,30 +116,12 @@ def _store(settings: AggregatorSettings, run: RunFile) -> Store:
     return StoreWithJournalFile(store, Writer(settings.journal_file), settings.run_id, run)
 
 
-def _driver(
-    settings: AggregatorSettings,
-    definition: Definition[Any],
-    model: Model,
-    store: Store,
-    snapshot_every: int,
-) -> ServerDriver:
+def _role(settings: AggregatorSettings, definition: Definition[Any], model: Model) -> ServerRole:
     people = None
     if definition.algorithm.worker == "party":
         vertical = vertical_settings.vertical(definition)
         people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
-    role = registry.server(definition, model, people)
-    return ServerDriver(
-        settings.run_id,
-        role,
-        model.schema_hash(),
-        model.size,
-        store,
-        fingerprint=definition.fingerprint,
-        older=definition.older,
-        snapshot_every=snapshot_every,
-        max_message=settings.max_message,
-        chunk=settings.chunk,
-    )
+    return registry.server(definition, model, people)
 
 
 def _recover(
@@ -164,7 +141,7 @@ def _recover(
             log.warning("%s; trying again", error)
             stop.wait(1.0)
     observer.resumed()
-    if driver.cursor:
+    if driver.journal.cursor:
         replayed = driver.counts["replayed"]
         log.info(
             "resumed at version %d (%d journal entries replayed)", driver.role.version, replayed
@@ -173,24 +150,19 @@ def _recover(
 
 def _train(
     settings: AggregatorSettings,
+    line: Line,
     driver: ServerDriver,
     observer: Observer[ServerDriver],
     operator: Operator,
     evaluator: Evaluator,
     stop: threading.Event,
 ) -> None:
-    ups = threading.Event()
-    connection = _connect(settings, driver, ups, stop)
-    observer.broker_up = lambda: connection.up
-    observer.reconnects = lambda: max(0, connection.connects - 1)
+    line.open(driver.subscriptions(), driver.inbox.hear, settings.connect_timeout, stop)
     lonely_since: float | None = None
 
     def idle() -> None:
         nonlocal lonely_since
-        if (
-            ups.is_set()
-        ):  # (re)connected: a new epoch makes the edges send again what has no receipt
-            ups.clear()
+        if line.came_up():  # a new epoch makes the edges send again what has no receipt
             driver.announce()
         evaluator.offer(driver.role)
         observer.tick()
@@ -215,7 +187,7 @@ def _train(
             driver.halt(reason)
 
     try:
-        driver.run(connection, stop, idle)
+        driver.run(stop, idle)
         observer.end()
         log.info(
             "run %s at version %d: %s",
@@ -226,73 +198,43 @@ def _train(
         if driver.role.halted:
             driver.farewell(stop)
     finally:
-        connection.stop()
+        line.close()
 
 
-def _connect(
-    settings: AggregatorSettings, driver: ServerDriver, ups: threading.Event, stop: threading.Event
-) -> Connection:
-    """To the broker; `ups` is set at every (re)connection. Raises ServiceError."""
-    connection = Connection(
-        settings.broker,
-        f"{settings.run_id}-aggregator",
-        driver.subscriptions(),
-        driver.hear,
-        on_up=ups.set,
-        chunk=settings.chunk,
-        tls=settings.tls(),
-    )
-    connection.start(settings.connect_timeout, stop)
-    return connection
-
-
-def _see_off(
-    settings: AggregatorSettings,
-    driver: ServerDriver,
-    observer: Observer[ServerDriver],
-    stop: threading.Event,
+def _watch_presence(
+    settings: AggregatorSettings, line: Line, driver: ServerDriver, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
-    connection = Connection(
-        settings.broker,
-        f"{settings.run_id}-aggregator",
-        [topics.presence_all(settings.run_id)],
-        functools.partial(presence.note, driver.presence),
-        tls=settings.tls(),
-    )
-    observer.broker_up = lambda: connection.up
+    hear = functools.partial(presence.note, driver.presence)
     try:
-        connection.start(settings.connect_timeout, stop)
+        line.open([topics.presence_all(settings.run_id)], hear, settings.connect_timeout, stop)
     except ServiceError as error:
         log.warning("%s; who leaves from here on is not noticed", error)
     stop.wait()
-    connection.stop()
+    line.close()
 
 
-def _answer(
+def _answer_questions(
     settings: AggregatorSettings,
+    line: Line,
     driver: ServerDriver,
-    observer: Observer[ServerDriver],
     inference: Inference,
     stop: threading.Event,
 ) -> None:
     """Serve REST until `stop`, and predictions, for which the parties of this vertical run are
     asked.
     """
-    ups = threading.Event()
-    connection = _connect(settings, driver, ups, stop)
-    observer.broker_up = lambda: connection.up
+    line.open(driver.subscriptions(), driver.inbox.hear, settings.connect_timeout, stop)
 
     def idle() -> None:
-        if ups.is_set():
-            ups.clear()
+        if line.came_up():
             driver.announce()
         inference.turn()
 
     try:
-        driver.linger(connection, stop, idle)
+        driver.linger(stop, idle)
     finally:
-        connection.stop()
+        line.close()
 
 
 def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:

@@ -78,8 +78,8 @@ def audit(
     bad = Counter(finding.verdict for finding in findings if not finding.good)
     if bad:
         raise PrivacyError(
-            f"audit of {len(findings)} findings: "
-            f"{bad['LEAKS']} leak, {bad['MISSED']} mutants missed"
+            f"audit of {len(findings)} findings: {bad['LEAKS']} leak, {bad['MISSED']} mutants "
+            f"missed"
         )
 
 

@@ -100,8 +100,8 @@ def _show(found: Findings, content: dict[str, Any], out: Path, as_json: bool) ->
     console = tables.console()
     console.print(_table(console, found))
     console.print(
-        "claimed ε: the paper's is per push, tacit's for all pushes together; "
-        "true ε: what can be proven"
+        "claimed ε: the paper's is per push, tacit's for all pushes together; true ε: what can "
+        "be proven"
     )
     console.print(f"picture: {out / 'inversion.png'}")
 

@@ -189,13 +189,13 @@ def _notes(problem: Problem, found: Plan) -> list[str]:
         )
     elif found.predicted_loss >= problem.gap:
         notes.append(
-            f"note: the bound is not below α = {problem.gap:.3g}: "
-            "by it, training is not worth its noise"
+            f"note: the bound is not below α = {problem.gap:.3g}: by it, training is not worth "
+            f"its noise"
         )
     if found.tau + 1 > longest_period(problem):
         notes.append(
-            f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; "
-            "a smaller η allows more"
+            f"note: τ is the longest that (21e) allows at η = {problem.lr:g}; a smaller η allows "
+            f"more"
         )
     return notes
 
@@ -300,8 +300,8 @@ def draw(path: Path, problem: Problem, found: Plan) -> None:
         xlabel="τ: local steps between two averages", ylabel="bound on the loss above the least"
     )
     axis.set_title(
-        f"{found.planner}: "
-        f"ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = {problem.resource:g}",
+        f"{found.planner}: ε = {problem.epsilon:g}, δ = {problem.delta:g}, C = "
+        f"{problem.resource:g}",
         fontsize=11,
     )
     axis.grid(alpha=0.3)

@@ -204,8 +204,8 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
     console = tables.console()
     pld, rdp = tables.epsilon(document["epsilon_pld"]), tables.epsilon(document["epsilon_rdp"])
     console.print(
-        f"{chain.dataset}: {chain.count} releases, "
-        f"ε {pld} (PLD), {rdp} (RDP) at δ {document['delta']:g}"
+        f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ "
+        f"{document['delta']:g}"
     )
     console.print(f"chain whole, head {chain.head.hex()}")
     table = Table(box=None, header_style="bold")

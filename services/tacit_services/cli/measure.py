@@ -76,8 +76,8 @@ def _show(measured: list[RoundCost], found: list[CostCoefficients], as_json: boo
         return
     for each in measured:
         typer.echo(
-            f"tau = {each.tau}: a round took {each.seconds:.4g} s (median of {each.rounds}) "
-            f"and {each.bytes:.0f} bytes"
+            f"tau = {each.tau}: a round took {each.seconds:.4g} s (median of {each.rounds}) and "
+            f"{each.bytes:.0f} bytes"
         )
     for cost in found:
         typer.echo(f"{cost.unit}: --c1 {cost.c1:.6g} --c2 {cost.c2:.6g}")

@@ -176,8 +176,8 @@ def _rate(sampling_rate: float | None, batch: float | None, records: int | None)
     if sampling_rate is not None:
         if batch is not None:
             raise ConfigError(
-                f"--batch {batch:g}: --sampling-rate {sampling_rate:g} says it already; "
-                "give one of them"
+                f"--batch {batch:g}: --sampling-rate {sampling_rate:g} says it already; give one "
+                f"of them"
             )
         return min(sampling_rate, 1.0)
     if batch is None or records is None:
@@ -221,8 +221,8 @@ def _table(to: Console, answer: BudgetPlan) -> Table:
 def _meaning(mechanism: str) -> str:
     if mechanism == "knorm":
         return (
-            "scale of the noise's norm over the clip: "
-            "one whole-batch push is (1/z, 0), a coordinate's std √(d+1)·z·C"
+            "scale of the noise's norm over the clip: one whole-batch push is (1/z, 0), a "
+            "coordinate's std √(d+1)·z·C"
         )
     return "noise standard deviation over the clip"
 
@@ -245,8 +245,8 @@ def _note(answer: BudgetPlan) -> str:
         return "note: no guarantee: so little noise, or so small a δ, that nothing can be claimed"
     if answer.records is not None and answer.delta > 1 / answer.records:
         return (
-            f"note: δ is above 1/records = {1 / answer.records:.1e}; "
-            "whoever leaks one whole record would satisfy it"
+            f"note: δ is above 1/records = {1 / answer.records:.1e}; whoever leaks one whole "
+            f"record would satisfy it"
         )
     return ""
 

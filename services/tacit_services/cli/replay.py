@@ -76,8 +76,8 @@ def replay(
         )
     after = f" after the first {found.begins_after}" if found.begins_after else ""
     typer.echo(
-        f"run {printable(found.run, 64)}: "
-        f"{found.records} accepted messages{after}, version {found.version}"
+        f"run {printable(found.run, 64)}: {found.records} accepted messages{after}, version "
+        f"{found.version}"
     )
     typer.echo(f"model sha256 {found.model_sha256}")
     typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")

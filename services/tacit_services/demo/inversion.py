@@ -33,7 +33,7 @@ from tacit.privacy.release import Mechanism, Plan, Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol import topics, wire
 from tacit.protocol.messages import GlobalModel, Push, Update
-from tacit_services.aggregator.ingest.reassembly import Partials
+from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.testbed.processes import Child, StartedServer, start_broker
 from tacit_services.transport.mqtt import Connection, Inbound
 
@@ -90,7 +90,7 @@ class Eavesdropper:
 
     def __init__(self, schema: bytes, size: int) -> None:
         self._schema, self._size = schema, size
-        self._partials = Partials(1 << 24)
+        self._reassembly = Reassembly(1 << 24)
         self._changed = threading.Condition()
         self._sums: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
@@ -104,7 +104,7 @@ class Eavesdropper:
     def hear(self, inbound: Inbound) -> None:
         """Take one MQTT message. Called on the network thread."""
         edge, seq, _ = topics.parse_up(inbound.topic)
-        envelope = self._partials.add(edge, seq, inbound.payload)
+        envelope = self._reassembly.add(edge, seq, inbound.payload)
         if envelope is not None and seq:
             message = wire.read_up(wire.decode(envelope), self._schema, self._size)
             if isinstance(message, Update):
@@ -233,8 +233,8 @@ def run(
             _connected(service.address, "edges", [], lambda inbound: inbound.done()) as connection,
         ):
             say(
-                f"a subscriber of {topics.up_all(RUN)} on {service.kind}; "
-                f"{victims} victims, {max(pushes)} pushes each"
+                f"a subscriber of {topics.up_all(RUN)} on {service.kind}; {victims} victims, "
+                f"{max(pushes)} pushes each"
             )
             for condition in conditions(max(pushes)):
                 for number, rows in enumerate(chosen):

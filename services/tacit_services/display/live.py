@@ -43,8 +43,8 @@ def ledgers(run: RunFile, kept: bool) -> str:
         return f"ledgers: {history}"
     paid, z = run.plan(0).pushes_left(()) or 0, privacy.noise_multiplier
     return (
-        f"ledgers: {history}; "
-        f"with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} releases an edge"
+        f"ledgers: {history}; with z = {z:g}, ε = {privacy.epsilon:g} pays for {paid} "
+        f"releases an edge"
     )
 
 
@@ -120,8 +120,8 @@ def notes(run: RunFile) -> Iterator[str]:
     rows = run.public_size()
     if run.privacy.private and run.privacy.delta * rows > 1:
         yield (
-            f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: "
-            "it may give one away whole"
+            f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
+            f"give one away whole"
         )
 
 
@@ -142,8 +142,8 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
         (
             "privacy",
-            f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, "
-            f"per {privacy['unit']}{simulated}",
+            f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per "
+            f"{privacy['unit']}{simulated}",
         ),
         ("trusted", privacy["trusted"]),
         ("updates applied", f"{summary['applied']}, {summary['updates_per_s']:.1f}/s"),

@@ -92,8 +92,8 @@ def status(to: Console, run: Status) -> Table:
         ("state", state(run)),
         (
             "run",
-            f"{run.algorithm} on {run.dataset} "
-            f"({run.model}, {run.parameters} parameters), seed {run.seed}",
+            f"{run.algorithm} on {run.dataset} ({run.model}, {run.parameters} parameters), seed "
+            f"{run.seed}",
         ),
         (
             "applied",
@@ -107,8 +107,8 @@ def status(to: Console, run: Status) -> Table:
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         (
             "privacy",
-            f"ε {at_most(run, epsilon(privacy.epsilon))} "
-            f"at δ {privacy.delta:g}: {privacy.guarantee}",
+            f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: "
+            f"{privacy.guarantee}",
         ),
         ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),

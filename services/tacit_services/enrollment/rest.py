@@ -90,8 +90,8 @@ class RegistrationAuthority:
         if not token.allows(name):
             raise HTTPException(
                 403,
-                f"this token is for {token.edges}, not for {name!r}; "
-                "TACIT_IDENTITY=N makes it edge-N",
+                f"this token is for {token.edges}, not for {name!r}; TACIT_IDENTITY=N makes it "
+                f"edge-N",
             )
         if token.once and token.served not in (NOBODY, name):
             raise HTTPException(409, "this one-time token has been used")

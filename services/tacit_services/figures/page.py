@@ -70,8 +70,8 @@ def page(shown: Sequence[ReportedFigure], how: Provenance) -> str:
     """The whole report. It needs no other file and no network."""
     kind = "the quick report: fewer panels and updates" if how.quick else "the full report"
     parts = [
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<title>tacit: the papers' figures</title>",
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>tacit: the papers' "
+        "figures</title>",
         f"<style>{_STYLE}</style><h1>The papers' figures, with honest ε</h1>",
         f"<p>{html.escape(kind)}; {html.escape(how.made_by)}.",
         "Bands are 95 % confidence intervals of the mean over seeds.",

@@ -109,8 +109,8 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
             (out,) = role.on_message(asked)
             if not isinstance(out.message, Push):
                 raise ConfigError(
-                    f"attack.pushes={attack.pushes}: "
-                    f"privacy.epsilon={run.privacy.epsilon} pays for less"
+                    f"attack.pushes={attack.pushes}: privacy.epsilon={run.privacy.epsilon} pays "
+                    f"for less"
                 )
             update = received(out.message)
             assert isinstance(update, Update)

@@ -46,8 +46,8 @@ def acquire(root: Path, count: int, only: int | None, stop: threading.Event) -> 
     """
     if only is not None and only >= count:
         raise ConfigError(
-            f"TACIT_IDENTITY={only}: "
-            f"the run deals its data to {count} identities (0 to {count - 1})"
+            f"TACIT_IDENTITY={only}: the run deals its data to {count} identities (0 to "
+            f"{count - 1})"
         )
     numbers = range(count) if only is None else [only]
     waiting = False

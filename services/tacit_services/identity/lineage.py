@@ -80,8 +80,8 @@ def refuse_unfinished(path: Path) -> None:
     for left in (copy_path(path), retired_path(path)):
         if left.exists():
             raise PrivacyError(
-                f"ledger {path}: {left} is of a move that was not finished: "
-                "`tacit ledger move` again"
+                f"ledger {path}: {left} is of a move that was not finished: `tacit ledger move` "
+                f"again"
             )
 
 
@@ -103,7 +103,7 @@ def locked(path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise PrivacyError(
                 f"ledger {path}: an edge is using it, and two would spend one budget "
-                "(TACIT_LEDGER: a file for each)"
+                f"(TACIT_LEDGER: a file for each)"
             ) from error
         yield
 

@@ -324,8 +324,8 @@ class Writer:
                 begin.parameters.fingerprint(),
             ):
                 raise ConfigError(
-                    f"journal {self.path}: "
-                    f"is of run {found.run!r} with other parameters, or of another"
+                    f"journal {self.path}: is of run {found.run!r} with other parameters, or of "
+                    f"another"
                 )
             self._end, self.last, self._tail = reader.start, found.base.cursor, {}
             for kept in reader:

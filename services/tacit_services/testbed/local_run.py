@@ -188,8 +188,8 @@ def _show_summary(
         ) from error
     if summary["applied"] < run_file.run.updates:
         console.print(
-            f"the run ended early ({summary['reason']}): "
-            f"{summary['applied']} of {run_file.run.updates} updates"
+            f"the run ended early ({summary['reason']}): {summary['applied']} of "
+            f"{run_file.run.updates} updates"
         )
     if as_json:
         Console().print_json(data=summary)

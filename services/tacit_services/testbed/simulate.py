@@ -172,8 +172,9 @@ def simulate(
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
     test = simulation.definition.source.load("test", root)
-    observer = Observer(simulation.definition, simulation, out / "metrics.jsonl")
-    observer.virtual = simulation.clock
+    observer = Observer(
+        simulation.definition, simulation, out / "metrics.jsonl", virtual=simulation.clock
+    )
     observer.resumed()
     points = Points(simulation.definition, simulation.model, test, observer.point)
 
@@ -264,14 +265,14 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if simulation.state != "finished":
         console.print(
-            f"the run ended early ({summary['reason']}): "
-            f"{summary['applied']} of {run_file.run.updates}"
+            f"the run ended early ({summary['reason']}): {summary['applied']} of "
+            f"{run_file.run.updates}"
         )
     if as_json:
         Console().print_json(data=summary)
         return
     console.print(live.closing(summary, out, time.monotonic() - started))
     console.print(
-        f"virtual time {summary['virtual_time_s']:.6g} s; "
-        f"noise from seed {run_file.run.seed}: ε is simulated"
+        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {run_file.run.seed}: ε "
+        f"is simulated"
     )

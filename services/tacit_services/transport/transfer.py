@@ -28,7 +28,7 @@ class Transfer:
 
     def __init__(self, envelope: bytes, chunk: int) -> None:
         self.envelope, self.chunk = envelope, chunk
-        self.parts = wire.count_parts(envelope, chunk)
+        self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
 
     def first(self) -> list[tuple[int, bytes]]:

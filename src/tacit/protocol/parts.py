@@ -12,9 +12,11 @@ _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the 
 PART_HEADER = _PART.size
 
 
-def count_parts(envelope: bytes, chunk: int) -> int:
-    """How many MQTT payloads of at most `chunk` bytes, header included, an envelope takes."""
-    return max(1, -(-len(envelope) // (chunk - PART_HEADER)))
+def count_parts(size: int, chunk: int) -> int:
+    """How many MQTT payloads of at most `chunk` bytes, header included, an envelope of `size` bytes
+    takes.
+    """
+    return max(1, -(-size // (chunk - PART_HEADER)))
 
 
 def part(envelope: bytes, chunk: int, number: int) -> bytes:
@@ -22,21 +24,23 @@ def part(envelope: bytes, chunk: int, number: int) -> bytes:
     room = chunk - PART_HEADER
     body = envelope[number * room : (number + 1) * room]
     return (
-        _PART.pack(PART_MAGIC, number, count_parts(envelope, chunk), len(envelope), number * room)
+        _PART.pack(
+            PART_MAGIC, number, count_parts(len(envelope), chunk), len(envelope), number * room
+        )
         + body
     )
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
     """The MQTT payloads of an envelope, each of at most `chunk` bytes, header included."""
-    return (part(envelope, chunk, number) for number in range(count_parts(envelope, chunk)))
+    return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
 def question(envelope: bytes, chunk: int) -> bytes:
     """The payload that asks a receiver which parts of an envelope it lacks: a part without
     bytes.
     """
-    return _PART.pack(PART_MAGIC, 0, count_parts(envelope, chunk), len(envelope), 0)
+    return _PART.pack(PART_MAGIC, 0, count_parts(len(envelope), chunk), len(envelope), 0)
 
 
 def read_question(payload: bytes) -> tuple[int, int] | None:

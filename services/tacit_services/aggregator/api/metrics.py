@@ -15,7 +15,9 @@ from prometheus_client.registry import Collector
 
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest.ledger_continuity import ROLLED_BACK
+from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.run_journal import RunJournal
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _COUNTED = {
@@ -42,16 +44,19 @@ class _Run(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All families, one consistent reading of the fold."""
-        driver, role = self._observer.driver, self._observer.driver.role
+        driver = self._observer.driver
+        role = driver.role
         counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
         with driver.lock:
             version, schedule, edges = role.version, role.schedule(), len(role.edges)
             histogram, aged = dict(role.staleness), role.stale
         for name, text in _COUNTED.items():
             yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
-        dropped = driver.door.dropped if driver.door is not None else 0
+        limiter = driver.limiter
         yield CounterMetricFamily(
-            "tacit_flooded", "Messages dropped unread: far beyond the guard's rate.", dropped
+            "tacit_flooded",
+            "Messages dropped unread: far beyond the guard's rate.",
+            limiter.dropped,
         )
         yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
         yield _rejected(counts)
@@ -77,15 +82,16 @@ class _Run(Collector):
         yield GaugeMetricFamily(
             "tacit_refusals", "Models that edges say they have refused.", refused["refusals"]
         )
-        yield from _journal(driver)
+        yield from _journal(driver.journal)
+        yield _latency(driver.admission.latency)
         yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", schedule["clip"])
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
-        quarantined = len(driver.uplink.guard.quarantined) if driver.uplink.guard is not None else 0
+        quarantined = len(driver.quarantined)
         yield GaugeMetricFamily(
             "tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined
         )
-        flooding = len(driver.door.shut()) if driver.door is not None else 0
+        flooding = len(limiter.shut())
         yield GaugeMetricFamily(
             "tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding
         )
@@ -103,22 +109,22 @@ class _Run(Collector):
         yield from _evaluation(self._observer)
 
 
-def _journal(driver: ServerDriver) -> Iterable[Metric]:
-    age = time.monotonic() - driver.saved_at
+def _journal(journal: RunJournal) -> Iterable[Metric]:
+    age = time.monotonic() - journal.saved_at
     yield GaugeMetricFamily(
-        "tacit_journal_entries", "Entries since the snapshot.", driver.cursor - driver.saved
+        "tacit_journal_entries", "Entries since the snapshot.", journal.cursor - journal.saved
     )
-    yield GaugeMetricFamily(
-        "tacit_journal_bytes", "Payload of those entries.", driver.journal_bytes
-    )
+    yield GaugeMetricFamily("tacit_journal_bytes", "Payload of those entries.", journal.held_bytes)
     yield GaugeMetricFamily(
         "tacit_snapshot_age_seconds", "Since the snapshot was last brought up to date.", age
     )
+
+
+def _latency(latency: Histogram) -> Metric:
     text = (
         "From taking a message in hand to having it in the model: decoding, the append, the fold."
     )
-    latency = driver.latency
-    yield HistogramMetricFamily(
+    return HistogramMetricFamily(
         "tacit_apply_latency_seconds", text, latency.buckets(), latency.total
     )
 

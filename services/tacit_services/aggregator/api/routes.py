@@ -102,7 +102,7 @@ class _View:
     """
 
     def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:
-        self.observer, self.model = observer, model
+        self.observer, self.driver, self.model = observer, observer.driver, model
         self._lock, self._feed_lock = threading.Lock(), threading.Lock()
         self._params: Tensor | None = None
         self._data, self._sha256 = b"", ""
@@ -111,7 +111,7 @@ class _View:
 
     def file(self) -> _File:
         """The newest weights."""
-        driver = self.observer.driver
+        driver = self.driver
         with driver.lock:
             version, clip, params = driver.role.version, driver.role.clip, driver.role.params
         with self._lock:
@@ -149,7 +149,7 @@ class _View:
             "bytes": len(file.data),
             "layers": [{"name": name, "shape": shape} for name, shape in model.layout],
             "clip": file.clip,
-            "state": self.observer.driver.state,
+            "state": self.driver.state,
         }
 
 
@@ -347,7 +347,7 @@ def _control(view: _View, operator: Operator) -> APIRouter:
     ) -> Response:
         operator.check(given)
         reason = operator.request_halt((request or documents.HaltRequest()).reason)
-        return document({"state": view.observer.driver.state, "reason": reason}, 202)
+        return document({"state": view.driver.state, "reason": reason}, 202)
 
     @router.post(
         "/edges/{edge}/release",
@@ -359,8 +359,7 @@ def _control(view: _View, operator: Operator) -> APIRouter:
         edge: str, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
     ) -> Response:
         operator.check(given)
-        guard = view.observer.driver.uplink.guard
-        if guard is None or not guard.release(edge):
+        if not view.driver.guard.release(edge):
             return problem(404, f"edge {edge[:64]!r} is not in quarantine")
         return document({"id": edge, "released": True})
 
@@ -401,7 +400,7 @@ def _predict(view: _View, operator: Operator, inference: Inference | None) -> AP
             {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
             for one, p in found.items()
         ]
-        version = view.observer.driver.role.version
+        version = view.driver.role.version
         return document(
             {"model_version": version, "predictions": rows, "epsilon": view.observer.epsilon()}
         )

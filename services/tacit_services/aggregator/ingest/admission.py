@@ -1,74 +1,132 @@
-"""What edges say, up to the journal: parts put together, decoded, authenticated, screened;
+"""The way of one message: decode → screen → append → acknowledge → fold → reply. One thread, one
+writer.
 
-refusals answered.
+The order is the promise: an edge is told of an acceptance only when the journal has it. Whoever
+dies in between, the edge sends the same bytes again and the journal knows them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tacit.algorithms.base.server import ServerRole
-from tacit.errors import WireError
+import torch
+
+from tacit.errors import ServiceError, WireError
 from tacit.models.vectors import LARGEST, learnable
-from tacit.privacy.ledger import Charged
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Outgoing, ServerOutput, Update
+from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
-from tacit_services.aggregator.ingest import presence
+from tacit_services.aggregator.gate import Gate
 from tacit_services.aggregator.ingest.guard import Guard
-from tacit_services.aggregator.ingest.ledger_continuity import Anchors
-from tacit_services.aggregator.ingest.reassembly import Crowded, Partials
-from tacit_services.journal.store import Anchor, Verdict
+from tacit_services.aggregator.ingest.inbox import Inbox
+from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
+from tacit_services.aggregator.ingest.presence import note as note_presence
+from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.trusted import TrustedNoise
+from tacit_services.aggregator.reporting.histogram import Histogram
+from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.journal.store import Appended, NewEntry, Verdict
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
+ROUND_SECONDS = 0.2  # that one `accept` goes on taking what comes
+BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 
 
-class Uplink:
-    """Judges every message before the journal, for one driver and in its thread."""
+def _nothing_written() -> list[Appended]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that share one append. `began`: when they were taken in hand."""
+
+    candidates: list[Candidate]
+    began: float
+
+
+class Admission:
+    """Takes what edges send, for one driver and in its thread.
+
+    What it calls answers one question each (is this whole? may it come?), or is the journal, or the
+    way back.
+    """
 
     def __init__(
-        self, role: ServerRole, down: Downlink, counts: Counter[str], size: int, max_message: int
+        self,
+        inbox: Inbox,
+        journal: RunJournal,
+        downlink: Downlink,
+        *,
+        reassembly: Reassembly,
+        guard: Guard,
+        continuity: LedgerContinuity,
+        noise: TrustedNoise | None,
+        gate: Gate,
+        presence: dict[str, str],
     ) -> None:
-        self._role, self.down, self._counts, self._size = role, down, counts, size
-        self.anchors = Anchors(role.dataset)
-        # Memory is set aside for what a first part announces: no more than this run's largest
-        # message can need.
-        self.partials = Partials(
-            min(max_message, 4 * max(size, role.largest) + wire.MAX_META + 128)
-        )
-        self.guard: Guard | None = None  # of the run file, where it has one
-        self.rewrite: Callable[[Candidate], Candidate] = lambda candidate: (
-            candidate
-        )  # before it is journalled
-        self.presence: dict[str, str] = {}
-        self.last: dict[str, int] = {}  # each edge's last accepted number
+        """`presence`: what edges say of themselves, noted here."""
+        self._inbox, self._journal, self._downlink = inbox, journal, downlink
+        self._role, self._counts = journal.role, journal.counts
+        self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
+        self._noise, self._gate, self._presence = noise, gate, presence
+        self.latency = Histogram()  # from taking a message in hand to having it in the model
 
-    def load(
-        self, anchors: Iterable[Anchor], last: dict[str, int], folded: dict[str, Charged]
-    ) -> None:
-        """Take over what the store knows of the edges."""
-        self.last = dict(last)
-        self.anchors.load(anchors, self.last, folded)
+    def resume(self) -> None:
+        """The run has been taken over: go on from where the edges' ledgers were last seen."""
+        anchors, folded = self._journal.ledgers()
+        self._continuity.load(anchors, self._journal.last_seqs, folded)
 
-    def passed(self, edge: str, seq: int) -> tuple[pb.Receipt, list[Outgoing]]:
-        """The answer to a message that was accepted before."""
-        # The model that answered it may have been lost with whoever died: send the newest.
-        last = self.last.get(edge, 0)  # 0: a stranger asks about a number before the first
-        again = self._role.answer(edge) if seq == last > 0 else []
-        return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), again
+    def accept(self, seconds: float = 0.25) -> None:
+        """Wait so long for messages, and let all happen to them; then to what comes meanwhile, for
+        ROUND_SECONDS.
 
-    def candidate(self, inbound: Inbound) -> Candidate | None:
+        While the store writes, the next batch is decoded and screened; its append begins before the
+        one that is written is folded. Raises ServiceError; then the edges whose messages were not
+        written have been told to wait.
+        """
+        until = time.monotonic() + ROUND_SECONDS
+        batch, answers = Batch([], 0.0), _nothing_written
+        while True:
+            first = not batch.candidates
+            more = first or self._may_go_on(len(batch.candidates), until)
+            arrived = self._inbox.gather(seconds if first else 0.0) if more else []
+            began = time.perf_counter()
+            following = Batch([found for one in arrived if (found := self._candidate(one))], began)
+            try:
+                answered = answers()
+            except ServiceError:
+                self._ask_to_wait([*batch.candidates, *following.candidates])
+                raise
+            try:
+                entries = [
+                    NewEntry(c.edge, c.seq, c.payload, c.anchor) for c in following.candidates
+                ]
+                answers = self._journal.store.begin(entries)
+            except ServiceError:
+                self._ask_to_wait(following.candidates)
+                raise
+            finally:
+                self._acknowledge_fold_reply(batch, answered)
+            if not following.candidates:
+                return
+            batch = following
+
+    # -- decode and screen -------------------------------------------------------------------------
+
+    def _candidate(self, inbound: Inbound) -> Candidate | None:
         """The message that this completes, if it is one for the journal;
 
-        whatever else it is has been dealt with.
+        the rest has been dealt with.
         """
         if inbound.topic.split("/")[3:4] == ["presence"]:
-            presence.note(self.presence, inbound)
+            note_presence(self._presence, inbound)
             return None
         try:
             edge, seq, _ = topics.parse_up(inbound.topic)
@@ -79,74 +137,80 @@ class Uplink:
             inbound.done()
             return None
         try:
-            return self._decode(edge, seq, inbound)
+            if (found := self._decode_and_screen(edge, seq, inbound)) is not None:
+                return found
         except WireError as error:
             self._refuse(edge, seq, error.reason)
-        except Crowded as crowded:
-            self._counts[crowded.counted] += 1
-            self.down.receipt(
-                edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=crowded.retry_after_s)
+        except RetryLater as later:
+            self._counts[later.counted] += 1
+            self._downlink.receipt(
+                edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=later.retry_after_s)
             )
+        # also of a part: a lost one costs a resend, not an update, as acceptance is the receipt
         inbound.done()
         return None
 
-    def _decode(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
-        if (envelope := self._whole(edge, seq, inbound)) is None:
+    def _decode_and_screen(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
+        """The message as it is to be kept; None: it was a part or a question, which has been
+        answered.
+
+        Raises WireError: it will never be accepted; RetryLater: not now.
+        """
+        journal, payload = self._journal, inbound.payload
+        if (
+            len(payload) == wire.PART_HEADER
+            and wire.read_question(payload)
+            and seq <= journal.last_seqs.get(edge, 0)
+        ):
+            self._answer_question(edge, seq)
+            return None
+        envelope = self._reassembly.add(edge, seq, payload)
+        if envelope is None:
+            self._answer_part(edge, seq)
             return None
         received = wire.decode(envelope)
-        if (received.meta.run, received.meta.edge, received.meta.seq) != (
-            self.down.run_id,
-            edge,
-            seq,
-        ):
-            raise WireError(
-                "identity", f"says {received.meta.run}/{received.meta.edge}/{received.meta.seq}"
-            )
+        said = received.meta.run, received.meta.edge, received.meta.seq
+        if said != (journal.run_id, edge, seq):
+            raise WireError("identity", "says {}/{}/{}".format(*said))
         if received.meta.HasField("want"):
-            self.down.more(edge, received.meta.want)
-            inbound.done()
+            self._downlink.more(edge, received.meta.want)
             return None
-        message = wire.read_up(received, self.down.schema, self._size)
-        if self.guard is not None:
-            self.guard.admit(edge, message)
-        if isinstance(message, Update) and not learnable(
-            message.vector
-        ):  # it could end the model for everybody
-            raise WireError("norm", f"a number beyond {LARGEST:g}")
-        reason = self._role.screen(message) if isinstance(message, Update) else None
+        message = wire.read_up(received, journal.schema, journal.size)
+
+        self._guard.admit(edge, retires=isinstance(message, Retired))
+        reason = None
+        if isinstance(message, Update):
+            if not learnable(message.vector):  # it could end the model for everybody
+                raise WireError("norm", f"a number beyond {LARGEST:g}")
+            reason = self._role.screen(message)
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
-        anchor = self.anchors.check(
-            seq, message
-        )  # of one that comes after the end, too: it was released
+        # Of a message that comes after the end, too: what it speaks of was released.
+        anchor = self._continuity.check(edge, seq, message.charged)
         if reason is not None:
             raise WireError(reason, "not for the journal")
-        if self.guard is not None:
-            self.guard.check(edge, seq, message)
-        return self.rewrite(Candidate(edge, seq, bytes(envelope), message, anchor, inbound))
+        if isinstance(message, Update) and self._guard.bounds_norms:
+            norm = float(torch.linalg.vector_norm(message.vector.to(torch.float64)))
+            self._guard.check_norm(edge, norm, message.base_version, message.vector.numel())
+        self._guard.throttle(edge, seq)
+        candidate = Candidate(edge, seq, bytes(envelope), message, anchor, inbound)
+        return candidate if self._noise is None else self._noise.rewrite(candidate)
 
-    def _whole(self, edge: str, seq: int, inbound: Inbound) -> bytearray | None:
-        """The envelope, when its last part has come;
+    def _answer_part(self, edge: str, seq: int) -> None:
+        """Say what is missing now and then, and where it is asked."""
+        if answer := self._reassembly.answer(edge, seq):
+            self._downlink.receipt(edge, seq, answer)
 
-        before that its edge is told which parts are missing.
+    def _answer_question(self, edge: str, seq: int) -> None:
+        """Of an edge that asks what is missing of a message that was accepted before:
+
+        nothing is.
         """
-        envelope = None
-        if wire.read_question(inbound.payload) and seq <= self.last.get(
-            edge, 0
-        ):  # nothing of it is missing
-            self._counts[Verdict.DUPLICATE] += 1
-            receipt, again = self.passed(edge, seq)
-            self.down.receipt(edge, seq, receipt)
-            for out in again:
-                assert isinstance(out.message, ServerOutput)
-                self.down.send(edge, out.message)
-        else:
-            envelope = self.partials.add(edge, seq, inbound.payload)
-            if answer := self.partials.answer(edge, seq):
-                self.down.receipt(edge, seq, answer)
-        if envelope is None:
-            inbound.done()  # a lost part costs a resend, not an update: acceptance is the receipt
-        return envelope
+        self._counts[Verdict.DUPLICATE] += 1
+        last = self._journal.last_seqs.get(edge, 0)
+        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last))
+        for out in self._answer_again(edge, seq):
+            self._downlink.reply(out)
 
     def _refuse(self, edge: str, seq: int, reason: str) -> None:
         if reason == "halted":  # under way when the run ended: nobody's fault
@@ -155,6 +219,89 @@ class Uplink:
             self._counts[f"rejected:{reason}"] += 1
             facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": reason}
             log.warning("a message was refused", extra=facts)
-            if self.guard is not None:
-                self.guard.refused(edge, reason)
-        self.down.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))
+            self._guard.refused(edge, reason)
+        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))
+
+    # -- append ------------------------------------------------------------------------------------
+
+    def _may_go_on(self, count: int, until: float) -> bool:
+        """Whether more may be screened before `count` are folded:
+
+        a full journal and the run's end refuse it.
+        """
+        ends = self._role.version + count >= self._role.horizon
+        return time.monotonic() < until and not ends and not self._journal.full
+
+    def _ask_to_wait(self, candidates: Iterable[Candidate]) -> None:
+        """Nothing is lost: the edges keep the bytes and send them again."""
+        for candidate in candidates:
+            self._downlink.receipt(candidate.edge, candidate.seq, BUSY)
+            candidate.inbound.done()
+            self._counts["busy"] += 1
+
+    # -- acknowledge, fold, reply ------------------------------------------------------------------
+
+    def _acknowledge_fold_reply(self, batch: Batch, answers: list[Appended]) -> None:
+        """To the broker, into the model, to the edges:
+
+        each gets its receipts, and the newest that the role says.
+        """
+        role = self._role
+        replies: dict[str, Outgoing] = {}
+        receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
+        for candidate, answer in zip(batch.candidates, answers, strict=True):
+            edge, seq, update = candidate.edge, candidate.seq, isinstance(candidate.message, Update)
+            candidate.inbound.done()
+
+            stale, over = role.stale, role.halted
+            outgoing = self._journal.fold(candidate, answer)
+            # One that is stale, or came after the last in the same batch, is in the journal but not
+            # in the model.
+            left_out = update and bool(over or role.stale > stale)
+            if answer.verdict == Verdict.ACCEPTED:
+                self._gate.heard(edge, update=update)
+                self.latency.observe(time.perf_counter() - batch.began)
+                log.debug("accepted", extra={"edge": edge, "seq": seq, "version": role.version})
+
+            receipt = _receipt(answer, left_out=left_out)
+            if answer.verdict == Verdict.DUPLICATE:
+                outgoing = self._answer_again(edge, seq)
+            if earlier := receipts.pop(edge, None):
+                self._downlink.receipt(edge, *earlier)
+            receipts[edge] = (seq, receipt)
+            # An edge wants only the newest model. The end is said by the driver, after the last
+            # snapshot.
+            replies |= {out.to: out for out in outgoing if out.to != EVERYONE}
+        for edge, last in receipts.items():
+            if edge not in replies:
+                self._downlink.receipt(edge, *last)
+        for edge, out in replies.items():
+            self._downlink.reply(
+                out, *receipts.get(edge, (0, None))
+            )  # receipt and model in one message
+        self.serve_waiting()
+
+    def _answer_again(self, edge: str, seq: int) -> list[Outgoing]:
+        """What the role says to the sender of a message that was accepted before, if it is the
+        last.
+        """
+        # The model that answered it may have been lost with whoever died: send the newest.
+        last = self._journal.last_seqs.get(
+            edge, 0
+        )  # 0: a stranger asks about a number before the first
+        return self._role.answer(edge) if seq == last > 0 else []
+
+    def serve_waiting(self) -> None:
+        """Give a task to those that waited for others, and no longer have to."""
+        for out in (out for edge in self._gate.due() for out in self._role.answer(edge)):
+            self._downlink.reply(out)
+
+
+def _receipt(answer: Appended, *, left_out: bool) -> pb.Receipt:
+    """`left_out`: of the model, not of the journal."""
+    if answer.verdict == Verdict.BUSY:
+        return BUSY
+    status = pb.Receipt.DUPLICATE
+    if answer.verdict == Verdict.ACCEPTED:
+        status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
+    return pb.Receipt(status=status, last_seq=answer.last_seq)

@@ -1,8 +1,8 @@
-"""The optional [guard] of a run file, in front of the journal: what it refuses is never in it, nor
-in a replay.
+"""The [guard] of a run file, in front of the journal: what it refuses is never in it, nor in a
+replay.
 
-Its memory is this process's: a restart begins with full buckets, no refusals and nobody in
-quarantine.
+An empty one refuses nothing. Its memory is this process's: a restart begins with full buckets, no
+refusals and nobody in quarantine.
 """
 
 from __future__ import annotations
@@ -13,30 +13,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-import torch
-
 from tacit.algorithms import mapa
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.errors import WireError
-from tacit.protocol.messages import Hello, Retired, Update
 from tacit_services.aggregator.ingest.buckets import Bucket, norm_bound
-from tacit_services.aggregator.ingest.reassembly import Crowded
+from tacit_services.aggregator.ingest.retry import RetryLater
 
 log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
 MAX_EDGES = 100_000  # names to keep account of
 # Reasons that no misbehaviour is behind: an edge after a restart, a run's end, a spent budget.
 _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
-
-
-class Throttled(Crowded):
-    """This edge has sent more than its share; the same bytes may come again in `retry_after_s`."""
-
-    counted = "throttled"
-
-    def __init__(self, retry_after_s: float) -> None:
-        super().__init__(f"again in {retry_after_s:.3g} s")
-        self.retry_after_s = retry_after_s
 
 
 class Guard:
@@ -60,29 +47,28 @@ class Guard:
         """Edges of which nothing but a farewell is taken."""
         return self._quarantined
 
-    def admit(self, edge: str, message: Hello | Update | Retired) -> None:
+    def admit(self, edge: str, *, retires: bool) -> None:
         """Raise WireError ("quarantined").
 
         What an edge has spent is heard at its end, and at the run's.
         """
-        if edge in self._quarantined and not self._role.halted and not isinstance(message, Retired):
+        if edge in self._quarantined and not self._role.halted and not retires:
             raise WireError("quarantined", "an operator may release it")
 
-    def check(self, edge: str, seq: int, message: Hello | Update | Retired) -> None:
-        """Raise WireError ("norm") for a vector that no honest edge sends, Throttled for one
-        message too many.
-        """
-        if isinstance(message, Update) and self._section.norm_factor is not None:
-            bound, norm = (
-                self.bound(message),
-                float(torch.linalg.vector_norm(message.vector.to(torch.float64))),
-            )
-            if not norm <= bound:
-                raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
-        if self._section.rate is not None:
-            self._throttle(edge, seq, self._section.rate)
+    @property
+    def bounds_norms(self) -> bool:
+        """Whether the length of an update matters."""
+        return self._section.norm_factor is not None
 
-    def bound(self, update: Update) -> float:
+    def check_norm(self, edge: str, norm: float, base_version: int, size: int) -> None:
+        """Raise WireError ("norm") for an update of `size` numbers that is longer than an honest
+        edge's.
+        """
+        bound = self.bound(edge, base_version, size)
+        if not norm <= bound:
+            raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
+
+    def bound(self, edge: str, base_version: int, size: int) -> float:
         """The longest that this update may be.
 
         C is what the server asked for, not what the edge says it used.
@@ -90,12 +76,12 @@ class Guard:
         role, section = self._role, self._section
         assert section.norm_factor is not None
         assert isinstance(role, mapa.Server)  # the run file refuses norm_factor with any other
-        this_stage = update.base_version >= role.version - role.stage_step
+        this_stage = base_version >= role.version - role.stage_step
         return norm_bound(
             role.clip if this_stage else self._first_clip,
             self._batch,
-            self._plan(update.edge).noise_multiplier,
-            update.vector.numel(),
+            self._plan(edge).noise_multiplier,
+            size,
             factor=section.norm_factor,
             false_alarm=section.false_alarm,
         )
@@ -123,8 +109,11 @@ class Guard:
             log.info("%s is released from quarantine", edge)
         return held
 
-    def _throttle(self, edge: str, seq: int, rate: float) -> None:
-        now, burst = self._clock(), self._section.burst
+    def throttle(self, edge: str, seq: int) -> None:
+        """Raise RetryLater for one message too many; a resend is none."""
+        rate, burst, now = self._section.rate, self._section.burst, self._clock()
+        if rate is None:
+            return
         if edge not in self._buckets and len(self._buckets) >= MAX_EDGES:
             return
         bucket, let_through = self._buckets.get(edge, (Bucket(rate, burst, burst, now), 0))
@@ -132,5 +121,5 @@ class Guard:
             return  # a resend, which its receipt will end
         if wait := bucket.take(now):
             self._buckets[edge] = (bucket, let_through)
-            raise Throttled(wait)
+            raise RetryLater("throttled", wait)
         self._buckets[edge] = (bucket, seq)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from tacit.errors import WireError
 from tacit.privacy.ledger import UNCHARGED, Charged
-from tacit.protocol.messages import Hello, Retired, Update
 from tacit_services.journal.store import MAX_SEQ, Anchor
 
 ROLLED_BACK = (
@@ -31,7 +30,7 @@ class _Seen:
     seq: int  # of the message that showed it; 0: in another run
 
 
-class Anchors:
+class LedgerContinuity:
     """The furthest position seen of every edge's ledger of one dataset."""
 
     def __init__(self, dataset: str) -> None:
@@ -53,13 +52,13 @@ class Anchors:
             if edge not in self._seen or charged.count > self._seen[edge].charged.count:
                 self._seen[edge] = _Seen(charged, last_seqs.get(edge, 0))
 
-    def check(self, seq: int, message: Hello | Update | Retired) -> Anchor:
-        """The anchor to keep with the message. Raises WireError (rollback, clone, value).
+    def check(self, edge: str, seq: int, charged: Charged) -> Anchor:
+        """The anchor to keep with message `seq`, which says that the edge's ledger stands at
+        `charged`.
 
-        A message older than the edge's newest is not judged: it is a late copy, and the journal
-        knows its number.
+        Raises WireError (rollback, clone, value). A message older than the edge's newest is not
+        judged: it is a late copy, and the journal knows its number.
         """
-        edge, charged = message.edge, message.charged
         seen = self._seen.get(edge, _Seen(UNCHARGED, 0))
         if charged.count > MAX_SEQ:
             raise WireError("value", f"charged: {charged.count} releases")

@@ -6,7 +6,7 @@ the broker, and everybody would wait behind. Here each edge has an allowance of 
 `rate` updates a second with their resends, questions and Hellos; what is beyond is acknowledged to
 the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near it. One that goes
 on all the same is shut out for a while, twice as long each time: the broker is told to keep what it
-sends (hearing.py), for receiving and acknowledging is most of what a flood costs.
+sends (subscriptions.py), for receiving and acknowledging is most of what a flood costs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit_services.aggregator.ingest.buckets import Bucket
-from tacit_services.transport.mqtt import Inbound
 
 MAX_EDGES = 100_000  # names to keep account of
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
@@ -41,30 +40,30 @@ class _Account:
     next: float = SHUT_SECONDS
 
 
-class Door:
+class RateLimiter:
     """Counts bytes of each edge, in one thread; `shut` is for any. `dropped` counts messages."""
 
     def __init__(
         self,
-        rate: float,
+        rate: float | None,
         burst: int,
         update_bytes: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """rate, burst: of the guard, in updates; update_bytes: of one update. In parts of 1 KiB it
-        counts for half as much again."""
+        """rate, burst: of the guard, in updates (None: no limit); update_bytes: of one update. In
+        parts of 1 KiB it counts for half as much again."""
         allowance = 1.5 * update_bytes + 4096
-        self._rate, self._burst, self._clock = rate * allowance, (burst + 2) * allowance, clock
+        self._rate = None if rate is None else rate * allowance
+        self._burst, self._clock = (burst + 2) * allowance, clock
         self._accounts: dict[str, _Account] = {}
         self._shut: dict[str, float] = {}  # until when
         self.dropped = 0
 
-    def admits(self, inbound: Inbound) -> bool:
-        """Whether to take it in; else it has been acknowledged, and that was all."""
-        levels = inbound.topic.split("/", 5)
-        if levels[3:4] != ["up"] or len(levels) < 6:
+    def admits(self, edge: str, size: int) -> bool:
+        """Whether to take in a message of `size` bytes; else it has been counted as dropped."""
+        if self._rate is None:
             return True
-        now, edge = self._clock(), levels[4]
+        now = self._clock()
         account = self._accounts.get(edge)
         if account is None:
             if len(self._accounts) >= MAX_EDGES:
@@ -73,10 +72,9 @@ class Door:
             account = self._accounts[edge] = _Account(
                 Bucket(self._rate, self._burst, self._burst, now), drops
             )
-        if not account.bytes.take(now, len(inbound.payload) + EACH):
+        if not account.bytes.take(now, size + EACH):
             return True
         self.dropped += 1
-        inbound.done()
         if account.drops.take(now) and now >= self._shut.get(edge, 0.0):
             self._shut = {**self._still(now), edge: now + account.next}
             log.warning("%s floods: not heard for %g s", edge, account.next)

@@ -11,17 +11,11 @@ from dataclasses import dataclass
 
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
+from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.transfer import ANSWER_EVERY, MISSING
 
 TTL = 60.0  # seconds without a new part after which an unfinished message is forgotten
 TOTAL_BYTES = 1 << 31  # of all unfinished messages together
-
-
-class Crowded(Exception):  # noqa: N818  (a state: there is room again later)
-    """Too many messages are unfinished; this one is to be sent again later."""
-
-    counted = "busy"
-    retry_after_s = 1.0
 
 
 @dataclass(slots=True)
@@ -34,7 +28,7 @@ class _Open:
     due: bool = False
 
 
-class Partials:
+class Reassembly:
     """One assembler per edge.
 
     What a first part announces is set aside at once, hence the bounds.
@@ -51,9 +45,11 @@ class Partials:
     def add(self, edge: str, seq: int, payload: bytes) -> bytearray | None:
         """The envelope when it is whole, else None.
 
-        Raises WireError, which forgets the message, or Crowded.
+        Raises WireError, which forgets the message, and RetryLater where too many messages are
+        unfinished.
         """
-        held, question = self._open.get(edge), wire.read_question(payload)
+        held = self._open.get(edge)
+        question = wire.read_question(payload) if len(payload) == wire.PART_HEADER else None
         known = held is not None and held.seq == seq and question in (None, held.assembler.shape)
         mine = (
             held
@@ -69,7 +65,7 @@ class Partials:
         if not known and held is not None and seq < held.seq:
             return None  # a late part of a message that its edge has given up
         if not known and held is None and len(self._open) >= self._limit:
-            raise Crowded
+            raise RetryLater("busy", 1.0)
         received = mine.assembler.received
         if received > before:
             mine.heard = time.monotonic()

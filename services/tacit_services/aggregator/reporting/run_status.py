@@ -52,21 +52,39 @@ class Driver(Protocol):
 _D = TypeVar("_D", bound=Driver)
 
 
+class Link(Protocol):
+    """What is shown of the way to the broker."""
+
+    @property
+    def up(self) -> bool:
+        """Connected now."""
+
+    @property
+    def reconnects(self) -> int:
+        """How often a connection came up again."""
+
+
 class Observer(Generic[_D]):
     """Reads the fold under the driver's lock; keeps the series of evaluations."""
 
-    def __init__(self, definition: Definition[Any], driver: _D, metrics: Path) -> None:
-        """`metrics`: the JSON-lines file of the series;
+    def __init__(
+        self,
+        definition: Definition[Any],
+        driver: _D,
+        metrics: Path,
+        *,
+        broker: Link | None = None,
+        needed: Callable[[], int] = lambda: 0,
+        virtual: Callable[[], dict[str, float]] | None = None,
+    ) -> None:
+        """`metrics`: the JSON-lines file of the series; what it holds already (a resumed run) is
+        kept.
 
-        what it holds already (a resumed run) is kept.
+        `needed`: edges that the run waits for before it begins. `virtual`: of a simulation, its
+        clock, as keys to be shown; it has no `broker`.
         """
-        self.definition, self.driver = definition, driver
-        self.broker_up: Callable[[], bool] = lambda: False
-        self.reconnects: Callable[[], int] = lambda: 0
-        self.needed: Callable[[], int] = lambda: 0  # edges that the run waits for before it begins
-        self.virtual: Callable[[], dict[str, float]] | None = (
-            None  # of a simulation: its clock, as keys to be shown
-        )
+        self.definition, self.driver, self.virtual = definition, driver, virtual
+        self._broker, self._needed = broker, needed
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
         self._accounting = threading.Lock()  # one PLD composition at a time
@@ -93,6 +111,14 @@ class Observer(Generic[_D]):
             )
         except OSError as error:
             raise ServiceError(f"results in {self._metrics}: {error.strerror or error}") from error
+
+    def broker_up(self) -> bool:
+        """Whether the broker can be reached now."""
+        return self._broker is not None and self._broker.up
+
+    def reconnects(self) -> int:
+        """Connections to the broker after the first."""
+        return 0 if self._broker is None else self._broker.reconnects
 
     def end(self) -> None:
         """Training is over: the duration stands still."""
@@ -165,7 +191,7 @@ class Observer(Generic[_D]):
         with driver.lock:
             staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
             stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
-        seconds, run, needed = self.duration, self.definition, 0 if reason else self.needed()
+        seconds, run, needed = self.duration, self.definition, 0 if reason else self._needed()
         return {
             "format": SUMMARY_FORMAT,
             "state": state,

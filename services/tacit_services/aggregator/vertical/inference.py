@@ -20,7 +20,6 @@ from torch import Tensor
 from tacit.algorithms.vafl.server import Server
 from tacit.datasets.alignment import names
 from tacit.errors import BudgetSpent, ConfigError, DataError, ServiceError, TacitError
-from tacit.protocol.messages import ServerOutput
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator.driver import ServerDriver
 
@@ -132,11 +131,7 @@ class Inference:
             )
         elif job.asked and time.monotonic() - job.asked_at > ASK_AGAIN:
             job.asked_at = time.monotonic()
-            for out in [
-                out for edge in sorted(self._role.pending()) for out in self._role.answer(edge)
-            ]:
-                assert isinstance(out.message, ServerOutput)
-                self._driver.reply(out)
+            self._driver.ask_again(self._role.pending())
 
     def _hopeless(self) -> BudgetSpent | None:
         """A party that has said that it cannot pay, and has not come back since."""

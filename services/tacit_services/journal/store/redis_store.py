@@ -109,7 +109,8 @@ class RedisStore:
 
         One script appends all entries: they are written together or not at all.
         """
-        rules.check_entries(entries)
+        for entry in entries:
+            rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return list
         pool = self._client.connection_pool

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tacit import errors
-from tacit_services.journal.store.base import NewEntry, StoredEntry, Verdict
+from tacit_services.journal.store.base import Anchor, StoredEntry, Verdict
 
 MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers, which are doubles
 
@@ -39,15 +39,12 @@ def judge(last: int, seq: int, depth: tuple[int, int], limits: Limits) -> Verdic
     return Verdict.ACCEPTED
 
 
-def check_entries(entries: Sequence[NewEntry]) -> None:
+def check_numbers(edge: str, seq: int, anchor: Anchor | None) -> None:
     """Raise ValueError for a sequence number or an anchor's count outside 0..MAX_SEQ."""
-    for entry in entries:
-        if not 0 <= entry.seq <= MAX_SEQ:
-            raise ValueError(f"seq {entry.seq} of edge {entry.edge!r} is outside 0..{MAX_SEQ}")
-        if entry.anchor is not None and not 0 <= entry.anchor.count <= MAX_SEQ:
-            raise ValueError(
-                f"anchor {entry.anchor.count} of edge {entry.edge!r} is outside 0..{MAX_SEQ}"
-            )
+    if not 0 <= seq <= MAX_SEQ:
+        raise ValueError(f"seq {seq} of edge {edge!r} is outside 0..{MAX_SEQ}")
+    if anchor is not None and not 0 <= anchor.count <= MAX_SEQ:
+        raise ValueError(f"anchor {anchor.count} of edge {edge!r} is outside 0..{MAX_SEQ}")
 
 
 def check_cursor(cursor: int, held: int, position: int) -> None:
@@ -63,8 +60,8 @@ def fenced(run: str, epoch: int) -> errors.Fenced:
     if epoch == 0:
         return errors.Fenced(f"store: run {run!r} has not been opened for writing by this process")
     return errors.Fenced(
-        f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, "
-        "or the store was emptied; stopping"
+        f"store: a newer aggregator has taken over run {run!r} from epoch {epoch}, or the store "
+        f"was emptied; stopping"
     )
 
 

@@ -102,7 +102,8 @@ class SqliteStore:
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
-        rules.check_entries(entries)
+        for entry in entries:
+            rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return []
         answers = []
@@ -146,8 +147,8 @@ class SqliteStore:
             rules.check_cursor(snapshot.cursor, row[0] if row else 0, totals.position)
             db.execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)", (*upto, snapshot.state))
             count, size = db.execute(
-                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM journal "
-                "WHERE run = ? AND position <= ?",
+                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM journal WHERE run = ? "
+                "AND position <= ?",
                 upto,
             ).fetchone()
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tacit.config import RunFile
+from tacit.config.definition import Definition
 from tacit.errors import BudgetSpent, ConfigError, PrivacyError, WireError
 from tacit.privacy.accounting import History
 from tacit.privacy.sampling import Random
 from tacit.privacy.trusted import Trusted
 from tacit.protocol import wire
 from tacit.protocol.messages import Hello, Push, Retired, Update
-from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.entries import Candidate
+from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.identity import lineage
 
 KEPT = (
@@ -29,8 +30,10 @@ KEPT = (
 class TrustedNoise:
     """Rewrites candidates for one driver, in its thread."""
 
-    def __init__(self, driver: ServerDriver, trusted: Trusted) -> None:
-        self._driver, self._trusted = driver, trusted
+    def __init__(self, journal: RunJournal, trusted: Trusted) -> None:
+        """`journal`: what edges' histories and numbers are compared with."""
+        self._journal, self._trusted = journal, trusted
+        self._role, self._store = journal.role, journal.store
         self._newest: dict[str, int] = {}  # the largest number rewritten in this process
         self._kept: OrderedDict[str, Candidate] = OrderedDict()
 
@@ -46,9 +49,7 @@ class TrustedNoise:
         kept = self._kept.get(edge)
         if kept is not None and kept.seq == seq:
             return replace(kept, inbound=candidate.inbound)
-        if seq <= self._newest.get(edge, seq) and seq <= self._driver.store.last_seqs().get(
-            edge, 0
-        ):
+        if seq <= self._newest.get(edge, seq) and seq <= self._store.last_seqs().get(edge, 0):
             return replace(
                 candidate, payload=b""
             )  # a duplicate: the store looks at its number only
@@ -67,23 +68,22 @@ class TrustedNoise:
         self._trusted.close()
 
     def _rewritten(self, candidate: Candidate) -> Candidate:
-        driver, message, edge = self._driver, candidate.message, candidate.edge
+        journal, message, edge = self._journal, candidate.message, candidate.edge
         history = self._history(edge)
         if isinstance(message, Update):
             payload = self._noised(message, candidate.seq)
         else:
             said = replace(message, spent=history)
-            payload = wire.up(driver.run_id, candidate.seq, said, driver.schema)
+            payload = wire.up(journal.run_id, candidate.seq, said, journal.schema)
         return replace(candidate, payload=payload, message=self._read(payload))
 
     def _noised(self, update: Update, seq: int) -> bytes:
-        driver = self._driver
         try:
-            released = self._trusted.release(update.edge, update.vector, driver.role.clip)
+            released = self._trusted.release(update.edge, update.vector, self._role.clip)
         except BudgetSpent as spent:
             raise WireError("budget", str(spent)) from spent
         push = Push(update.edge, update.base_version, released)
-        meta = wire.decode(wire.up(driver.run_id, seq, push, driver.schema)).meta
+        meta = wire.decode(wire.up(self._journal.run_id, seq, push, self._journal.schema)).meta
         # Where the edge's own ledger stands stays as it said: what notices one that was rolled
         # back.
         meta.update.charged.count, meta.update.charged.head = (
@@ -93,10 +93,12 @@ class TrustedNoise:
         return wire.encode(meta, released.vector)
 
     def _read(self, payload: bytes) -> Hello | Update | Retired:
-        return wire.read_up(wire.decode(bytearray(payload)), self._driver.schema, self._driver.size)
+        return wire.read_up(
+            wire.decode(bytearray(payload)), self._journal.schema, self._journal.size
+        )
 
     def _history(self, edge: str) -> History:
-        history, record = self._trusted.history(edge), self._driver.role.edges.get(edge)
+        history, record = self._trusted.history(edge), self._role.edges.get(edge)
         known = sum(row.count for row in record.spent) if record else 0
         if sum(row.count for row in history) < known:
             raise PrivacyError(
@@ -107,10 +109,8 @@ class TrustedNoise:
         return history
 
 
-def install(
-    driver: ServerDriver, run: RunFile, ledger: Path | str, random: Random | None = None
-) -> TrustedNoise:
-    """Let `driver` noise every update before it is journalled; `random`: for tests, not private.
+def opened(journal: RunJournal, definition: Definition[Any], ledger: Path | str) -> TrustedNoise:
+    """The noise of this run, every update's before it is journalled, paid for by `ledger`.
 
     Raises ConfigError, PrivacyError (the ledger is on its way elsewhere).
     """
@@ -119,8 +119,6 @@ def install(
     except OSError as error:
         raise ConfigError(f"TACIT_TRUSTED={str(ledger)!r}: {error.strerror or error}") from error
     lineage.refuse_unfinished(Path(ledger))
-    noise = TrustedNoise(
-        driver, Trusted(ledger, run.data.dataset, run.plans().named, random or Random())
+    return TrustedNoise(
+        journal, Trusted(ledger, definition.source.name, definition.plans.named, Random())
     )
-    driver.uplink.rewrite = noise.rewrite
-    return noise

@@ -1,0 +1,105 @@
+"""One run's driver with all that it works with:
+
+built once, each part handed to those that use it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.config import RunFile
+from tacit.config.definition import Definition
+from tacit.models import Model
+from tacit.protocol import wire
+from tacit_services.aggregator.downlink import Downlink
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.gate import gate as gate_of
+from tacit_services.aggregator.ingest import trusted
+from tacit_services.aggregator.ingest.admission import Admission
+from tacit_services.aggregator.ingest.guard import Guard
+from tacit_services.aggregator.ingest.inbox import Inbox
+from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
+from tacit_services.aggregator.ingest.rate_limit import RateLimiter
+from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.line import Wired
+from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.journal.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a driver is told of where it runs; `ledger`: of noise_at = "server"; `clock`:
+
+    of the guard's limits.
+    """
+
+    run_id: str
+    store: Store
+    line: Wired
+    max_message: int
+    chunk: int
+    ledger: Path | str = ""
+    clock: Callable[[], float] = time.monotonic
+
+
+def assemble(
+    run: RunFile, definition: Definition[Any], role: ServerRole, model: Model, place: Place
+) -> ServerDriver:
+    """The driver of `role`; `definition` is of `run`, of which it leaves out [guard] and how often
+    there are snapshots.
+
+    Raises ConfigError, PrivacyError (of the ledger).
+    """
+    journal = RunJournal(
+        place.run_id,
+        role,
+        model.schema_hash(),
+        model.size,
+        place.store,
+        fingerprint=definition.fingerprint,
+        older=definition.older,
+        snapshot_every=run.run.snapshot_every,
+    )
+    noise = (
+        trusted.opened(journal, definition, place.ledger)
+        if definition.privacy.noise_at == "server"
+        else None
+    )
+    guard, presence = Guard(run, role, place.clock), dict[str, str]()
+    gate = gate_of(definition, role, presence, lambda: guard.quarantined)
+    downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, gate)
+    update_bytes = 4 * max(model.size, role.largest)
+    limiter = RateLimiter(run.guard.rate, run.guard.burst, update_bytes, place.clock)
+    # Memory is set aside for what a first part announces: no more than this run's largest message
+    # can need.
+    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128))
+    inbox = Inbox(limiter)
+    admission = Admission(
+        inbox,
+        journal,
+        downlink,
+        reassembly=reassembly,
+        guard=guard,
+        continuity=LedgerContinuity(role.dataset),
+        noise=noise,
+        gate=gate,
+        presence=presence,
+    )
+    return ServerDriver(
+        journal,
+        admission,
+        downlink,
+        place.line,
+        inbox,
+        limiter=limiter,
+        reassembly=reassembly,
+        guard=guard,
+        gate=gate,
+        presence=presence,
+        noise=noise,
+    )

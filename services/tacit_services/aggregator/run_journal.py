@@ -1,0 +1,188 @@
+"""One run as its store has it:
+
+the server role, folded up to `cursor`, and what is needed to go on from there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tacit.algorithms.base.server import ServerRole
+from tacit.errors import Fenced, WireError
+from tacit.privacy.ledger import Charged
+from tacit.protocol.messages import Deadline, Halt, Outgoing
+from tacit.protocol.vertical import Request
+from tacit_services.aggregator import entries
+from tacit_services.aggregator.entries import OPERATOR, Candidate
+from tacit_services.journal import snapshot_file
+from tacit_services.journal.store import (
+    Anchor,
+    Appended,
+    NewEntry,
+    Snapshot,
+    Store,
+    StoredEntry,
+    Verdict,
+)
+
+PAGE_BYTES = 1 << 21  # of payload that a replay reads at once
+SNAPSHOT_SECONDS = 30.0
+
+
+class RunJournal:
+    """Every change of the role goes through here, in the journal's order.
+
+    For the driver's thread. `lock` is held while the role changes, so that other threads may read
+    it.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        role: ServerRole,
+        schema: bytes,
+        size: int,
+        store: Store,
+        *,
+        fingerprint: str,
+        older: Sequence[str],
+        snapshot_every: int,
+    ) -> None:
+        """`older`: what earlier versions of tacit called this run."""
+        self.run_id, self.role, self.schema, self.size = run_id, role, schema, size
+        self.store, self.fingerprint = store, fingerprint
+        self._older, self._snapshot_every = older, snapshot_every
+        self.lock = threading.Lock()
+        # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
+        self.counts = Counter[str]()
+        self.last_seqs: dict[str, int] = {}  # each edge's last accepted number
+        self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
+        self.held_bytes = 0  # of payload since the snapshot
+        self.saved_at = time.monotonic()
+        self.full = False  # it has refused a message since it was last trimmed
+
+    # -- taking over -------------------------------------------------------------------------------
+
+    def take_over(self) -> int:
+        """Open the store, and fold snapshot and journal to the same bits. Returns the epoch.
+
+        May be called again: after a store failure, also one in the middle of this, it goes on from
+        where it was. Raises Fenced when that is impossible, because the store is ahead of this
+        process or behind it.
+        """
+        epoch = self.store.open(self.fingerprint, self._older)
+        snapshot = self.store.snapshot()
+        self._check_kept(0 if snapshot is None else snapshot.cursor)
+        if snapshot is not None and not self.cursor:
+            tensors, values = snapshot_file.loads(snapshot.state)
+            with self.lock:
+                self.role.restore(tensors, values["role"])
+            self.counts.update(values["counts"])
+            self.cursor = self.saved = snapshot.cursor
+        for record in self.store.replay(
+            self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))
+        ):
+            self._refold(record)
+        self.last_seqs = dict(self.store.last_seqs())
+        return epoch
+
+    def _check_kept(self, held: int) -> None:
+        if self.cursor and held > self.cursor:
+            raise Fenced(
+                f"store: another aggregator has gone on with run {self.run_id!r} to {held}; "
+                f"stopping"
+            )
+        if held < self.saved or (self.cursor > held and not self.store.read(self.cursor - 1, 1)):
+            raise Fenced(
+                f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older "
+                f"copy), this process has "
+                f"applied {self.cursor}; stopping without writing. A restart goes on from what "
+                f"the store still has"
+            )
+
+    def _refold(self, record: StoredEntry) -> None:
+        """Raises WireError where the journal is not what this aggregator, or an older one, has
+        accepted.
+        """
+        try:
+            if record.position != self.cursor + 1:
+                raise ValueError(f"comes after {self.cursor}")
+            message = entries.read(record.payload, self.schema, self.size, checked=record.checked)
+            with self.lock:
+                self.role.on_message(message)
+        except (WireError, LookupError, ValueError, TypeError) as error:
+            said = (
+                error
+                if isinstance(error, WireError | ValueError)
+                else f"the fold cannot take it: {error!r}"
+            )
+            raise WireError(
+                "journal", f"run {self.run_id!r}: entry {record.position}: {said}"
+            ) from error
+        self.cursor = record.position
+        self.held_bytes += len(record.payload)
+        self.counts["replayed"] += 1
+
+    def ledgers(self) -> tuple[list[Anchor], dict[str, Charged]]:
+        """Where the edges' ledgers were last seen:
+
+        in any run, as the store keeps it, and by this one's fold.
+        """
+        folded = {name: record.charged for name, record in self.role.edges.items()}
+        return list(self.store.anchors().values()), folded
+
+    # -- what comes after --------------------------------------------------------------------------
+
+    def fold(self, candidate: Candidate, answer: Appended) -> list[Outgoing]:
+        """What the store has answered for one message:
+
+        an accepted one changes the role, others change nothing.
+        """
+        self.counts[answer.verdict] += 1
+        self.last_seqs[candidate.edge] = answer.last_seq
+        if answer.verdict == Verdict.BUSY:
+            self.full = True
+        if answer.verdict != Verdict.ACCEPTED:
+            return []
+        with self.lock:
+            outgoing = self.role.on_message(candidate.message)
+        self.cursor = answer.position
+        self.held_bytes += len(candidate.payload)
+        return outgoing
+
+    def enter(self, payload: bytes, message: Halt | Deadline | Request) -> list[Outgoing] | None:
+        """Append and fold an entry that no edge sends; None: the journal is full for now.
+
+        Raises ServiceError.
+        """
+        seq = self.store.last_seqs().get(OPERATOR, 0) + 1
+        (answer,) = self.store.append([NewEntry(OPERATOR, seq, payload)])
+        if answer.verdict != Verdict.ACCEPTED:
+            self.full = True
+            return None
+        self.cursor = answer.position
+        with self.lock:
+            return self.role.on_message(message)
+
+    def save_due(self) -> bool:
+        """Whether it is time for a snapshot."""
+        many = self.cursor - self.saved >= self._snapshot_every
+        return many or self.full or time.monotonic() - self.saved_at > SNAPSHOT_SECONDS
+
+    def save(self) -> bool:
+        """Snapshot the fold and trim the journal behind it; False: nothing is new.
+
+        Raises ServiceError.
+        """
+        new = self.cursor != self.saved
+        if new:
+            tensors, role = self.role.state()
+            state = snapshot_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})
+            self.store.save(Snapshot(self.cursor, state))
+            self.saved, self.held_bytes = self.cursor, 0
+            self.counts["snapshots"] += 1
+        self.saved_at, self.full = time.monotonic(), False
+        return new
