@@ -26,8 +26,9 @@ class Definition(Generic[A_co]):
     has no schedule for it. terms: what the server takes for granted of every edge. promise: what
     the run says of its privacy. every, samples: versions between two evaluations, and test rows of
     one while training. needed, wait: the run begins with so many edges, or with fewer so many
-    seconds after the first. share: what an edge's part of the updates goes by. fingerprint, older:
-    the run's name, and what earlier versions of tacit called it.
+    seconds after the first. share: what an edge's part of the updates goes by; shared: whether one
+    that is ahead of its share waits for the others. fingerprint, older: the run's name, and what
+    earlier versions of tacit called it.
     """
 
     algorithm: A_co
@@ -51,6 +52,7 @@ class Definition(Generic[A_co]):
     needed: int
     wait: float
     share: Share
+    shared: bool
     fingerprint: str
     older: tuple[str, ...]
 
@@ -61,11 +63,6 @@ class Definition(Generic[A_co]):
         """
         shape, classes = self.source.shape
         return checked_size(self.algorithm.build_model(self.layers, shape, classes, self.workers))
-
-    @property
-    def shared(self) -> bool:
-        """Whether an edge that is ahead of its share waits for the others."""
-        return self.algorithm.in_turn and self.share != "any"
 
     def weight(self, edge: str) -> float:
         """The share of the edge called `edge`, where an ordinary one has 1:

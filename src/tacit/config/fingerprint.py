@@ -23,24 +23,17 @@ def differences(section: BaseModel) -> dict[str, Any]:
 
     Read as a section again, they give an equal one. A key without a default is always among them.
     """
-    found: dict[str, Any] = _said(section)
-    return found
-
-
-def _said(value: Any) -> Any:
-    """Of a section what it says differently; of many values what each says;
-
-    a plain value as it is.
-    """
-    if isinstance(value, tuple | list):
-        return [_said(item) for item in value]
-    if not isinstance(value, BaseModel):
-        return value
-    found = {}
-    for key, field in type(value).model_fields.items():
-        inner = getattr(value, key)
-        if field.is_required() or inner != field.get_default(call_default_factory=True):
-            found[key] = _said(inner)
+    found: dict[str, Any] = {}
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        if not field.is_required() and value == field.get_default(call_default_factory=True):
+            continue
+        if isinstance(value, tuple | list):
+            found[key] = [
+                differences(item) if isinstance(item, BaseModel) else item for item in value
+            ]
+        else:
+            found[key] = differences(value) if isinstance(value, BaseModel) else value
     return found
 
 

@@ -116,7 +116,7 @@ class RunFile(Section):
     @model_validator(mode="after")
     def _participation(self) -> Self:
         edges, name = self.edges, self.algorithm.name
-        if edges.needed > edges.count:
+        if edges.min is not None and edges.min > edges.count:
             raise ValueError(
                 f"edges.min={edges.min} is above edges.count={edges.count}; more than will ever "
                 f"come"
@@ -209,7 +209,7 @@ class RunFile(Section):
     def define(self) -> Definition[Any]:
         """All that its consumers need, made here: once, at the door of a process."""
         a, p, data, source = self.algorithm, self.privacy, self.data, self.source
-        clip, workers = p.clip or UNCLIPPED, self.edges.count
+        edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         (fingerprint, older), plans = self._names(), self.plans()
         z = p.noise_multiplier if plans.like.clip_is_bounded else None
         return Definition(
@@ -233,9 +233,10 @@ class RunFile(Section):
             promise=a.promise(plans, clip),
             every=self.evaluation.every,
             samples=self.evaluation.samples,
-            needed=self.edges.needed,
-            wait=self.edges.wait,
-            share=self.edges.share,
+            needed=workers if edges.min is None else edges.min,
+            wait=edges.wait,
+            share=edges.share,
+            shared=a.in_turn and edges.share != "any",
             fingerprint=fingerprint,
             older=older,
         )

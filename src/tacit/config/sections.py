@@ -232,11 +232,6 @@ class Edges(Section):
         "waits for another",
     )
 
-    @property
-    def needed(self) -> int:
-        """Edges that the run waits for before it begins."""
-        return self.count if self.min is None else self.min
-
 
 class Delay(Section):
     """A random duration; `seconds` is its mean whatever the model."""
