@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
-from tacit_services.worker.cpu_turns import Turns
-from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings
+from tacit_services.worker.tasks import task_loop
 
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
@@ -94,14 +95,14 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.prepare()
     role.outbox = TimedOutbox(Path(options["folder"]) / f"outbox-{options['number']}.db", "bench")
     terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 30.0)
-    loop = EdgeLoop(role, role.outbox, terms)
+    loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
         options["broker"],
         f"bench-{role.edge}",
         subscriptions,
-        loop.inbox.put,
-        on_up=lambda: loop.inbox.put(UP),
+        loop.mailbox.put,
+        on_up=loop.mailbox.connected,
     )
     connection.start(30.0)
     print("ready", flush=True)
@@ -183,18 +184,15 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, Paced)
     role.prepare()
     role.pause, role.outbox = options["pause"], TimedOutbox(":memory:", "bench")
-    loop = EdgeLoop(
-        role,
-        role.outbox,
-        LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0),
-    )
+    terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0)
+    loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
         options["broker"],
         f"bench-{role.edge}",
         subscriptions,
-        loop.inbox.put,
-        on_up=lambda: loop.inbox.put(UP),
+        loop.mailbox.put,
+        on_up=loop.mailbox.connected,
     )
     connection.start(30.0)
     print("ready", flush=True)
@@ -247,7 +245,7 @@ def compute(options: dict[str, Any]) -> dict[str, Any]:
     """
     role = build(options, Edge)
     params, count = role.model.init(1), 0
-    turns = Turns(Path(options["turns"]) if options["turns"] else None)
+    turns = CpuTurns(Path(options["turns"]) if options["turns"] else None)
     with Path(options["counter"]).open("r+b", buffering=0) as counter:
         while True:
             with turns.take():

@@ -14,13 +14,16 @@ from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import Store
-from tacit_services.party.loop import PartyLoop
-from tacit_services.peer.loop import PeerLoop
+from tacit_services.party.loop import party_loop
+from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.main import restore
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings
+from tacit_services.worker.tasks import task_loop
 
 from tacit import datasets
 from tacit.algorithms import registry
@@ -252,7 +255,7 @@ class MqttRun:
             f"{self.run_id}-{name}",
             loop.subscriptions(),
             loop.receive,
-            on_up=lambda: loop.inbox.put(UP),
+            on_up=loop.mailbox.connected,
         )
         end.callback(connection.stop)
         topic = topics.presence(self.run_id, name)
@@ -267,23 +270,22 @@ class MqttRun:
 
     def _loop(
         self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack
-    ) -> EdgeLoop:
+    ) -> WorkerLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
             ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)
-            return PartyLoop(
-                make_party(self.run, number, seed, ledger), outbox, terms, serves=self.serves
-            )
+            party = make_party(self.run, number, seed, ledger)
+            return party_loop(party, outbox, terms, CpuTurns(None), serves=self.serves)
         role = make_edge(self.run, self.model, number, seed)
         if not isinstance(section, Gossip):
-            return EdgeLoop(role, outbox, terms)
+            return task_loop(role, outbox, terms, CpuTurns(None))
         assert isinstance(role, Worker)
         state = end.enter_context(
             closing(PeerState(self.folder / f"peer-{number}.db", self.run_id))
         )
         restore(role, state)
         self.began(role)
-        return PeerLoop(role, outbox, terms, state, section.report_every)
+        return peer_loop(role, outbox, terms, state, section.report_every, CpuTurns(None))
 
     def began(self, role: Worker) -> None:
         """A peer is about to run; for tests to watch it."""

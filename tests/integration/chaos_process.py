@@ -21,8 +21,8 @@ from tacit_services.edge import main as edge_main
 from tacit_services.logs import to_stderr
 from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
 from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.worker.loop import EdgeLoop
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import Session
 
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.integration.crash_edge import forked, serve
@@ -98,21 +98,21 @@ def keep_account(path: str) -> None:
     a line is the system's before anything follows from it.
     """
     account = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    put, receipt = Outbox.put, EdgeLoop._receipt
+    put, receipt = Outbox.put, Session._receipt
 
     def new_put(outbox: Outbox, seq: int, envelope: bytes, *more: Any) -> None:
         os.write(account, f"put {seq} {hashlib.sha256(envelope).hexdigest()}\n".encode())
         put(outbox, seq, envelope, *more)
 
-    def new_receipt(loop: EdgeLoop, seq: int, answer: pb.Receipt) -> None:
-        pending = loop.outbox.oldest()
+    def new_receipt(session: Session, seq: int, answer: pb.Receipt) -> None:
+        pending = session.outbox.oldest()
         # One that the run's end overtook is given up, and answered DUPLICATE if it comes after the
         # edge's last account.
         if pending is not None and seq == pending[0]:
             os.write(account, f"receipt {seq} {pb.Receipt.Status.Name(answer.status)}\n".encode())
-        receipt(loop, seq, answer)
+        receipt(session, seq, answer)
 
-    for kind, name, replacement in ((Outbox, "put", new_put), (EdgeLoop, "_receipt", new_receipt)):
+    for kind, name, replacement in ((Outbox, "put", new_put), (Session, "_receipt", new_receipt)):
         setattr(kind, name, replacement)
 
 

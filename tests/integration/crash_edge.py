@@ -26,8 +26,8 @@ from tacit_services.edge import main as edge_main
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.transport.mqtt import Connection
 from tacit_services.worker import row_owner
-from tacit_services.worker.loop import EdgeLoop
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import Session
 
 from tacit.algorithms.mapa import Edge
 from tacit.errors import TacitError
@@ -67,7 +67,7 @@ class Killer:
     def install(self) -> None:
         """Put the points around the functions that they are named after."""
         charge, clipped, put, publish = Ledger.charge, Edge.clipped, Outbox.put, Connection.publish
-        receipt = EdgeLoop._receipt
+        receipt = Session._receipt
 
         def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
             self.charges += 1
@@ -94,16 +94,16 @@ class Killer:
                 self.at("after_publish")
             return published
 
-        def new_receipt(loop: EdgeLoop, *arguments: Any) -> None:
+        def new_receipt(session: Session, *arguments: Any) -> None:
             self.at("on_receipt")
-            receipt(loop, *arguments)
+            receipt(session, *arguments)
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
             (Ledger, "charge", new_charge),
             (Edge, "clipped", new_clipped),
             (Outbox, "put", new_put),
             (Connection, "publish", new_publish),
-            (EdgeLoop, "_receipt", new_receipt),
+            (Session, "_receipt", new_receipt),
         ]
         for kind, name, replacement in replacements:
             setattr(kind, name, replacement)

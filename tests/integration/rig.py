@@ -19,8 +19,10 @@ from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings
+from tacit_services.worker.tasks import task_loop
 from torch import Tensor
 
 from tacit import config
@@ -151,17 +153,14 @@ class Rig:
                 else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
             )
             outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
-            loop = EdgeLoop(
-                role,
-                outbox,
-                LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience),
-            )
+            settings = LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience)
+            loop = task_loop(role, outbox, settings, CpuTurns(None))
             connection = Connection(
                 broker or self.broker,
                 f"{self.run_id}-{role.edge}",
                 [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
-                lambda inbound: None if deaf(inbound) else loop.inbox.put(inbound),
-                on_up=lambda: loop.inbox.put(UP),
+                lambda inbound: None if deaf(inbound) else loop.mailbox.put(inbound),
+                on_up=loop.mailbox.connected,
             )
             connection.start(PATIENCE)
             present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731

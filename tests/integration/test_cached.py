@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.party.kept import KeptEmbeddings
-from tacit_services.party.loop import PartyLoop
+from tacit_services.party.loop import restore, state_to_keep
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.loop import LoopSettings
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings, Session
 
 from tacit import config, datasets
 from tacit.algorithms import registry
@@ -80,18 +80,20 @@ class Disk:
             role = registry.party(
                 vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept
             )
-            loop = PartyLoop(
-                role,
-                outbox,
-                LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0),
+            restore(role, outbox)
+            settings = LoopSettings(run_id, run.build_model().schema_hash(), 650, 1 << 18, 5.0)
+            connection = Connection(
+                "127.0.0.1:1", "test", [], lambda inbound: None
+            )  # never started
+            session = Session(
+                role, outbox, settings, connection, lambda state: None, lambda: state_to_keep(role)
             )
-            loop._connection = Connection("127.0.0.1:1", "test", [], loop.receive)  # never started
             outbox.check(ledger)
             if outbox.oldest() is None:
-                loop._post(role.on_message(roster(run)))
+                session.post(role.on_message(roster(run)))
             pending = outbox.oldest()
             assert pending is not None
-            message = wire.read_up(wire.decode(bytearray(pending[1])), loop.terms.schema, 1 << 20)
+            message = wire.read_up(wire.decode(bytearray(pending[1])), settings.schema, 1 << 20)
             return message.vector.numpy().tobytes() if isinstance(message, Update) else None
 
     def killed(

@@ -18,8 +18,10 @@ import pytest
 import torch
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Connection
-from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings
+from tacit_services.worker.tasks import task_loop
 
 from tacit import config
 from tacit.errors import PrivacyError
@@ -84,16 +86,15 @@ class Place:
             closing(Outbox(folder / "outbox.db", rig.run_id)) as outbox,
         ):
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
-            loop = EdgeLoop(
-                role, outbox, LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0)
-            )
+            settings = LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0)
+            loop = task_loop(role, outbox, settings, CpuTurns(None))
             names = [topics.down_all(rig.run_id, role.edge), topics.model(rig.run_id)]
             connection = Connection(
                 self.broker,
                 f"{rig.run_id}-{role.edge}",
                 names,
-                loop.inbox.put,
-                on_up=lambda: loop.inbox.put(UP),
+                loop.mailbox.put,
+                on_up=loop.mailbox.connected,
             )
             target = ledger.charged().count + releases
             done = outbox.done

@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console, RenderableType
 from tacit_services.display import live as display
 from tacit_services.display import tables
-from tacit_services.worker.loop import EdgeLoop
+from tacit_services.worker.session import Session
+from tacit_services.worker.tasks import nothing_kept
 
 from tacit import config
 from tacit.protocol._pb import wire_pb2 as pb
@@ -102,9 +103,11 @@ def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCapture
     )
     ledger = SimpleNamespace(charged=lambda: SimpleNamespace(count=0))
     role: Any = SimpleNamespace(edge="edge-1", releaser=SimpleNamespace(ledger=ledger))
-    loop = EdgeLoop(role, outbox, SimpleNamespace(patience=1.0, size=1))  # type: ignore[arg-type]  # its other terms are not asked for
+    settings: Any = SimpleNamespace(patience=1.0, size=1)  # what else there is is not asked for
+    connection: Any = None  # nor is this
+    session = Session(role, outbox, settings, connection, lambda state: None, nothing_kept)
     caplog.set_level(logging.WARNING)
-    loop._receipt(7, pb.Receipt(status=pb.Receipt.REJECTED, reason="\x1b[2J\nfake" + "x" * 300))
+    session._receipt(7, pb.Receipt(status=pb.Receipt.REJECTED, reason="\x1b[2J\nfake" + "x" * 300))
     (record,) = caplog.records
     assert record.getMessage() == "message 7 was refused: ?[2J?fake" + "x" * 191
 

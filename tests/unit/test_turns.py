@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tacit_services.worker import cpu_turns
-from tacit_services.worker.cpu_turns import Turns
+from tacit_services.worker.cpu_turns import CpuTurns
 
 from tacit.errors import ConfigError
 
@@ -18,7 +18,7 @@ def test_no_more_edges_compute_at_a_time_than_there_are_turns(tmp_path: Path) ->
     now, most, lock = [0], [0], threading.Lock()
 
     def edge() -> None:
-        mine = Turns(tmp_path / "turns")
+        mine = CpuTurns(tmp_path / "turns")
         for _ in range(20):
             with mine.take():
                 with lock:
@@ -43,7 +43,7 @@ def test_the_turn_of_a_killed_edge_is_replaced_by_whoever_missed_it(
 ) -> None:
     monkeypatch.setattr(cpu_turns, "PATIENCE", 0.01)
     with cpu_turns.pipe(tmp_path / "turns", 1):
-        killed, other = Turns(tmp_path / "turns"), Turns(tmp_path / "turns")
+        killed, other = CpuTurns(tmp_path / "turns"), CpuTurns(tmp_path / "turns")
         assert killed._pipe is not None
         os.read(killed._pipe, 1)  # it dies with the only turn
         killed.close()
@@ -56,7 +56,7 @@ def test_the_turn_of_a_killed_edge_is_replaced_by_whoever_missed_it(
 
 def test_an_edge_whose_step_fails_gives_its_turn_back(tmp_path: Path) -> None:
     with cpu_turns.pipe(tmp_path / "turns", 1):
-        mine = Turns(tmp_path / "turns")
+        mine = CpuTurns(tmp_path / "turns")
         with pytest.raises(MemoryError), mine.take():
             raise MemoryError
         assert mine._pipe is not None
@@ -66,10 +66,10 @@ def test_an_edge_whose_step_fails_gives_its_turn_back(tmp_path: Path) -> None:
 
 
 def test_without_a_pipe_every_turn_is_free_and_a_wrong_path_is_refused(tmp_path: Path) -> None:
-    free = Turns(None)
+    free = CpuTurns(None)
     with free.take(), free.take():
         pass
     (tmp_path / "file").touch()
     for name in ("file", "missing"):
         with pytest.raises(ConfigError, match="not a named pipe"):
-            Turns(tmp_path / name)
+            CpuTurns(tmp_path / name)

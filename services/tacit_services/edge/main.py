@@ -9,8 +9,10 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import row_owner
-from tacit_services.worker.loop import EdgeLoop, LoopSettings
-from tacit_services.worker.resources import Workplace
+from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.resources import WorkerResources
+from tacit_services.worker.session import LoopSettings
+from tacit_services.worker.tasks import task_loop
 
 
 def main(settings: EdgeSettings) -> None:
@@ -19,12 +21,12 @@ def main(settings: EdgeSettings) -> None:
 
 
 def edge_loop(
-    run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings
-) -> AbstractContextManager[EdgeLoop]:
+    run: RunFile, role: EdgeRole, resources: WorkerResources, settings: LoopSettings
+) -> AbstractContextManager[WorkerLoop]:
     """The loop of an edge that has a server. Raises ConfigError where the run has none."""
     if run.algorithm.worker == "peer":
         raise ConfigError(
             f"algorithm.name={run.algorithm.name}: has no server; its workers are started by "
             f"tacit peer"
         )
-    return nullcontext(EdgeLoop(role, place.outbox, settings, place.turns))
+    return nullcontext(task_loop(role, resources.outbox, settings, resources.turns))

@@ -19,9 +19,9 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
 from tacit_services.party.kept import KeptEmbeddings
-from tacit_services.party.loop import PartyLoop
+from tacit_services.party.loop import party_loop
 from tacit_services.settings import EdgeSettings
-from tacit_services.worker.resources import workplace
+from tacit_services.worker.resources import worker_resources
 from tacit_services.worker.serving import loop_settings, serve, stopping
 
 log = logging.getLogger("tacit.party")
@@ -34,20 +34,15 @@ def main(settings: EdgeSettings) -> None:
     flush_pool()
     run = settings.load_run()
     vertical = vertical_settings.vertical(run.define())
-    with workplace(settings, run, stop) as place:
-        if place is None:
+    with worker_resources(settings, run, stop) as resources:
+        if resources is None:
             return
-        role = build_role(settings, vertical, place.identity, place.ledger)
+        role = build_role(settings, vertical, resources.identity, resources.ledger)
         largest = max(vertical.protocol.batch * vertical.settings.width, 1)
-        needs = loop_settings(
-            settings, run, vertical.definition.build_model(), largest, place.identity.number
-        )
-        serve(
-            settings,
-            PartyLoop(role, place.outbox, needs, place.turns, serves=settings.serve),
-            stop,
-            place.tls,
-        )
+        model = vertical.definition.build_model()
+        needs = loop_settings(settings, run, model, largest, resources.identity.number)
+        loop = party_loop(role, resources.outbox, needs, resources.turns, serves=settings.serve)
+        serve(settings, loop, stop, resources.tls)
 
 
 def build_role(

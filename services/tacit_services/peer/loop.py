@@ -6,9 +6,11 @@ step after step, reports for the observer now and then, and an orderly end.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import Tensor
 
@@ -19,12 +21,14 @@ from tacit.protocol.messages import Outgoing
 from tacit_services.peer.exchange import Exchange
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
-from tacit_services.worker.cpu_turns import Turns
-from tacit_services.worker.loop import EdgeLoop, LoopSettings
+from tacit_services.worker.computing import Computing
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.mailbox import Mailbox
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings, Session, Standing, State
 
 log = logging.getLogger("tacit.peer")
-WAKE = "wake"  # put into the inbox when another peer's message may have given us something to do
 QUIET = 1.0  # seconds without a word from the others after which a peer that is settled may leave
 LINGER = 15.0  # seconds that it waits for that, at most
 # seconds from the beginning of a step, at most, until the next if no other peer has been heard
@@ -33,117 +37,103 @@ PACE = 0.1
 RELAY = 1.0  # seconds between two exchanges that a peer without budget proposes
 
 
-class PeerLoop(EdgeLoop):
-    """Drives one worker until the run is over. The observer may be away: nothing waits for it."""
+class Peering:
+    """The policy of a peer, which works without being told to. The observer may be away:
 
-    def __init__(
-        self,
-        role: Worker,
-        outbox: Outbox,
-        terms: LoopSettings,
-        state: PeerState,
-        every: int,
-        turns: Turns | None = None,
-    ) -> None:
+    nothing waits for it.
+    """
+
+    def __init__(self, role: Worker, exchange: Exchange, computing: Computing, every: int) -> None:
         """`every`: own steps between two reports."""
-        super().__init__(role, outbox, terms, turns)
-        self.worker, self._every = role, every
-        self.exchange = Exchange(
-            role,
-            state,
-            terms.run_id,
-            terms.schema,
-            terms.chunk,
-            terms.patience,
-            lambda: self.inbox.put(WAKE),
-        )
+        self._role, self._exchange, self._computing, self._every = role, exchange, computing, every
         self._reported: tuple[int, Tensor | None] = (role.steps, None)
-        self._relayed_at = self._stepped_at = 0.0
+        self._relayed_at = self._stepped_at = -math.inf
         self._heard = 0  # messages of other peers when the latest step began
-        self._finished_at: float | None = None
+        self._finished_at: float | None = None  # when the run was found to be over
+        self._leave_at: float | None = None  # when others have been waited for long enough
         self._idle = True
 
-    def subscriptions(self) -> list[str]:
-        """As an edge's, and what peers say."""
-        return [*super().subscriptions(), *self.exchange.subscriptions]
-
-    def receive(self, inbound: Inbound) -> None:
-        """From the network thread: what peers say goes to the other thread."""
-        of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"])
-        (self.exchange.inbox if of_peers else self.inbox).put(inbound)
-
-    def run(
-        self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
-    ) -> str:
-        """Serve; returns why it ended. Raises PrivacyError."""
-        self._connection, self._present, self._stop = connection, present, stop
-        self.outbox.check(self.role.releaser.ledger)
-        with self.exchange.serving(connection):
-            self._post(self.role.start())
-            while not stop.is_set() and not self.role.halted:
-                self._turn()
-            if self.role.halted and not self.retired:
-                # first: the observer does not wait for it as long as others may for answers
-                self._last_account()
-            deadline, self._idle = time.monotonic() + LINGER, True
-            while not stop.is_set() and time.monotonic() < deadline and not self._others_are_done():
-                self._take()
-        return self.role.halted or "stopped"
-
-    def _turn(self) -> None:
-        self._take()
-        if self.exchange.failure is not None:
-            raise self.exchange.failure
-        if self.outbox.oldest() is not None:
-            self._send_when_due()
-        elif self._asked_at == 0.0:  # an observer that does not know us
-            self._post(self.role.start())
-        else:
-            self._report_when_due()
-        self._advance()
-
     @property
-    def _nothing_to_do(self) -> bool:
-        return self._idle
+    def subscriptions(self) -> list[str]:
+        """What peers say, and who is there."""
+        return self._exchange.subscriptions
 
-    def _handle(self, item: Inbound | str) -> None:
-        if item is WAKE:
+    def takes(self, inbound: Inbound) -> bool:
+        """What peers say goes to the other thread."""
+        of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"])
+        if of_peers:
+            self._exchange.inbox.put(inbound)
+        return of_peers
+
+    @contextmanager
+    def working(self, session: Session, connection: Connection) -> Iterator[None]:
+        """Other peers are heard and answered; the observer is told that there is one more."""
+        with self._exchange.serving(connection):
+            session.greet()
+            yield
+
+    def reconnected(self) -> None:
+        """What was under way to other peers may be lost."""
+        self._exchange.reconnected()
+
+    def idle(self, session: Session) -> bool:
+        """Whether there is nothing to do before others are heard."""
+        return self._idle or bool(self._role.halted)
+
+    def work(self, session: Session, stop: threading.Event) -> None:
+        """One step, or what there is to do instead of it; after the run's end, nothing."""
+        if self._role.halted:
             return
-        if isinstance(item, str):
-            self.exchange.reconnected()
-        super()._handle(item)
+        if self._exchange.failure is not None:
+            raise self._exchange.failure
+        match session.state:
+            case State.UNRECEIPTED:
+                session.send_when_due()
+            case State.UNKNOWN:
+                session.greet()
+            case _:
+                self._report_when_due(session)
+        if session.standing is Standing.RETIRED:
+            self._relay()
+        else:
+            self._advance(session, stop)
 
-    def _others_are_done(self) -> bool:
-        with self.exchange.lock:
-            settled = self.worker.settled
-        return settled and time.monotonic() - self.exchange.heard_at > QUIET
+    def leaves(self, session: Session) -> bool:
+        """Whether nobody waits for this peer's answers any more, or has waited for too long."""
+        if self._leave_at is None:
+            self._leave_at = time.monotonic() + LINGER
+        with self._exchange.lock:
+            settled = self._role.settled
+        quiet = time.monotonic() - self._exchange.heard_at > QUIET
+        return (settled and quiet) or time.monotonic() >= self._leave_at
+
+    def kept(self) -> bytes | None:
+        """Nothing: a peer's state is in a file of its own, which the exchange writes."""
+        return None
 
     # -- steps and reports -------------------------------------------------------------------------
 
-    def _advance(self) -> None:
-        if self.retired:
-            self._relay()
-            return
+    def _advance(self, session: Session, stop: threading.Event) -> None:
         self._idle = self._early()
         if self._idle:
             return
         read: list[Tensor] = []
-        self._heard, self._stepped_at = self.exchange.counts["heard"], time.monotonic()
+        self._heard, self._stepped_at = self._exchange.counts["heard"], time.monotonic()
 
         def begin() -> list[Outgoing]:
-            params, outgoing = self.worker.begin()
+            params, outgoing = self._role.begin()
             read.extend([] if params is None else [params])
             return outgoing
 
-        self.exchange.say(begin)
+        self._exchange.say(begin)
         self._idle = not read
         if self._idle:
             return
-        released = self._gradient(read[0])
+        released = self._gradient(read[0], session, stop)
         if released is None:
-            self.exchange.say(self.worker.abandon)
+            self._exchange.say(self._role.abandon)
         else:
-            self.exchange.say(lambda: self.worker.finish(released))
+            self._exchange.say(lambda: self._role.finish(released))
 
     def _early(self) -> bool:
         """Whether the exchange that belongs to the latest step is still to come: Algorithm 1 has
@@ -152,15 +142,15 @@ class PeerLoop(EdgeLoop):
         Where a step is shorter than a message, peers that went on without would train models of
         their own, apart.
         """
-        if self.worker.waits or not self.worker.here or self.exchange.counts["heard"] > self._heard:
+        if self._role.waits or not self._role.here or self._exchange.counts["heard"] > self._heard:
             return False
         return time.monotonic() - self._stepped_at < PACE  # a longer step is never put off
 
-    def _gradient(self, params: Tensor) -> Released | None:
+    def _gradient(self, params: Tensor, session: Session, stop: threading.Event) -> Released | None:
         try:
-            return self._computed(lambda: self.worker.gradient(params))
+            return self._computing.do(lambda: self._role.gradient(params), stop)
         except BudgetSpent as spent:
-            self._retire(self.role.retire(str(spent)))
+            session.retire(self._role.retire(str(spent)))
             return None
 
     def _relay(self) -> None:
@@ -169,25 +159,52 @@ class PeerLoop(EdgeLoop):
         averaging goes on, so that what others learn still passes.
         """
         self._idle = True
-        if time.monotonic() - self._relayed_at > RELAY and not self.worker.finished:
+        if time.monotonic() - self._relayed_at > RELAY and not self._role.finished:
             self._relayed_at = time.monotonic()
-            self.exchange.say(self.worker.propose)
+            self._exchange.say(self._role.propose)
 
-    def _report_when_due(self) -> None:
+    def _report_when_due(self, session: Session) -> None:
         """Every so many steps;
 
         and once the run is over, whenever the model is another than was said.
         """
-        with self.exchange.lock:
-            if self.worker.finished and self._finished_at is None:
+        role = self._role
+        with self._exchange.lock:
+            if role.finished and self._finished_at is None:
                 self._finished_at = time.monotonic()
             # A neighbour that is there and never answers must not keep the run from ending.
-            self.worker.patient = (
+            role.patient = (
                 self._finished_at is None or time.monotonic() - self._finished_at < LINGER
             )
-            steps, params = self.worker.steps, self.worker.trained.params
-            last = self.worker.finished and self.worker.settled and params is not self._reported[1]
+            steps, params = role.steps, role.trained.params
+            last = role.finished and role.settled and params is not self._reported[1]
             if not last and steps - self._reported[0] < self._every:
                 return
-            outgoing, self._reported = self.worker.report(), (steps, params)
-        self._post(outgoing)
+            outgoing, self._reported = role.report(), (steps, params)
+        session.post(outgoing)
+
+
+def peer_loop(
+    role: Worker,
+    outbox: Outbox,
+    settings: LoopSettings,
+    state: PeerState,
+    every: int,
+    turns: CpuTurns,
+) -> WorkerLoop:
+    """The loop of `role`, whose durable state is `state`; `every`:
+
+    own steps between two reports.
+    """
+    mailbox = Mailbox()
+    exchange = Exchange(
+        role,
+        state,
+        settings.run_id,
+        settings.schema,
+        settings.chunk,
+        settings.patience,
+        mailbox.wake,
+    )
+    policy = Peering(role, exchange, Computing(turns, settings.slowdown), every)
+    return WorkerLoop(role, outbox, settings, mailbox, policy)

@@ -13,12 +13,13 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.gossip.adp2sgd import Peer, Worker
 from tacit.config import RunFile
 from tacit.errors import ConfigError
-from tacit_services.peer.loop import PeerLoop
+from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.state import PeerState
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import row_owner
-from tacit_services.worker.loop import EdgeLoop, LoopSettings
-from tacit_services.worker.resources import Workplace
+from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.resources import WorkerResources
+from tacit_services.worker.session import LoopSettings
 
 
 def main(settings: EdgeSettings) -> None:
@@ -34,12 +35,14 @@ def main(settings: EdgeSettings) -> None:
 
 @contextmanager
 def _loop(
-    run: RunFile, role: EdgeRole, place: Workplace, settings: LoopSettings
-) -> Iterator[EdgeLoop]:
+    run: RunFile, role: EdgeRole, resources: WorkerResources, settings: LoopSettings
+) -> Iterator[WorkerLoop]:
     assert isinstance(role, Worker)
-    with closing(PeerState(place.identity.path / "peer.db", settings.run_id)) as state:
+    with closing(PeerState(resources.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
-        yield PeerLoop(role, place.outbox, settings, state, role.terms.report_every, place.turns)
+        yield peer_loop(
+            role, resources.outbox, settings, state, role.terms.report_every, resources.turns
+        )
 
 
 def restore(role: Worker, state: PeerState) -> None:

@@ -36,7 +36,7 @@ def pipe(path: Path, count: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-class Turns:
+class CpuTurns:
     """This edge's end of the pipe at `path`; without one every turn is free."""
 
     def __init__(self, path: Path | None) -> None:
@@ -76,6 +76,7 @@ class Turns:
                 os.read(pipe, 1)
             except BlockingIOError:  # another edge was quicker
                 there, _, _ = select.select([pipe], [], [], PATIENCE / WAITS)
-                waited += not there
+                if not there:
+                    waited += 1
             else:
                 return

@@ -17,26 +17,26 @@ from tacit_services.identity import lineage
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
 from tacit_services.transport.tls import Tls
-from tacit_services.worker.cpu_turns import Turns
+from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.enroll import credentials
 from tacit_services.worker.outbox import Outbox
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class WorkerResources:
     """What is open while an edge, a party or a peer works; `tls` is None on a plain broker."""
 
     identity: Identity
     ledger: Ledger
     outbox: Outbox
-    turns: Turns
+    turns: CpuTurns
     tls: Tls | None
 
 
 @contextmanager
-def workplace(
+def worker_resources(
     settings: EdgeSettings, run: RunFile, stop: threading.Event
-) -> Iterator[Workplace | None]:
+) -> Iterator[WorkerResources | None]:
     """The first free identity of the run with what belongs to it; None: stopped before there was
     one.
 
@@ -52,10 +52,10 @@ def workplace(
         closing(identity),
         lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
         closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
-        closing(Turns(settings.turns)) as turns,
+        closing(CpuTurns(settings.turns)) as turns,
     ):
         tls = credentials(settings, identity, stop)
-        yield None if stop.is_set() else Workplace(identity, ledger, outbox, turns, tls)
+        yield None if stop.is_set() else WorkerResources(identity, ledger, outbox, turns, tls)
 
 
 def parts(run: RunFile) -> int:

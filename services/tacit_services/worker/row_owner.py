@@ -24,13 +24,16 @@ from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
-from tacit_services.worker.loop import EdgeLoop, LoopSettings
-from tacit_services.worker.resources import Workplace, workplace
+from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.resources import WorkerResources, worker_resources
 from tacit_services.worker.rows import dealt
 from tacit_services.worker.serving import loop_settings, serve, stopping
+from tacit_services.worker.session import LoopSettings
 
 log = logging.getLogger("tacit.edge")
-Loops = Callable[[RunFile, EdgeRole, Workplace, LoopSettings], AbstractContextManager[EdgeLoop]]
+Loops = Callable[
+    [RunFile, EdgeRole, WorkerResources, LoopSettings], AbstractContextManager[WorkerLoop]
+]
 
 
 def work(settings: EdgeSettings, loops: Loops) -> None:
@@ -41,15 +44,15 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
     run = settings.load_run()
     definition = run.define()
     model = definition.build_model()
-    with workplace(settings, run, stop) as place:
-        if place is None:
+    with worker_resources(settings, run, stop) as resources:
+        if resources is None:
             return
-        role = build_role(settings, definition, model, place.identity, place.ledger)
+        role = build_role(settings, definition, model, resources.identity, resources.ledger)
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
-        needs = loop_settings(settings, run, model, model.size, place.identity.number)
-        with loops(run, role, place, needs) as loop:
-            serve(settings, loop, stop, place.tls)
+        needs = loop_settings(settings, run, model, model.size, resources.identity.number)
+        with loops(run, role, resources, needs) as loop:
+            serve(settings, loop, stop, resources.tls)
 
 
 def build_role(

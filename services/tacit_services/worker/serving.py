@@ -15,7 +15,8 @@ from tacit.protocol import topics
 from tacit_services.settings import EdgeSettings
 from tacit_services.transport.mqtt import Connection, Will
 from tacit_services.transport.tls import Tls
-from tacit_services.worker.loop import UP, EdgeLoop, LoopSettings
+from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.session import LoopSettings, Standing
 
 log = logging.getLogger("tacit.edge")
 
@@ -41,21 +42,23 @@ def loop_settings(
     )
 
 
-def serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: Tls | None) -> None:
+def serve(settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, tls: Tls | None) -> None:
     """Connect, run the loop to its end, and say how it ended."""
-    role = loop.role
-    topic = topics.presence(settings.run_id, role.edge)
+    edge = loop.role.edge
+    topic, standing = topics.presence(settings.run_id, edge), Standing.ONLINE.value
 
     def present(state: str) -> None:
+        nonlocal standing
+        standing = state
         connection.publish(topic, state.encode(), retain=True)
 
     def up() -> None:
-        present(loop.state)
-        loop.inbox.put(UP)
+        connection.publish(topic, standing.encode(), retain=True)
+        loop.mailbox.connected()
 
     connection = Connection(
         settings.broker,
-        f"{settings.run_id}-{role.edge}",
+        f"{settings.run_id}-{edge}",
         loop.subscriptions(),
         loop.receive,
         on_up=up,
@@ -64,9 +67,7 @@ def serve(settings: EdgeSettings, loop: EdgeLoop, stop: threading.Event, tls: Tl
         tls=tls,
     )
     connection.start(settings.connect_timeout, stop)
-    reason = "error"
     try:
-        reason = loop.run(connection, stop, present)
-        log.info("%s ends: %s", role.edge, reason)
+        log.info("%s ends: %s", edge, loop.run(connection, stop, present))
     finally:
-        connection.stop(Will(topic, b"retired" if loop.retired else b"left"))
+        connection.stop(Will(topic, b"retired" if standing == Standing.RETIRED.value else b"left"))

@@ -1,0 +1,47 @@
+"""What has come for a worker: messages of the broker's, and signs that are no message."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from enum import Enum
+
+from tacit_services.transport.mqtt import Inbound
+
+WAIT = 0.1  # seconds that `take` waits for something
+
+
+class Sign(Enum):
+    """What another thread lets the worker's know."""
+
+    CONNECTED = "the connection has come up, or back"
+    CHANGED = "there may be something to do"
+
+
+class Mailbox:
+    """Filled by any thread, emptied by the worker's, in the order in which things came."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Inbound | Sign] = queue.SimpleQueue()
+
+    def put(self, inbound: Inbound) -> None:
+        """A message from the network thread."""
+        self._queue.put(inbound)
+
+    def connected(self) -> None:
+        """The connection has come up, or back."""
+        self._queue.put(Sign.CONNECTED)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._queue.put(Sign.CHANGED)
+
+    def take(self, *, wait: bool) -> Iterator[Inbound | Sign]:
+        """Everything that has come, and comes meanwhile; `wait` shortly where nothing has."""
+        try:
+            item = self._queue.get(timeout=WAIT) if wait else self._queue.get_nowait()
+            while True:
+                yield item
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            return

@@ -1,0 +1,353 @@
+"""What a worker and its server say to each other over one connection, and how the conversation
+stands.
+
+The outbox is in front of the network, and one message is without a receipt at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from tacit.errors import PrivacyError, WireError
+from tacit.privacy.ledger import Ledger
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
+from tacit.protocol.vertical import Embed
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.transfer import Download, Transfer
+from tacit_services.worker.outbox import Outbox
+
+log = logging.getLogger("tacit.edge")
+_FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
+MOST_BUSY = 60.0  # seconds that an aggregator may ask for
+IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
+
+
+class State(Enum):
+    """What a session waits for."""
+
+    UNRECEIPTED = "the receipt of its oldest message"
+    TASK_HERE = "nothing: there is a task to work on"
+    UNKNOWN = "nothing: the server may not know the worker, which says Hello now"
+    WAITING = "a task"
+    OVERDUE = "a task, for longer than its patience: it asks again"
+
+
+class Standing(Enum):
+    """What a worker's presence says while it is connected."""
+
+    ONLINE = "online"
+    REFUSING = "refusing"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """What the loop needs besides its role:
+
+    run, model schema, largest payload, patience in seconds, slowdown.
+    """
+
+    run_id: str
+    schema: bytes
+    size: int
+    chunk: int
+    patience: float
+    slowdown: float = 1.0  # so many times as long as computing takes
+
+
+class Payer(Protocol):
+    """What pays for all that a worker says."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The data's."""
+
+    @property
+    def plan(self) -> Any:
+        """Public numbers; `noise_at` among them."""
+
+
+class Worker(Protocol):
+    """What is needed of a role: an edge's, a vertical party's."""
+
+    edge: str
+    halted: str
+    refusals: int
+    refusal: str
+
+    @property
+    def releaser(self) -> Payer:
+        """Its only way out."""
+
+    def start(self) -> list[Outgoing]:
+        """What it says of itself."""
+
+    def on_message(self, message: Any) -> list[Outgoing]:
+        """What it makes of the server's word."""
+
+    def retire(self, reason: str) -> list[Outgoing]:
+        """Its last word."""
+
+
+class Session:
+    """One worker's, for its thread."""
+
+    def __init__(
+        self,
+        role: Worker,
+        outbox: Outbox,
+        settings: LoopSettings,
+        connection: Connection,
+        present: Callable[[str], None],
+        kept: Callable[[], bytes | None],
+    ) -> None:
+        """`present` publishes how the worker stands; `kept` is what its role must find again when
+        it goes on after the message that is being said, if anything.
+        """
+        self._role, self.outbox, self._settings = role, outbox, settings
+        self._connection, self._present, self._kept = connection, present, kept
+        self.standing = Standing.ONLINE
+        self._task: ServerOutput | None = None  # the server's newest word
+        self._download = Download(4 * settings.size + wire.MAX_META, self._want)
+        self._upload: Transfer | None = None  # the oldest message, once it has been sent
+        self._connected_before = False
+        self._epoch = 0
+        self._send_at = time.monotonic()  # when the oldest message goes out (again)
+        self._known = False  # whether the server has been told of the worker, and has not forgotten
+        self._asked_at = time.monotonic()  # when a task was last asked for
+        self._wait = (
+            settings.patience
+        )  # until it is asked for again; longer and longer where there is none
+
+    @property
+    def state(self) -> State:
+        """What this session waits for."""
+        if self.outbox.oldest() is not None:
+            return State.UNRECEIPTED
+        if self._task is not None:
+            return State.TASK_HERE
+        if not self._known:
+            return State.UNKNOWN
+        return State.OVERDUE if time.monotonic() - self._asked_at > self._wait else State.WAITING
+
+    # -- what the loop does with it ----------------------------------------------------------------
+
+    def take_task(self) -> ServerOutput | None:
+        """The task, which is not here any more."""
+        task, self._task = self._task, None
+        self._asked()
+        return task
+
+    def post(self, outgoing: list[Outgoing]) -> None:
+        """Make messages durable, and send the oldest. Raises PrivacyError."""
+        for out in outgoing:
+            assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
+            seq = self.outbox.next_seq()
+            envelope = wire.up(self._settings.run_id, seq, out.message, self._settings.schema)
+            self.outbox.put(seq, envelope, self._role.releaser.ledger, self._kept())
+        self._asked()
+        self._send_now()
+        self.send_when_due()
+
+    def greet(self) -> None:
+        """Say what the role says of itself; the newest model answers."""
+        self.post(self._role.start())
+
+    def ask(self) -> None:
+        """For what is missing of a model under way, or by a Hello for the newest."""
+        if self._download.ask_again():
+            self._asked()
+        else:
+            self._wait = min(2 * self._wait, max(IDLE_SECONDS, self._settings.patience))
+            self.greet()
+
+    def send_when_due(self) -> None:
+        """The oldest message, or the question which of its parts are missing."""
+        oldest = self.outbox.oldest()
+        # Not while disconnected: paho would keep every copy. The reconnection makes it due.
+        if oldest is None or time.monotonic() < self._send_at or not self._connection.up:
+            return
+        seq, envelope = oldest
+        if self._upload is None or self._upload.envelope is not envelope:
+            self._upload = Transfer(envelope, self._settings.chunk)
+        self._send(seq, self._upload.inquiry())
+
+    def stand(self, standing: Standing) -> None:
+        """Let everybody know, if it is another than before."""
+        if standing is not self.standing:
+            self.standing = standing
+            self._present(standing.value)
+
+    def retire(self, outgoing: list[Outgoing]) -> None:
+        """Say the role's last word; nothing else is said after it."""
+        self.stand(Standing.RETIRED)
+        log.info("%s retires: its budget is spent", self._role.edge)
+        self.post(outgoing)
+
+    def abandon(self) -> None:
+        """The run is over: what has no receipt would be refused, and what was to be done is not."""
+        self._task = None
+        while (pending := self.outbox.oldest()) is not None:
+            self.outbox.done(pending[0])
+
+    def reconnected(self) -> None:
+        """The connection is up: what has no receipt goes out again, except at the first time."""
+        if self._connected_before:
+            self._send_now()
+            self._download.ask_again()
+        self._connected_before = True
+
+    # -- inbound -----------------------------------------------------------------------------------
+
+    def hear(self, inbound: Inbound) -> None:
+        """One message of the broker's.
+
+        Raises PrivacyError where the aggregator has seen what this disk has not.
+        """
+        try:
+            envelope = self._whole(inbound)
+            if envelope is not None:
+                self._dispatch(wire.decode(envelope), inbound.retained)
+        except WireError as error:
+            log.warning(
+                "refused a message on %s: %s", inbound.topic, error, extra={"edge": self._role.edge}
+            )
+        inbound.done()
+
+    def _whole(self, inbound: Inbound) -> bytes | bytearray | None:
+        kind = inbound.topic.split("/")[
+            5:6
+        ]  # tacit/v1/{run}/down/{edge}/{kind}/{part}, or the announcement
+        if kind == ["control"]:
+            return wire.Assembler(wire.MAX_META).add(inbound.payload)
+        if kind != ["model"]:
+            return inbound.payload
+        before = self._download.received
+        envelope = self._download.add(inbound.payload, first=inbound.topic.endswith("/0"))
+        if self._download.received > max(
+            1, before
+        ):  # it comes: no need to ask. A first part alone may be anything
+            self._asked()
+        return envelope
+
+    def _dispatch(self, received: wire.Received, retained: bool) -> None:
+        meta, kind = received.meta, received.meta.WhichOneof("kind")
+        if meta.run != self._settings.run_id or meta.edge not in (self._role.edge, "*"):
+            raise WireError(
+                "identity", "for " + wire.printable(f"{meta.run}/{meta.edge}", wire.MAX_REASON)
+            )
+        if kind == "receipt":
+            self._receipt(meta.seq, meta.receipt)
+        elif kind == "announcement":
+            self._announcement(meta.announcement, retained)
+        else:
+            if meta.HasField("answer"):
+                self._receipt(meta.answered, meta.answer)
+            message = wire.read_down(received, self._settings.schema, self._settings.size)
+            if isinstance(message, Halt):
+                self._role.on_message(message)
+            elif (
+                self.outbox.oldest() is None
+            ):  # else a newer one will follow the receipt that is still to come
+                self._task, self._wait = message, self._settings.patience
+
+    def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
+        if announcement.state in ("finished", "halted"):
+            self._role.on_message(Halt(announcement.version, announcement.state))
+        if (
+            announcement.epoch != self._epoch and not retained
+        ):  # an aggregator has (re)started or reconnected
+            self._send_now()
+            if not self._download.ask_again():
+                self._known = False
+        self._epoch = announcement.epoch
+
+    def _receipt(self, seq: int, receipt: pb.Receipt) -> None:
+        pending = self.outbox.oldest()
+        if seq == 0 and receipt.reason == "want":  # the model that was under way
+            self._download.forget()
+            self._known = False
+        if pending is None or seq != pending[0]:
+            return  # a second receipt for the same bytes
+        if receipt.status == pb.Receipt.DUPLICATE and receipt.last_seq > self.outbox.next_seq() - 1:
+            raise PrivacyError(
+                f"outbox of {self._role.edge}: the aggregator has message {receipt.last_seq}, "
+                f"this outbox ends at "
+                f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to "
+                f"train"
+            )
+        if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
+            self._send(seq, self._upload.more(receipt.missing))
+        elif receipt.status in _FINAL:
+            self.outbox.done(seq)
+            self._send_now()  # the next one, if any
+            if receipt.status == pb.Receipt.REJECTED:
+                self._refused(seq, receipt.reason)
+        else:
+            asked = receipt.retry_after_s if math.isfinite(receipt.retry_after_s) else 1.0
+            self._send_at = time.monotonic() + min(max(asked, 0.1), MOST_BUSY) * random.uniform(
+                0.5, 1.5
+            )
+
+    def _refused(self, seq: int, reason: str) -> None:
+        why, facts = wire.printable(reason, wire.MAX_REASON), {"edge": self._role.edge, "seq": seq}
+        log.warning("message %d was refused: %s", seq, why, extra=facts)
+        self._stop_if_rolled_back(reason)
+        if reason == "unknown":
+            self._known = False  # say Hello now; after any other refusal, after a while
+        spent = reason == "budget" and self._role.releaser.plan.noise_at == "server"
+        if spent and self.standing is not Standing.RETIRED:
+            self.retire(self._role.retire("the budget in the aggregator's ledger is spent"))
+
+    def _stop_if_rolled_back(self, reason: str) -> None:
+        count = self._role.releaser.ledger.charged().count
+        if reason == "rollback":
+            raise PrivacyError(
+                f"ledger of {self._role.edge}: it has {count} releases, the aggregator has seen "
+                f"more; an older copy "
+                "was put back, refusing to train"
+            )
+        if reason == "clone":
+            raise PrivacyError(
+                f"ledger of {self._role.edge}: the aggregator has seen {count} releases with "
+                f"another history; another "
+                "copy is in use, refusing to train"
+            )
+
+    # -- outbound ----------------------------------------------------------------------------------
+
+    def _asked(self) -> None:
+        """The server is at it: patience begins anew."""
+        self._known, self._asked_at = True, time.monotonic()
+
+    def _send_now(self) -> None:
+        self._send_at = time.monotonic()
+
+    def _send(self, seq: int, payloads: list[tuple[int, bytes]]) -> None:
+        """Publish parts of message `seq`; it is sent again unless an answer comes soon enough."""
+        for part, payload in payloads:
+            self._connection.publish(
+                topics.up(self._settings.run_id, self._role.edge, seq, part), payload
+            )
+        self._asked()
+        self._send_at = self._asked_at = (
+            time.monotonic() + self._settings.patience * random.uniform(0.8, 1.2)
+        )
+
+    def _want(self, want: pb.Want) -> None:
+        """Say what is missing of the model that is under way."""
+        meta = pb.Meta(run=self._settings.run_id, edge=self._role.edge, want=want)
+        if self._connection.up:
+            payload = wire.part(wire.encode(meta), self._settings.chunk, 0)
+            self._connection.publish(
+                topics.up(self._settings.run_id, self._role.edge, 0, 0), payload
+            )

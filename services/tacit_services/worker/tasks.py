@@ -1,0 +1,129 @@
+"""The policy of a worker that is given tasks: an edge of a star, or a party of a vertical run."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from tacit.protocol.messages import Retired
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.computing import Computing
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.mailbox import Mailbox
+from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.session import LoopSettings, Session, Standing, State, Worker
+
+log = logging.getLogger("tacit.edge")
+COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
+
+
+def nothing_kept() -> bytes | None:
+    """An edge's tasks need nothing of one another."""
+    return None
+
+
+class Tasks:
+    """Works on the newest task, refuses one that its owner's policy forbids, and asks where none
+    comes.
+    """
+
+    def __init__(
+        self, role: Worker, computing: Computing, kept: Callable[[], bytes | None], *, serves: bool
+    ) -> None:
+        """`serves`:
+
+        whether tasks are worked on after the run's end as well, until the budget is spent.
+        """
+        self._role, self._computing, self.kept, self._serves = role, computing, kept, serves
+        self._complained_at = -math.inf
+
+    @property
+    def subscriptions(self) -> list[str]:
+        """None: all is said by the server."""
+        return []
+
+    def takes(self, inbound: Inbound) -> bool:
+        """There is no other thread."""
+        return False
+
+    def working(self, session: Session, connection: Connection) -> AbstractContextManager[None]:
+        """Nothing goes on beside the loop."""
+        return nullcontext()
+
+    def reconnected(self) -> None:
+        """The session does what is to be done."""
+
+    def idle(self, session: Session) -> bool:
+        """Whether there is no task to work on."""
+        return session.standing is Standing.RETIRED or session.state is not State.TASK_HERE
+
+    def work(self, session: Session, stop: threading.Event) -> None:
+        """What the session's state asks for."""
+        match session.state:
+            case State.UNRECEIPTED:
+                session.send_when_due()
+            case _ if session.standing is Standing.RETIRED:
+                pass  # nothing more to say; wait for Halt
+            case State.TASK_HERE:
+                self._step(session, stop)
+            case State.UNKNOWN | State.OVERDUE if not self._role.halted:
+                session.ask()
+
+    def leaves(self, session: Session) -> bool:
+        """After the run's end: at once, or when its last word has its receipt."""
+        said_all = session.standing is Standing.RETIRED and session.state is not State.UNRECEIPTED
+        return not self._serves or said_all
+
+    def _step(self, session: Session, stop: threading.Event) -> None:
+        role, task = self._role, session.take_task()
+        refusals = role.refusals
+        outgoing = self._computing.do(lambda: role.on_message(task), stop)
+        if role.refusals > refusals:
+            self._refuse(session)
+        elif any(isinstance(out.message, Retired) for out in outgoing):
+            session.retire(outgoing)
+        else:
+            if session.standing is Standing.REFUSING:
+                log.info("%s works again: a model that its policy allows", role.edge)
+            session.stand(Standing.ONLINE)
+            session.post(outgoing)
+
+    def _refuse(self, session: Session) -> None:
+        """Say so:
+
+        in presence and by a Hello at once, then by every Hello that asks for a model, after
+        `patience`.
+        """
+        role = self._role
+        if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:
+            self._complained_at = time.monotonic()
+            facts = {"edge": role.edge}
+            log.warning(
+                "%s refuses a model (its %d.): %s",
+                role.edge,
+                role.refusals,
+                role.refusal,
+                extra=facts,
+            )
+        if session.standing is not Standing.REFUSING:  # only then: the same model answers
+            session.stand(Standing.REFUSING)
+            session.greet()
+
+
+def task_loop(
+    role: Worker,
+    outbox: Outbox,
+    settings: LoopSettings,
+    turns: CpuTurns,
+    kept: Callable[[], bytes | None] = nothing_kept,
+    *,
+    serves: bool = False,
+) -> WorkerLoop:
+    """The loop of `role`, whose state, if it has one, is `kept` with every message."""
+    policy = Tasks(role, Computing(turns, settings.slowdown), kept, serves=serves)
+    return WorkerLoop(role, outbox, settings, Mailbox(), policy)
