@@ -113,7 +113,7 @@ class Simulator:
     ...     rows = digits.take(datasets.shard(digits.y, number, shards=2, method="iid", seed=1))
     ...     releaser = Releaser(run.plan(number, len(rows)), SimulatedLedger(), Random(number))
     ...     edges.append(Edge(f"edge-{number}", rows, model, releaser))
-    >>> simulator = Simulator(run, Server(run, model), edges)
+    >>> simulator = Simulator(run, Server(run.define(), model), edges)
     >>> simulator.run()
     >>> simulator.server.version
     5
