@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from tacit.algorithms.base.server import ServerRole
 from tacit.errors import Fenced, WireError
 from tacit.privacy.ledger import Charged
-from tacit.protocol.messages import Deadline, Halt, Outgoing
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Deadline, Halt, Outgoing, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
@@ -30,6 +31,7 @@ from tacit_services.journal.store import (
 
 PAGE_BYTES = 1 << 21  # of payload that a replay reads at once
 SNAPSHOT_SECONDS = 30.0
+BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 
 
 class RunJournal:
@@ -136,22 +138,29 @@ class RunJournal:
 
     # -- what comes after --------------------------------------------------------------------------
 
-    def fold(self, candidate: Candidate, answer: Appended) -> list[Outgoing]:
-        """What the store has answered for one message:
+    def fold(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
+        """What the sender is told of one message: its receipt, and what the role says.
 
-        an accepted one changes the role, others change nothing.
+        Only an accepted message changes the role.
         """
+        role, last = self.role, answer.last_seq
         self.counts[answer.verdict] += 1
-        self.last_seqs[candidate.edge] = answer.last_seq
+        self.last_seqs[candidate.edge] = last
         if answer.verdict == Verdict.BUSY:
             self.full = True
-        if answer.verdict != Verdict.ACCEPTED:
-            return []
+            return BUSY, []
+        if answer.verdict == Verdict.DUPLICATE:
+            return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), []
+        stale, over = role.stale, role.halted
         with self.lock:
-            outgoing = self.role.on_message(candidate.message)
+            outgoing = role.on_message(candidate.message)
         self.cursor = answer.position
         self.held_bytes += len(candidate.payload)
-        return outgoing
+        # One that is stale, or came after the last in the same batch, is in the journal but not in
+        # the model.
+        left_out = isinstance(candidate.message, Update) and (over or role.stale > stale)
+        status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
+        return pb.Receipt(status=status, last_seq=last), outgoing
 
     def enter(self, payload: bytes, message: Halt | Deadline | Request) -> list[Outgoing] | None:
         """Append and fold an entry that no edge sends; None: the journal is full for now.

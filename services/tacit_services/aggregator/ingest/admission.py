@@ -30,13 +30,12 @@ from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
-from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.aggregator.run_journal import BUSY, RunJournal
 from tacit_services.journal.store import Appended, NewEntry, Verdict
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
 ROUND_SECONDS = 0.2  # that one `accept` goes on taking what comes
-BUSY = pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=1.0)
 
 
 def _nothing_written() -> list[Appended]:
@@ -242,29 +241,21 @@ class Admission:
     # -- acknowledge, fold, reply ------------------------------------------------------------------
 
     def _acknowledge_fold_reply(self, batch: Batch, answers: list[Appended]) -> None:
-        """To the broker, into the model, to the edges:
-
-        each gets its receipts, and the newest that the role says.
+        """To the broker, into the model, to the edges: each has its receipts and the role's newest
+        word.
         """
-        role = self._role
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
         for candidate, answer in zip(batch.candidates, answers, strict=True):
-            edge, seq, update = candidate.edge, candidate.seq, isinstance(candidate.message, Update)
+            edge, seq = candidate.edge, candidate.seq
             candidate.inbound.done()
-
-            stale, over = role.stale, role.halted
-            outgoing = self._journal.fold(candidate, answer)
-            # One that is stale, or came after the last in the same batch, is in the journal but not
-            # in the model.
-            left_out = update and bool(over or role.stale > stale)
+            receipt, outgoing = self._journal.fold(candidate, answer)
             if answer.verdict == Verdict.ACCEPTED:
-                self._gate.heard(edge, update=update)
                 self.latency.observe(time.perf_counter() - batch.began)
-                log.debug("accepted", extra={"edge": edge, "seq": seq, "version": role.version})
-
-            receipt = _receipt(answer, left_out=left_out)
-            if answer.verdict == Verdict.DUPLICATE:
+                self._gate.heard(edge, update=isinstance(candidate.message, Update))
+                facts = {"edge": edge, "seq": seq, "version": self._role.version}
+                log.debug("accepted", extra=facts)
+            elif answer.verdict == Verdict.DUPLICATE:
                 outgoing = self._answer_again(edge, seq)
             if earlier := receipts.pop(edge, None):
                 self._downlink.receipt(edge, *earlier)
@@ -275,33 +266,19 @@ class Admission:
         for edge, last in receipts.items():
             if edge not in replies:
                 self._downlink.receipt(edge, *last)
-        for edge, out in replies.items():
-            self._downlink.reply(
-                out, *receipts.get(edge, (0, None))
-            )  # receipt and model in one message
+        for edge, out in replies.items():  # receipt and model in one message
+            self._downlink.reply(out, *receipts.get(edge, (0, None)))
         self.serve_waiting()
 
     def _answer_again(self, edge: str, seq: int) -> list[Outgoing]:
-        """What the role says to the sender of a message that was accepted before, if it is the
-        last.
+        """What the role says to the sender of the last message that was accepted, once more.
+
+        What answered it may have been lost with whoever died.
         """
-        # The model that answered it may have been lost with whoever died: send the newest.
-        last = self._journal.last_seqs.get(
-            edge, 0
-        )  # 0: a stranger asks about a number before the first
+        last = self._journal.last_seqs.get(edge, 0)  # 0: of a stranger nothing was accepted
         return self._role.answer(edge) if seq == last > 0 else []
 
     def serve_waiting(self) -> None:
         """Give a task to those that waited for others, and no longer have to."""
         for out in (out for edge in self._gate.due() for out in self._role.answer(edge)):
             self._downlink.reply(out)
-
-
-def _receipt(answer: Appended, *, left_out: bool) -> pb.Receipt:
-    """`left_out`: of the model, not of the journal."""
-    if answer.verdict == Verdict.BUSY:
-        return BUSY
-    status = pb.Receipt.DUPLICATE
-    if answer.verdict == Verdict.ACCEPTED:
-        status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
-    return pb.Receipt(status=status, last_seq=answer.last_seq)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import UNCHARGED, Charged
-from tacit.protocol.messages import Hello, Retired, Update
+from tacit.protocol.messages import Hello, Retired
 
 
 @dataclass(slots=True)
@@ -20,15 +20,15 @@ class EdgeRecord:
     charged: Charged = UNCHARGED
     retired: str = ""
 
-    def account(self, message: Hello | Update | Retired) -> None:
+    def account(self, spent: History, charged: Charged) -> None:
         """What the edge has spent, and where its ledger stands, as it says itself."""
-        self.spent, self.charged = message.spent, message.charged
+        self.spent, self.charged = spent, charged
 
 
 def retire(record: EdgeRecord, message: Retired) -> None:
     """An edge has said its last word."""
     record.retired = message.reason
-    record.account(message)
+    record.account(message.spent, message.charged)
 
 
 def dump(edges: dict[str, EdgeRecord]) -> dict[str, Any]:

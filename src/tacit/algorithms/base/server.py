@@ -195,7 +195,7 @@ class ServerRole(Fold, ABC):
             return [Outgoing(hello.edge, Halt(self.version, why))]
         record = self.edges.setdefault(hello.edge, EdgeRecord(hello))
         record.hello, record.retired = hello, ""
-        record.account(hello)
+        record.account(hello.spent, hello.charged)
         if self.halted:
             return [Outgoing(hello.edge, Halt(self.version, self.halted))]
         return self.joined(hello.edge)
@@ -205,7 +205,7 @@ class ServerRole(Fold, ABC):
             0, self.version - update.base_version
         )  # t - τ: measured, never assumed; reports may be ahead of t
         record = self.edges[update.edge]
-        record.account(update)
+        record.account(update.spent, update.charged)
         if not self.admits(update, tau):
             self.stale += 1
             return self.answer(update.edge)

@@ -405,7 +405,7 @@ class Server(ServerRole):
         if part is None or not self._awaits(update):
             return
         record = self.edges[update.edge]
-        record.account(update)
+        record.account(update.spent, update.charged)
         self._enter(update)
         self._forget(update.edge, part.request)
 
