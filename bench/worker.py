@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings
 from tacit_services.worker.tasks import task_loop
 
 from tacit import config, datasets

@@ -19,10 +19,10 @@ from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.main import restore
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings
 from tacit_services.worker.tasks import task_loop
 
 from tacit import datasets

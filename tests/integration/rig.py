@@ -19,9 +19,9 @@ from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings
 from tacit_services.worker.tasks import task_loop
 from torch import Tensor
 

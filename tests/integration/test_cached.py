@@ -19,8 +19,9 @@ import torch
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import restore, state_to_keep
 from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings, Session
+from tacit_services.worker.session import Session
 
 from tacit import config, datasets
 from tacit.algorithms import registry

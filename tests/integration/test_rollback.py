@@ -18,9 +18,9 @@ import pytest
 import torch
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Connection
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings
 from tacit_services.worker.tasks import task_loop
 
 from tacit import config

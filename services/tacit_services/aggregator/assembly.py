@@ -1,7 +1,4 @@
-"""One run's driver with all that it works with:
-
-built once, each part handed to those that use it.
-"""
+"""One run's driver with all that it works with: built once, each part handed to its users."""
 
 from __future__ import annotations
 
@@ -33,9 +30,8 @@ from tacit_services.journal.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a driver is told of where it runs; `ledger`: of noise_at = "server"; `clock`:
-
-    of the guard's limits.
+    """What a driver is told of where it runs; `ledger`: of noise_at = "server"; `clock`: of the
+    guard's limits.
     """
 
     run_id: str

@@ -1,6 +1,5 @@
-"""What the aggregator says:
-
-models and halts to edges, receipts, and the retained announcement of the run's state.
+"""What the aggregator says: models and halts to edges, receipts, and the retained announcement of
+the run's state.
 """
 
 from __future__ import annotations
@@ -59,9 +58,8 @@ class Downlink:
             self._connection.publish(topics.down(self._run, edge, kind, part), payload)
 
     def more(self, edge: str, want: pb.Want) -> None:
-        """Go on with the model that is under way to this edge;
-
-        if it is another one, say so (REJECTED, message 0).
+        """Go on with the model that is under way to this edge; if it is another one, say so
+        (REJECTED, message 0).
         """
         transfer, lost_at = self._transfers.get(edge, (None, 0.0))
         if transfer is None or transfer.head() != want.head:
@@ -98,9 +96,8 @@ class Downlink:
         self._connection.publish(topics.down(self._run, edge, "receipt"), wire.encode(meta))
 
     def announce(self, epoch: int, state: str, model: GlobalModel) -> None:
-        """Retain the run's state on the model topic;
-
-        edges that see a new epoch send again what has no receipt.
+        """Retain the run's state on the model topic; edges that see a new epoch send again what has
+        no receipt.
         """
         said = wire.announcement(
             self._run,

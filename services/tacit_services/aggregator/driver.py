@@ -92,16 +92,12 @@ class ServerDriver:
         self.epoch = epoch  # last: REST answers from here on
 
     def run(self, stop: threading.Event, idle: Callable[[], None]) -> None:
-        """Serve until the role has halted or `stop` is set;
-
-        `idle` is called at least every 0.25 s.
-        """
+        """Serve until the role has halted or `stop` is set, and call `idle` every 0.25 s."""
         self._serve(stop, idle, lambda: bool(self.role.halted))
 
     def linger(self, stop: threading.Event, idle: Callable[[], None]) -> None:
-        """Go on serving after the end, until `stop` is set:
-
-        a vertical role still answers questions.
+        """Go on serving after the end, until `stop` is set: a vertical role still answers
+        questions.
         """
         self._serve(stop, idle, lambda: False)
 
@@ -143,9 +139,8 @@ class ServerDriver:
                     self._downlink.reply(out)
 
     def _wait_for_store(self, error: ServiceError, stop: threading.Event) -> None:
-        """It failed:
-
-        take it over again once it is back, and fold what it kept although it did not answer.
+        """It failed: take it over again once it is back, and fold what it kept although it did not
+        answer.
         """
         log.warning("store lost: %s; edges are told to wait", error)
         self.store_up = False
@@ -180,9 +175,8 @@ class ServerDriver:
                 self._wait_for_store(error, stop)
 
     def announce(self) -> None:
-        """Say, retained, how the run stands:
-
-        at start, after a reconnection, with every snapshot, at the end.
+        """Say, retained, how the run stands: at start, after a reconnection, with every snapshot,
+        at the end.
         """
         self._downlink.announce(self.epoch, self.state, self.role.global_model())
 
@@ -197,9 +191,8 @@ class ServerDriver:
         self.journal.enter(entries.halt(self.run_id, version, reason), Halt(version, reason))
 
     def ask(self, request: Request) -> bool:
-        """A vertical run's parties for embeddings, after the end; False:
-
-        the journal is full for now. Driver thread.
+        """A vertical run's parties for embeddings, after the end; False: the journal is full for
+        now. Driver thread.
         """
         outgoing = self.journal.enter(entries.request(self.run_id, request), request)
         for out in outgoing or ():
@@ -218,9 +211,8 @@ class ServerDriver:
         """
         before = dict(self.journal.last_seqs)
         connection = self._line.connection
-        connection.listen(
-            everybody(self.run_id)
-        )  # last accounts are taken from whoever was shut out, too
+        # Last accounts are taken from whoever was shut out, too.
+        connection.listen(everybody(self.run_id))
         for edge in list(self.role.edges):
             self._downlink.reply(Outgoing(edge, Halt(self.role.version, self.role.halted)))
         self.announce()

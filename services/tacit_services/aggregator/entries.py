@@ -1,6 +1,5 @@
-"""Journal entries to messages of the fold:
-
-what edges sent, and halts, deadlines and inference, which no edge sends.
+"""Journal entries to messages of the fold: what edges sent, and halts, deadlines and inference,
+which no edge sends.
 """
 
 from __future__ import annotations

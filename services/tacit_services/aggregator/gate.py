@@ -78,9 +78,8 @@ class FairGate(Gate):
         self._shares.resume(taken)
 
     def heard(self, edge: str, *, update: bool) -> None:
-        """An update ends its edge's turn. The first begins the run:
-
-        its edge had its task before this process.
+        """An update ends its edge's turn. The first begins the run: its edge had its task before
+        this process.
         """
         if update:
             self._start.begun = True

@@ -1,6 +1,5 @@
-"""The aggregator's way to the broker:
-
-one connection at a time, which may be closed and opened again.
+"""The aggregator's way to the broker: one connection at a time, which may be closed and opened
+again.
 """
 
 from __future__ import annotations

@@ -254,9 +254,8 @@ def _prepare(out: Path) -> None:
 
 
 def _token(path: Path | None, http: str) -> str | None:
-    """The operator's token; made with mode 0600 if the file does not exist. None:
-
-    writes are refused.
+    """The operator's token; made with mode 0600 if the file does not exist. None: writes are
+    refused.
     """
     if path is None:
         return None

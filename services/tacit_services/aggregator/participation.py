@@ -34,9 +34,8 @@ LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
 
 
 class Start:
-    """When a run begins:
-
-    with `needed` edges, or `wait` seconds after the first with those that are there.
+    """When a run begins: with `needed` edges, or `wait` seconds after the first with those that are
+    there.
     """
 
     def __init__(self, needed: int, wait: float) -> None:
@@ -60,9 +59,8 @@ class Start:
 
 @dataclass(slots=True)
 class Account:
-    """Of one edge. level: turns taken by weight; since:
-
-    when it got its task, or ended its latest; `busy`: has one.
+    """Of one edge. level: turns taken by weight; since: when it got its task, or ended its latest;
+    `busy`: has one.
     """
 
     weight: float
@@ -91,9 +89,8 @@ class Shares:
         self._ended = 0  # turns since that was found
 
     def resume(self, taken: dict[str, int]) -> None:
-        """Begin with the turns that edges have taken before;
-
-        who is behind makes up for no more than the slack.
+        """Begin with the turns that edges have taken before; who is behind makes up for no more
+        than the slack.
         """
         weights = {edge: self._weight(edge) for edge in taken}
         self.front = max(

@@ -1,6 +1,5 @@
-"""One run as its store has it:
-
-the server role, folded up to `cursor`, and what is needed to go on from there.
+"""One run as its store has it: the server role, folded up to `cursor`, and what is needed to go on
+from there.
 """
 
 from __future__ import annotations
@@ -129,9 +128,8 @@ class RunJournal:
         self.counts["replayed"] += 1
 
     def ledgers(self) -> tuple[list[Anchor], dict[str, Charged]]:
-        """Where the edges' ledgers were last seen:
-
-        in any run, as the store keeps it, and by this one's fold.
+        """Where the edges' ledgers were last seen: in any run, as the store keeps it, and by this
+        one's fold.
         """
         folded = {name: record.charged for name, record in self.role.edges.items()}
         return list(self.store.anchors().values()), folded

@@ -9,9 +9,9 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import row_owner
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources
-from tacit_services.worker.session import LoopSettings
 from tacit_services.worker.tasks import task_loop
 
 

@@ -1,6 +1,5 @@
-"""Embeddings that a party has released once for good, on its disk:
-
-whoever starts again sends them again, unpaid.
+"""Embeddings that a party has released once for good, on its disk: whoever starts again sends them
+again, unpaid.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ class KeptEmbeddings:
             ) from error
 
     def put(self, name: str, vectors: Tensor) -> None:
-        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails:
-
-        then they must not be sent.
+        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails: then they
+        must not be sent.
         """
         path = self._path(name)
         try:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from tacit.algorithms.vafl.party import Party
 from tacit_services.journal import snapshot_file
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings
 from tacit_services.worker.tasks import task_loop
 
 

@@ -1,6 +1,5 @@
-"""`tacit party`:
-
-take an identity, load its columns of everybody's records, and work until Halt, or for good.
+"""`tacit party`: take an identity, load its columns of everybody's records, and work until Halt, or
+for good.
 """
 
 from __future__ import annotations

@@ -60,10 +60,7 @@ class Exchange:
 
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
-        """Hear and answer until the block is left;
-
-        then what the role has become is made durable.
-        """
+        """Hear and answer until the block is left; then make durable what the role has become."""
         self._connection, stop = connection, threading.Event()
         thread = threading.Thread(target=self._serve, args=(stop,), name="exchange", daemon=True)
         thread.start()

@@ -1,6 +1,5 @@
-"""The computing side of a peer:
-
-step after step, reports for the observer now and then, and an orderly end.
+"""The computing side of a peer: step after step, reports for the observer now and then, and an
+orderly end.
 """
 
 from __future__ import annotations
@@ -22,11 +21,12 @@ from tacit_services.peer.exchange import Exchange
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.computing import Computing
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings, Session, Standing, State
+from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.peer")
 QUIET = 1.0  # seconds without a word from the others after which a peer that is settled may leave
@@ -38,9 +38,8 @@ RELAY = 1.0  # seconds between two exchanges that a peer without budget proposes
 
 
 class Peering:
-    """The policy of a peer, which works without being told to. The observer may be away:
-
-    nothing waits for it.
+    """The policy of a peer, which works without being told to. The observer may be away: nothing
+    waits for it.
     """
 
     def __init__(self, role: Worker, exchange: Exchange, computing: Computing, every: int) -> None:
@@ -154,9 +153,8 @@ class Peering:
             return None
 
     def _relay(self) -> None:
-        """Without a budget there are no steps;
-
-        averaging goes on, so that what others learn still passes.
+        """Without a budget there are no steps; averaging goes on, so that what others learn still
+        passes.
         """
         self._idle = True
         if time.monotonic() - self._relayed_at > RELAY and not self._role.finished:
@@ -164,9 +162,8 @@ class Peering:
             self._exchange.say(self._role.propose)
 
     def _report_when_due(self, session: Session) -> None:
-        """Every so many steps;
-
-        and once the run is over, whenever the model is another than was said.
+        """Every so many steps; and once the run is over, whenever the model is another than was
+        said.
         """
         role = self._role
         with self._exchange.lock:
@@ -192,10 +189,7 @@ def peer_loop(
     every: int,
     turns: CpuTurns,
 ) -> WorkerLoop:
-    """The loop of `role`, whose durable state is `state`; `every`:
-
-    own steps between two reports.
-    """
+    """The loop of `role`, whose durable `state` is a file; `every`: steps between two reports."""
     mailbox = Mailbox()
     exchange = Exchange(
         role,

@@ -1,6 +1,5 @@
-"""`tacit peer`:
-
-take an identity, load its rows and its durable state, and gossip until the run is over.
+"""`tacit peer`: take an identity, load its rows and its durable state, and gossip until the run is
+over.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from tacit_services.peer.loop import peer_loop
 from tacit_services.peer.state import PeerState
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import row_owner
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources
-from tacit_services.worker.session import LoopSettings
 
 
 def main(settings: EdgeSettings) -> None:

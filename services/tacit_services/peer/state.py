@@ -1,6 +1,5 @@
-"""A peer's durable state, beside its ledger:
-
-the model, open exchanges, and the answers it has given, of one run.
+"""A peer's durable state, beside its ledger: the model, open exchanges, and the answers it has
+given, of one run.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ class PeerState:
     """
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create;
-
-        raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written.
+        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot
+        be written.
         """
         self._path, self._run = path, run
         self._saved: dict[str, Tensor] = {}

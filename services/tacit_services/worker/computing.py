@@ -1,7 +1,4 @@
-"""Computing that takes its turn at the processors;
-
-an experiment's straggler takes longer over it.
-"""
+"""Computing that takes its turn at the processors, and longer for an experiment's straggler."""
 
 from __future__ import annotations
 

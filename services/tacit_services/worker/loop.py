@@ -16,18 +16,18 @@ from typing import Protocol
 
 from tacit.protocol import topics
 from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.contract import LoopSettings, Worker
 from tacit_services.worker.mailbox import Mailbox, Sign
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings, Session, Standing, State, Worker
+from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.edge")
 FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
 
 
 class Policy(Protocol):
-    """What edges, parties and peers do each in their own way;
-
-    the loop calls it in the worker's thread.
+    """What edges, parties and peers do each in their own way; the loop calls it in the worker's
+    thread.
     """
 
     @property
@@ -114,9 +114,8 @@ class WorkerLoop:
                 self._policy.reconnected()
 
     def _last_account(self, session: Session) -> None:
-        """Say once more what has been spent:
-
-        a push that came too late is not in the model, but it was released.
+        """Say once more what has been spent: a push that came too late is not in the model, but it
+        was released.
         """
         session.abandon()
         session.greet()

@@ -29,9 +29,8 @@ class Outbox:
     """One identity's unreceipted messages of one run."""
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create;
-
-        raises PrivacyError when the file is damaged, a newer tacit's, or cannot be written.
+        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot
+        be written.
         """
         self._path, self._run = path, run
         self._finished: list[int] = []
@@ -54,9 +53,8 @@ class Outbox:
         return self._last + 1
 
     def check(self, ledger: Ledger) -> None:
-        """Raise PrivacyError when `ledger` stands before what the messages here were paid with:
-
-        an older copy.
+        """Raise PrivacyError when `ledger` stands before what the messages here were paid with: an
+        older copy.
         """
         row = self._db.execute(
             "SELECT count, head FROM anchor WHERE lineage = ?", (ledger.lineage,)

@@ -1,6 +1,5 @@
-"""Where a worker of a run works:
-
-its identity with ledger, outbox and credentials, and its turn at the processors.
+"""Where a worker of a run works: its identity with ledger, outbox and credentials, and its turn at
+the processors.
 """
 
 from __future__ import annotations
@@ -59,8 +58,5 @@ def worker_resources(
 
 
 def parts(run: RunFile) -> int:
-    """How many identities the run deals its data to:
-
-    the edges, and the spare ones that may join.
-    """
+    """How many identities the data is dealt to: the edges, and the spare ones that may join."""
     return run.edges.count + run.data.spare

@@ -1,6 +1,5 @@
-"""A worker that owns rows, an edge or a peer:
-
-its role is built from its identity's rows, and works to its end.
+"""A worker that owns rows, an edge or a peer: its role is built from its identity's rows, and works
+to its end.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources, worker_resources
 from tacit_services.worker.rows import dealt
 from tacit_services.worker.serving import loop_settings, serve, stopping
-from tacit_services.worker.session import LoopSettings
 
 log = logging.getLogger("tacit.edge")
 Loops = Callable[

@@ -1,6 +1,5 @@
-"""What edge, party and peer share:
-
-the signals that end them, their loop's settings, and the connection they serve.
+"""What edge, party and peer share: the signals that end them, their loop's settings, and the
+connection they serve.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from tacit.protocol import topics
 from tacit_services.settings import EdgeSettings
 from tacit_services.transport.mqtt import Connection, Will
 from tacit_services.transport.tls import Tls
+from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
-from tacit_services.worker.session import LoopSettings, Standing
+from tacit_services.worker.session import Standing
 
 log = logging.getLogger("tacit.edge")
 
@@ -32,9 +32,8 @@ def stopping() -> threading.Event:
 def loop_settings(
     settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int
 ) -> LoopSettings:
-    """What the loop of worker `number` needs; `largest`:
-
-    elements of the largest tensor that it is sent.
+    """What the loop of worker `number` needs; `largest`: elements of the largest tensor that it is
+    sent.
     """
     slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
     return LoopSettings(

@@ -11,18 +11,16 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
 
 from tacit.errors import PrivacyError, WireError
-from tacit.privacy.ledger import Ledger
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.transfer import Download, Transfer
+from tacit_services.worker.contract import LoopSettings, Worker
 from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
@@ -47,55 +45,6 @@ class Standing(Enum):
     ONLINE = "online"
     REFUSING = "refusing"
     RETIRED = "retired"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """What the loop needs besides its role:
-
-    run, model schema, largest payload, patience in seconds, slowdown.
-    """
-
-    run_id: str
-    schema: bytes
-    size: int
-    chunk: int
-    patience: float
-    slowdown: float = 1.0  # so many times as long as computing takes
-
-
-class Payer(Protocol):
-    """What pays for all that a worker says."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """The data's."""
-
-    @property
-    def plan(self) -> Any:
-        """Public numbers; `noise_at` among them."""
-
-
-class Worker(Protocol):
-    """What is needed of a role: an edge's, a vertical party's."""
-
-    edge: str
-    halted: str
-    refusals: int
-    refusal: str
-
-    @property
-    def releaser(self) -> Payer:
-        """Its only way out."""
-
-    def start(self) -> list[Outgoing]:
-        """What it says of itself."""
-
-    def on_message(self, message: Any) -> list[Outgoing]:
-        """What it makes of the server's word."""
-
-    def retire(self, reason: str) -> list[Outgoing]:
-        """Its last word."""
 
 
 class Session:
@@ -124,9 +73,8 @@ class Session:
         self._send_at = time.monotonic()  # when the oldest message goes out (again)
         self._known = False  # whether the server has been told of the worker, and has not forgotten
         self._asked_at = time.monotonic()  # when a task was last asked for
-        self._wait = (
-            settings.patience
-        )  # until it is asked for again; longer and longer where there is none
+        # Until it is asked for again; longer and longer where there is none.
+        self._wait = settings.patience
 
     @property
     def state(self) -> State:

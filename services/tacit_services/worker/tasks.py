@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 from tacit.protocol.messages import Retired
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.computing import Computing
+from tacit_services.worker.contract import LoopSettings, Worker
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.session import LoopSettings, Session, Standing, State, Worker
+from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.edge")
 COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
@@ -35,9 +36,8 @@ class Tasks:
     def __init__(
         self, role: Worker, computing: Computing, kept: Callable[[], bytes | None], *, serves: bool
     ) -> None:
-        """`serves`:
-
-        whether tasks are worked on after the run's end as well, until the budget is spent.
+        """`serves`: whether tasks are worked on after the run's end as well, until the budget is
+        spent.
         """
         self._role, self._computing, self.kept, self._serves = role, computing, kept, serves
         self._complained_at = -math.inf
@@ -94,10 +94,8 @@ class Tasks:
             session.post(outgoing)
 
     def _refuse(self, session: Session) -> None:
-        """Say so:
-
-        in presence and by a Hello at once, then by every Hello that asks for a model, after
-        `patience`.
+        """Say so: in presence and by a Hello at once, then by every Hello that asks for a model,
+        after `patience`.
         """
         role = self._role
         if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:

@@ -120,9 +120,8 @@ class Admission:
     # -- decode and screen -------------------------------------------------------------------------
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
-        """The message that this completes, if it is one for the journal;
-
-        the rest has been dealt with.
+        """The message that this completes, if it is one for the journal; the rest has been dealt
+        with.
         """
         if inbound.topic.split("/")[3:4] == ["presence"]:
             note_presence(self._presence, inbound)
@@ -201,10 +200,7 @@ class Admission:
             self._downlink.receipt(edge, seq, answer)
 
     def _answer_question(self, edge: str, seq: int) -> None:
-        """Of an edge that asks what is missing of a message that was accepted before:
-
-        nothing is.
-        """
+        """Say that nothing is missing of a message that was accepted before."""
         self._counts[Verdict.DUPLICATE] += 1
         last = self._journal.last_seqs.get(edge, 0)
         self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last))
@@ -224,9 +220,8 @@ class Admission:
     # -- append ------------------------------------------------------------------------------------
 
     def _may_go_on(self, count: int, until: float) -> bool:
-        """Whether more may be screened before `count` are folded:
-
-        a full journal and the run's end refuse it.
+        """Whether more may be screened before `count` are folded: a full journal and the run's end
+        refuse it.
         """
         ends = self._role.version + count >= self._role.horizon
         return time.monotonic() < until and not ends and not self._journal.full

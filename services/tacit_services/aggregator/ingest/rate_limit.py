@@ -30,9 +30,8 @@ log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
 
 @dataclass(slots=True)
 class _Account:
-    """Of one edge:
-
-    bytes that it may send, messages that may be dropped, and how long it is shut out the next time.
+    """Of one edge: bytes that it may send, messages that may be dropped, and how long it is shut
+    out the next time.
     """
 
     bytes: Bucket
