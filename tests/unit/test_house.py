@@ -286,6 +286,6 @@ def test_the_four_walks_of_this_tree_come_to_their_ends() -> None:
         "Connection.publish",
     ]
     assert found[walks.GRADIENT].stops[0][1] == "example_gradients"
-    assert any(name == "RunFile.build_model" for _, name in found[walks.RUN_FILE].stops)
+    assert any(name == "RunFile.define" for _, name in found[walks.RUN_FILE].stops)
     assert any(name == "main" for _, name in found[walks.SETTINGS].stops)
     assert 1 <= len(found[walks.MESSAGE].accepting) <= 7
