@@ -95,6 +95,11 @@ def accepted(store: Store) -> list[tuple[str, str]]:
     return found
 
 
+def ungated(run: RunFile) -> RunFile:
+    """The same run, but whoever asks is answered at once, as in process."""
+    return run.model_copy(update={"edges": run.edges.model_copy(update={"min": 1, "share": "any"})})
+
+
 class Told(Simulator):
     """Remembers all that a party is told:
 
@@ -194,9 +199,7 @@ class MqttRun:
     def new_driver(self) -> ServerDriver:
         """A driver with an empty role, as after a restart."""
         place = Place(self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024)
-        # Whoever asks is answered at once, as in process.
-        edges = self.run.edges.model_copy(update={"min": 1, "share": "any"})
-        run = self.run.model_copy(update={"edges": edges})
+        run = ungated(self.run)
         return assemble(run, run.define(), make_server(self.run, self.model), self.model, place)
 
     def serve(self, until: Callable[[], bool] = lambda: False) -> ServerRole:

@@ -32,7 +32,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.golden.harness import make_edge, sha256
+from tests.golden.harness import make_edge, sha256, ungated
 from tests.integration.processes import PATIENCE, Caller
 from tests.integration.servers import wait_for
 
@@ -56,8 +56,6 @@ clip = 1.0
 epsilon = 100.0
 [edges]
 count = 2
-min = 1
-share = "any"
 """
 ROOMY = Limits(10**6, 1 << 40)
 STATUS = pb.Receipt.Status
@@ -98,11 +96,11 @@ class Rig:
         self.ended: Callable[[], None] = lambda: None  # in the driver's thread
 
     def new_driver(self, store: Store) -> ServerDriver:
-        largest, definition = max(1 << 24, 5 * self.model.size), self.run.define()
+        largest, run = max(1 << 24, 5 * self.model.size), ungated(self.run)
         place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
-        return assemble(
-            self.run, definition, registry.server(definition, self.model), self.model, place
-        )
+        definition = run.define()
+        role = registry.server(definition, self.model)
+        return assemble(run, definition, role, self.model, place)
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
