@@ -190,6 +190,7 @@ class MqttRun:
         self.model = run.build_model()
         self.stop = threading.Event()
         self.failures: list[BaseException] = []
+        self._building = threading.Lock()
         self._together = threading.Barrier(
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
@@ -250,7 +251,9 @@ class MqttRun:
         outbox = end.enter_context(
             closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id))
         )
-        loop = self._loop(number, seed, outbox, terms, end)
+        # Python 3.11 cannot parse in two threads at once, and numpy parses the head of a data file.
+        with self._building:
+            loop = self._loop(number, seed, outbox, terms, end)
         name = loop.role.edge
         end.enter_context(closing(loop.role.releaser.ledger))
         connection = Connection(
