@@ -83,7 +83,7 @@ map: setup ## draw the map of docs/architecture.md anew, from the imports
 	$(BIN)/python -m bench.map
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, thirty audits, the profiles of compose.yaml; 40 minutes
-	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/integration/test_crash_matrix.py
+	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
 	$(BIN)/pytest -m exhaustive -n $(JOBS)
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)

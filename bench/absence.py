@@ -44,10 +44,10 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.server import Server
 from tacit.privacy.labels import corrected_loss
-from tests.integration import gossip as gossip_run
-from tests.integration.network import network
-from tests.integration.processes import Service, deployment
-from tests.integration.servers import mosquitto, wait_for
+from tests.helpers import gossip as gossip_run
+from tests.helpers.network import network
+from tests.helpers.processes import Service, deployment
+from tests.helpers.servers import mosquitto, wait_for
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 240.0

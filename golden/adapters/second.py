@@ -80,8 +80,8 @@ from tests.golden.harness import in_process as in_arrival_order
 from tests.golden.test_same_bits import keep_journal
 from tests.golden.test_same_bits_of_peers import Watched
 from tests.golden.test_same_bits_of_peers import in_process as peers_in_order
-from tests.integration.rest import Rig as AggregatorRig
-from tests.integration.servers import mosquitto
+from tests.helpers.rest import Rig as AggregatorRig
+from tests.helpers.servers import mosquitto
 
 
 def _digest(message: Gossip) -> str:

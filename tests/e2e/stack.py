@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tacit_client import ApiError, Client, Status, Unreachable
 
-from tests.integration.servers import need
+from tests.helpers.servers import need
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -16,7 +16,7 @@ import pytest
 from tacit_client import Client
 
 from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine, pushes
-from tests.integration.servers import free_port
+from tests.helpers.servers import free_port
 
 pytestmark = pytest.mark.e2e
 # seconds for processes to start and be counted: on two cores, eight edges import torch at once

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine
-from tests.integration.servers import free_port
+from tests.helpers.servers import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # a minute and a half that CI has not
 START = 180.0  # seconds for processes to start and be counted

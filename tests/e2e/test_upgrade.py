@@ -17,9 +17,9 @@ from tacit import config
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
 from tests.e2e.stack import ROOT, Stack, docker, needs_engine
-from tests.integration.processes import Deployment, check, journalled, refold
-from tests.integration.servers import free_port
-from tests.older import tree
+from tests.helpers.older import tree
+from tests.helpers.processes import Deployment, check, journalled, refold
+from tests.helpers.servers import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # it builds the older image, too
 HERE = Path(__file__).parent

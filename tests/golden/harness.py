@@ -42,7 +42,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol.messages import Deadline
 from tacit.protocol.vertical import Feedback, Request, Roster
 from tacit.simulation.client_server import Simulator, Task
-from tests.integration.servers import PATIENCE
+from tests.helpers.servers import PATIENCE
 
 SALT = b"tacit"
 

@@ -13,7 +13,7 @@ from tacit_services.journal.store.rules import Limits
 from tacit import config
 from tacit.config import RunFile
 from tests.golden.harness import MqttRun, accepted, in_process, sha256
-from tests.integration.servers import PATIENCE, mosquitto
+from tests.helpers.servers import PATIENCE, mosquitto
 
 RUN = """
 [run]

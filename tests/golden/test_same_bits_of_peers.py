@@ -25,7 +25,7 @@ from tacit.protocol import wire, wire_gossip
 from tacit.protocol.messages import Gossip, Outgoing
 from tests.golden.harness import MqttRun, make_edge
 from tests.golden.test_same_bits import keep_journal
-from tests.integration.servers import PATIENCE, mosquitto
+from tests.helpers.servers import PATIENCE, mosquitto
 
 SEED = 11
 RUN = """

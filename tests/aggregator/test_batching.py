@@ -1,0 +1,196 @@
+"""One append is written while the next messages are judged:
+
+whatever fails, nothing is lost or folded twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tacit_services.journal.store import Appended, NewEntry
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.transport.mqtt import Inbound
+
+from tacit.errors import ServiceError
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.golden.harness import sha256
+from tests.helpers.processes import Caller
+from tests.helpers.rig import ROOMY, STATUS, Rig, hello_meta, inbound, run_file, take, update_meta
+from tests.helpers.servers import mosquitto
+
+EDGES = ("edge-0", "edge-1", "edge-2")
+
+
+class Slow(MemoryStore):
+    """`meanwhile` is called between the two steps of every append;
+
+    `fails` names the steps ("begin 2") that do.
+    """
+
+    def __init__(self, shared: dict[str, MemoryRun]) -> None:
+        super().__init__("intake", ROOMY, shared)
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.fails: set[str] = set()
+        self.steps: list[str] = []
+
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
+        if not entries:
+            return list
+        self._step("begin")
+        answers = super().begin(entries)
+        self.meanwhile()
+
+        def found() -> list[Appended]:
+            self._step("answers")
+            return answers()
+
+        return found
+
+    def _step(self, kind: str) -> None:
+        name = f"{kind} {sum(step.startswith(kind) for step in self.steps) + 1}"
+        self.steps.append(name)
+        if name in self.fails:
+            raise ServiceError(f"store: gone at {name}")
+
+
+class Aggregator:
+    """A driver whose three edges have said Hello;
+
+    their next messages come one by one, each while one is written.
+    """
+
+    def __init__(self, broker: str, updates: int = 1000) -> None:
+        self.shared: dict[str, MemoryRun] = {}
+        self.store = Slow(self.shared)
+        self.rig = Rig(run_file(updates), broker, "intake", self.store)
+        self.rig.driver.recover()
+        self.connection = self.rig.connect()
+        self.callers = {name: Caller(broker, "intake", name) for name in EDGES}
+        self.done: list[str] = []
+        for name in EDGES:
+            take(self.rig.driver, self.messages(name, [hello_meta()]))
+            assert self.told(name) == STATUS.ACCEPTED
+        self.store.steps.clear()
+        self.store.meanwhile = self.come
+        self.coming = [self.messages(name, [update_meta(0)], 2) for name in EDGES]
+
+    def messages(self, edge: str, metas: list[pb.Meta], first: int = 1) -> list[Inbound]:
+        made = inbound(self.rig, metas, first, edge)
+        return [Inbound(one.topic, one.payload, lambda: self.done.append(edge)) for one in made]
+
+    def come(self) -> None:
+        for message in self.coming.pop(0) if self.coming else ():
+            self.rig.driver.inbox.hear(message)
+
+    def start(self) -> None:
+        """Accept the first of what is coming."""
+        self.done.clear()
+        take(self.rig.driver, self.coming.pop(0))
+
+    def told(self, edge: str) -> int:
+        return int(self.callers[edge].receive("receipt").meta.receipt.status)
+
+    def recovered(self) -> str:
+        """The model that another aggregator makes of what is in the store."""
+        again = self.rig.new_driver(MemoryStore("intake", ROOMY, self.shared))
+        again.recover()
+        return sha256(again.role)
+
+    def close(self) -> None:
+        for caller in self.callers.values():
+            caller.connection.stop()
+        self.connection.stop()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Aggregator]:
+    with mosquitto(tmp_path) as broker:
+        aggregator = Aggregator(f"{broker.host}:{broker.port}")
+        yield aggregator
+        aggregator.close()
+
+
+def test_what_comes_while_the_store_writes_is_on_its_way_before_the_first_is_folded(
+    made: Aggregator,
+) -> None:
+    versions: list[int] = []
+
+    def meanwhile() -> None:
+        versions.append(made.rig.driver.role.version)
+        made.come()
+
+    made.store.meanwhile = meanwhile
+    made.start()
+    assert made.store.steps == [
+        "begin 1",
+        "answers 1",
+        "begin 2",
+        "answers 2",
+        "begin 3",
+        "answers 3",
+    ]
+    assert versions == [0, 0, 1]  # of the model when each append had begun
+    assert [made.told(name) for name in EDGES] == [STATUS.ACCEPTED] * 3
+    assert made.done == list(EDGES)
+    assert (made.rig.driver.role.version, made.recovered()) == (3, sha256(made.rig.driver.role))
+
+
+@pytest.mark.parametrize(
+    ("step", "folded", "busy"),
+    [
+        ("begin 1", 0, ["edge-0"]),
+        ("answers 1", 0, ["edge-0", "edge-1"]),  # the second has been judged by then
+        ("begin 2", 1, ["edge-1"]),
+        ("answers 2", 1, ["edge-1", "edge-2"]),
+        ("begin 3", 2, ["edge-2"]),
+    ],
+)
+def test_where_the_store_fails_everybody_is_told_to_wait_and_nothing_is_lost(
+    made: Aggregator, step: str, folded: int, busy: list[str]
+) -> None:
+    # When the store fails at any step, then what it had answered before is in the model, and its
+    # edge knows,
+    made.store.fails = {step}
+    with pytest.raises(ServiceError, match=step):
+        made.start()
+    assert made.rig.driver.role.version == folded
+    assert [made.told(name) for name in EDGES[:folded]] == [STATUS.ACCEPTED] * folded
+    # and all others whose message was taken in hand are told to wait.
+    assert [made.told(name) for name in busy] == [STATUS.BUSY] * len(busy)
+    assert sorted(made.done) == [*EDGES[:folded], *busy]
+    # What was written without an answer is folded when the store is back, and the same bytes are a
+    # duplicate then.
+    made.store.fails = set()
+    made.rig.driver.recover()
+    made.store.meanwhile = lambda: None
+    for name in EDGES:
+        take(made.rig.driver, made.messages(name, [update_meta(0)], 2))
+    assert made.rig.driver.role.version == 3
+    assert [record.edge for record in made.store.read(0, 10)[3:]] == list(EDGES)
+    assert made.recovered() == sha256(made.rig.driver.role)
+
+
+def test_nothing_is_journalled_beside_what_ends_the_run(tmp_path: Path) -> None:
+    with mosquitto(tmp_path) as broker:
+        made = Aggregator(f"{broker.host}:{broker.port}", updates=2)
+        made.start()
+        take(made.rig.driver, [])
+        assert [made.told(name) for name in EDGES] == [
+            STATUS.ACCEPTED,
+            STATUS.ACCEPTED,
+            STATUS.REJECTED,
+        ]
+        assert made.rig.driver.counts["late"] == 1
+        assert len(made.store.read(0, 10)) == 3 + 2
+        made.close()
+
+
+def test_a_stream_that_does_not_end_is_left_for_the_loop_now_and_then(
+    made: Aggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit_services.aggregator.ingest.admission.ROUND_SECONDS", 0.0)
+    made.start()
+    assert made.rig.driver.role.version == 1
+    assert len(made.rig.driver.inbox) == 1  # nothing that came is lost

@@ -1,0 +1,107 @@
+"""Deadlines over a real broker:
+
+nobody waits for the dead, and what a timer did is replayed from the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tacit_services.aggregator import entries
+from tacit_services.journal.store import open_store
+
+from tacit import config
+from tacit.config import RunFile
+from tacit.protocol.messages import Deadline
+from tests.golden.harness import sha256
+from tests.helpers.rig import Rig
+from tests.helpers.servers import Mosquitto, mosquitto, wait_for
+
+RUN = """
+[run]
+updates = {updates}
+snapshot_every = 1000000
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+{section}
+[privacy]
+noise_multiplier = 1.0
+clip = 1.0
+batch = 16
+epsilon = 100.0
+[edges]
+count = 3
+"""
+
+
+def run_file(name: str, section: str, updates: int = 6) -> RunFile:
+    return config.parse(RUN.format(name=name, section=section, updates=updates), "test")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def rigged(broker: Mosquitto, tmp_path: Path) -> Iterator[Callable[[RunFile], Rig]]:
+    made: list[Rig] = []
+
+    def build(run: RunFile) -> Rig:
+        store = open_store(f"sqlite:///{tmp_path / 'store.db'}", "deadline")
+        made.append(Rig(run, f"{broker.host}:{broker.port}", "deadline", store))
+        return made[0]
+
+    yield build
+    for rig in made:
+        rig.close()
+        rig.store.close()
+
+
+@pytest.mark.parametrize("name", ["fedavg", "dp-pasgd"])
+def test_a_round_of_three_goes_on_with_two(
+    rigged: Callable[[RunFile], Rig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    # Given three edges that are expected, of which one never comes, and a quorum of two,
+    steps = "tau = 2" if name == "dp-pasgd" else "steps_min = 2"
+    rig = rigged(run_file(name, f"{steps}\ndeadline_s = 0.2\nquorum = 0.6"))
+    monkeypatch.setattr(rig.driver, "save", lambda: None)  # no snapshot trims the journal
+    rig.serve()
+    rig.edge(0, tmp_path)
+    rig.edge(1, tmp_path)
+    # then the run ends all the same,
+    role = rig.finished()
+    assert (role.version, role.halted) == (6, "all updates applied")
+    # and its journal, deadlines included, folds to the same bits.
+    again = rig.new_driver(rig.store)
+    again.recover()
+    assert sha256(again.role) == sha256(role)
+    read = [
+        entries.read(record.payload, rig.schema, rig.model.size)
+        for record in rig.store.read(0, 10_000)
+    ]
+    assert any(isinstance(message, Deadline) for message in read)
+    assert again.role.state()[1] == role.state()[1]
+
+
+def test_the_slot_of_a_silent_edge_is_given_to_another(
+    rigged: Callable[[RunFile], Rig], tmp_path: Path
+) -> None:
+    # Given FedAsync with one task at a time, which edge-0 takes and never answers,
+    rig = rigged(run_file("fedasync", "steps_min = 2\nconcurrency = 1\ndeadline_s = 0.2"))
+    rig.serve()
+    rig.edge(0, tmp_path, deaf=lambda inbound: "/down/" in inbound.topic)
+    wait_for(lambda: "edge-0" in rig.driver.role.edges)
+    # then the others are not kept waiting.
+    rig.edge(1, tmp_path)
+    wait_for(lambda: bool(rig.failures) or rig.driver.role.halted != "")
+    assert not rig.failures
+    assert rig.driver.role.edges["edge-1"].updates == 6
+    assert rig.driver.role.edges["edge-0"].updates == 0

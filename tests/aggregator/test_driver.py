@@ -1,0 +1,729 @@
+"""The server driver against hostile and unlucky clients, over a real broker:
+
+the fold is touched by nobody else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import pickle
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tacit_services.journal.store import StoredEntry, open_store
+from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.transport.mqtt import Connection, Inbound
+
+from tacit.errors import Fenced, ServiceError, WireError
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.conftest import ROOT
+from tests.golden.harness import sha256
+from tests.helpers.processes import Caller, appended, refold
+from tests.helpers.rig import (
+    ROOMY,
+    STATUS,
+    Hostile,
+    Message,
+    Rig,
+    hello_meta,
+    inbound,
+    part,
+    run_file,
+    take,
+    update_meta,
+)
+from tests.helpers.servers import PATIENCE, Mosquitto, mosquitto, redis_server, wait_for
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def address(broker: Mosquitto) -> str:
+    return f"{broker.host}:{broker.port}"
+
+
+@pytest.fixture(scope="module")
+def rig(broker: Mosquitto) -> Iterator[Rig]:
+    """One served driver for all the hostile messages, at version 4."""
+    made = Rig(run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile")
+    made.serve()
+    honest = Hostile(made, "honest")
+    assert honest.hello() == STATUS.ACCEPTED
+    for _ in range(4):
+        assert honest.said(honest.update()) == STATUS.ACCEPTED
+    honest.connection.stop()
+    yield made
+    made.close()
+    assert not made.failures
+
+
+@pytest.fixture
+def hostile(rig: Rig, request: pytest.FixtureRequest) -> Iterator[Hostile]:
+    """A new edge that has said Hello."""
+    caller = Hostile(rig, f"edge-{abs(hash(request.node.name))}")
+    assert caller.hello() == STATUS.ACCEPTED
+    yield caller
+    caller.connection.stop()
+
+
+def changed(hostile: Hostile, **fields: object) -> bytes:
+    """A good update, but for some fields of its Meta or its message."""
+    message = hostile.update()
+    for name, value in fields.items():
+        setattr(message, name, value)
+    return part(message.envelope())
+
+
+def patched(hostile: Hostile, change: Callable[[pb.Meta], object]) -> bytes:
+    """A good update, with its Meta changed after the tensor's digest was taken."""
+    message = hostile.update()
+    received = wire.decode(bytearray(message.envelope()))
+    assert received.tensor is not None
+    change(received.meta)
+    head = received.meta.SerializeToString()
+    padding = bytes(-(8 + len(head)) % 64)
+    return part(
+        struct.pack("<4sI", wire.MAGIC, len(head))
+        + head
+        + padding
+        + received.tensor.numpy().tobytes()
+    )
+
+
+def hello_with(hostile: Hostile, **fields: float) -> bytes:
+    return part(hostile.message(pb.Meta(hello=pb.Hello(**({"epsilon": 8.0} | fields)))).envelope())  # type: ignore[arg-type]
+
+
+def spent(hostile: Hostile, rate: float, multiplier: float) -> bytes:
+    message = hostile.update()
+    message.meta.update.spent.append(
+        pb.Spend(sampling_rate=rate, noise_multiplier=multiplier, count=1)
+    )
+    return part(message.envelope())
+
+
+def clip(hostile: Hostile, value: float) -> bytes:
+    message = hostile.update()
+    message.meta.update.clip = value
+    return part(message.envelope())
+
+
+class Bomb:
+    """Whoever unpickles it runs a command."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch tacit-was-here",)
+
+
+CASES: dict[str, tuple[str, Callable[[Hostile], bytes]]] = {
+    "empty": ("magic", lambda h: b""),
+    "short": ("magic", lambda h: b"TCT"),
+    "not a part": ("magic", lambda h: h.update().envelope()),
+    "part of nothing": ("magic", lambda h: part(b"")),
+    "text": ("magic", lambda h: part(b"hello, aggregator" * 10)),
+    "a pickle bomb": ("magic", lambda h: part(pickle.dumps(Bomb()))),
+    "a zip bomb": ("magic", lambda h: part(gzip.compress(bytes(1 << 22)))),
+    "a torch file": ("magic", lambda h: part(b"PK\x03\x04" + bytes(200))),
+    "wrong magic": ("magic", lambda h: part(b"TCT2" + h.update().envelope()[4:])),
+    "truncated meta": ("length", lambda h: part(h.update().envelope()[:40])),
+    "truncated tensor": ("numel", lambda h: part(h.update().envelope()[:-4])),
+    "meta of 4 GiB": ("length", lambda h: part(wire.MAGIC + b"\xff\xff\xff\xff" + bytes(60))),
+    "meta that is no protobuf": (
+        "meta",
+        lambda h: part(wire.MAGIC + struct.pack("<I", 56) + b"\xff" * 56),
+    ),
+    "no kind": ("meta", lambda h: part(h.message(pb.Meta()).envelope())),
+    "announced too large": ("size", lambda h: part(b"x", total=1 << 40, parts=2)),
+    "announced larger than any update": ("size", lambda h: part(b"x", total=1 << 22, parts=2)),
+    "more parts than bytes": ("length", lambda h: part(b"x" * 10, parts=2**32 - 1, total=4000)),
+    "a question about 16 EiB": (
+        "size",
+        lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=2**64 - 1),
+    ),
+    "a question of 4 billion parts": (
+        "length",
+        lambda h: part(h.update().envelope()[:0], parts=2**32 - 1, total=9),
+    ),
+    "part outside": ("length", lambda h: part(b"x" * 10, number=3, parts=2)),
+    "no parts": ("length", lambda h: part(b"x" * 10, parts=0)),
+    "offset outside": ("length", lambda h: part(b"x" * 10, offset=1 << 60)),
+    "another run": ("identity", lambda h: changed(h, run="other")),
+    "another edge": ("identity", lambda h: changed(h, edge="honest")),
+    "another seq": ("identity", lambda h: changed(h, seq=1)),
+    "another model": ("schema", lambda h: changed(h, schema=bytes(32))),
+    "no schema": ("schema", lambda h: changed(h, schema=b"")),
+    "too few elements": ("shape", lambda h: part(h.update(size=649).envelope())),
+    "too many elements": ("shape", lambda h: part(h.update(size=651).envelope())),
+    "no tensor": ("shape", lambda h: changed(h, tensor=None)),
+    "nan": ("finite", lambda h: part(h.update(math.nan).envelope())),
+    "infinity": ("finite", lambda h: part(h.update(-math.inf).envelope())),
+    "a number that no training makes": ("norm", lambda h: part(h.update(-3.4e38).envelope())),
+    "altered tensor": ("sha256", lambda h: part(h.update().envelope()[:-1] + b"\x7f")),
+    "no digest": ("sha256", lambda h: patched(h, lambda meta: meta.ClearField("sha256"))),
+    "another dtype": ("dtype", lambda h: patched(h, lambda meta: setattr(meta, "dtype", "f64"))),
+    "more elements than bytes": (
+        "numel",
+        lambda h: patched(h, lambda meta: setattr(meta, "numel", 2**62)),
+    ),
+    "a model": (
+        "kind",
+        lambda h: part(h.message(pb.Meta(model=pb.GlobalModel(version=9))).envelope()),
+    ),
+    "a halt": ("kind", lambda h: part(h.message(pb.Meta(halt=pb.Halt(reason="mine"))).envelope())),
+    "a receipt": (
+        "kind",
+        lambda h: part(
+            h.message(pb.Meta(receipt=pb.Receipt(status=pb.Receipt.ACCEPTED))).envelope()
+        ),
+    ),
+    "a deadline": (
+        "kind",
+        lambda h: part(h.message(pb.Meta(deadline=pb.Deadline(number=1))).envelope()),
+    ),
+    "hello with a tensor": (
+        "shape",
+        lambda h: part(h.message(pb.Meta(hello=pb.Hello()), torch.ones(3)).envelope()),
+    ),
+    "hello without epsilon": ("value", lambda h: hello_with(h, epsilon=0.0)),
+    "hello with nan": ("value", lambda h: hello_with(h, epsilon=math.nan)),
+    "hello with infinite noise": ("value", lambda h: hello_with(h, noise_variance=math.inf)),
+    "hello with negative delta": ("value", lambda h: hello_with(h, delta=-1.0)),
+    "sampling rate above 1": ("value", lambda h: spent(h, 1.5, 1.0)),
+    "sampling rate nan": ("value", lambda h: spent(h, math.nan, 1.0)),
+    "negative noise": ("value", lambda h: spent(h, 0.5, -1.0)),
+    "clip nan": ("value", lambda h: clip(h, math.nan)),
+    "clip infinite": ("value", lambda h: clip(h, math.inf)),
+    "future version": ("version", lambda h: part(h.update(base=5).envelope())),
+    "far future version": ("version", lambda h: part(h.update(base=2**64 - 1).envelope())),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_hostile_message_is_counted_answered_and_nothing_else(
+    rig: Rig, hostile: Hostile, case: str
+) -> None:
+    reason, make = CASES[case]
+    before, count = rig.fold(), rig.driver.counts[f"rejected:{reason}"]
+    payload = make(hostile)
+    hostile.publish(hostile.seq, payload)
+    receipt = hostile.receipt(hostile.seq)
+    assert (receipt.status, receipt.reason) == (STATUS.REJECTED, reason)
+    assert rig.driver.counts[f"rejected:{reason}"] == count + 1
+    assert rig.fold() == before
+    # The same edge, when it behaves, is served.
+    assert (
+        hostile.said(hostile.message(pb.Meta(retired=pb.Retired(reason="enough"))))
+        == STATUS.ACCEPTED
+    )
+
+
+def test_an_unknown_edge_is_told_so(rig: Rig) -> None:
+    caller, before = Hostile(rig, "never-said-hello"), rig.fold()
+    (payload,) = caller.parts(caller.update())
+    caller.publish(caller.seq, payload)
+    receipt = caller.receipt(caller.seq)
+    assert (receipt.status, receipt.reason) == (STATUS.REJECTED, "unknown")
+    assert rig.fold() == before
+    caller.connection.stop()
+
+
+def test_a_stale_update_is_not_applied_and_gets_the_newest_model(
+    rig: Rig, hostile: Hostile
+) -> None:
+    role = rig.driver.role
+    before, version, count = role.params.clone(), role.version, role.stale
+    assert hostile.said(hostile.update(base=1)) == STATUS.STALE
+    assert hostile.receive("model").meta.model.version == 4
+    assert (role.version, role.stale) == (version, count + 1)
+    assert torch.equal(role.params, before)
+
+
+def test_a_replayed_message_is_a_duplicate_and_gets_the_newest_model(
+    rig: Rig, hostile: Hostile
+) -> None:
+    before, count = rig.fold(), rig.driver.counts["duplicate"]
+    hostile.receive("model")
+    hostile.seq = 0
+    assert hostile.hello() == STATUS.DUPLICATE
+    assert hostile.receive("model").meta.model.version == 4
+    assert rig.fold() == before
+    assert rig.driver.counts["duplicate"] == count + 1
+    # An older number is a duplicate, too, whatever it carries; zero is older than any.
+    zero = Message(hostile.edge, 0, hostile.run_id, rig.schema, meta=pb.Meta(retired=pb.Retired()))
+    assert hostile.said(zero) == STATUS.DUPLICATE
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "up/{edge}/9007199254740993/0",
+        "up/{edge}/-1/0",
+        "up/{edge}/1.5/0",
+        "up/{edge}/x/0",
+        "up/{edge}/1/x",
+        "up/{edge}/1/",
+        "up//1/0",
+        "up/ /1/0",
+        "up/ε/1/0",
+        "up/$SYS/1/0",
+        "up/*/1/0",
+        "up/operator/1/0",
+        "up/" + "e" * 65 + "/1/0",
+    ],
+)
+def test_a_topic_that_no_edge_has_is_counted_and_cannot_be_answered(
+    rig: Rig, hostile: Hostile, name: str
+) -> None:
+    before, count = rig.fold(), rig.driver.counts["rejected:topic"]
+    (payload,) = hostile.parts(hostile.update())
+    hostile.connection.publish(f"tacit/v1/{rig.run_id}/" + name.format(edge=hostile.edge), payload)
+    wait_for(lambda: rig.driver.counts["rejected:topic"] == count + 1)
+    assert rig.fold() == before
+
+
+def test_garbage_in_presence_is_kept_short(rig: Rig, hostile: Hostile) -> None:
+    place = topics.presence(rig.run_id, "")
+    for name in ("a b", "x" * 65, "liar"):
+        hostile.connection.publish(place + name, b"\x1b[2J\n" + b"\xff" * 9999)
+    wait_for(lambda: "liar" in rig.driver.presence)
+    assert rig.driver.presence["liar"] == "?[2J?" + 15 * "\ufffd"
+    assert not {"a b", "x" * 65} & set(rig.driver.presence)
+
+
+def test_parts_may_come_in_any_order_twice_and_late(rig: Rig, hostile: Hostile) -> None:
+    retired = hostile.message(pb.Meta(retired=pb.Retired(reason="long " * 900)))
+    pieces = list(enumerate(hostile.parts(retired, 1024)))
+    assert len(pieces) > 4
+    for number, payload in [*reversed(pieces[1:]), *pieces[2:]]:
+        hostile.publish(retired.seq, payload, number)
+    # Not complete: no receipt. A later message is not held up by it.
+    assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
+    number, payload = pieces[0]
+    hostile.publish(retired.seq, payload, number)
+    assert (
+        hostile.receipt(retired.seq).status == STATUS.DUPLICATE
+    )  # complete, but its number has been passed
+
+
+def test_parts_that_contradict_each_other_are_refused(rig: Rig, hostile: Hostile) -> None:
+    first = hostile.parts(hostile.message(pb.Meta(retired=pb.Retired(reason="long " * 900))), 1024)
+    hostile.publish(hostile.seq, first[0])
+    hostile.publish(hostile.seq, part(b"x" * 100, number=1, parts=2, total=200), 1)
+    assert hostile.receipt(hostile.seq).reason == "length"
+
+
+def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -> None:
+    # Given an aggregator with room for 16 unfinished messages,
+    rig = Rig(run_file(), address, "unfinished")
+    rig.driver.reassembly._limit = 16
+    rig.serve()
+    caller = Hostile(rig, "many")
+    assert caller.hello() == STATUS.ACCEPTED
+    message = caller.message(pb.Meta(retired=pb.Retired(reason="long " * 900)))
+    pieces = caller.parts(message, 1024)
+    for number in range(16):
+        caller.connection.publish(topics.up("unfinished", f"other-{number}", 1, 0), pieces[0])
+    # when one more begins, it is told to wait; whole messages are served.
+    caller.publish(message.seq, pieces[0])
+    assert caller.receipt(message.seq).status == STATUS.BUSY
+    # An edge that begins one message after the other has one place, however many it begins.
+    for seq in range(100, 200):
+        caller.connection.publish(topics.up("unfinished", "other-0", seq, 0), pieces[0])
+    assert caller.said(caller.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
+    assert len(rig.driver.reassembly) == 16
+    caller.connection.stop()
+    rig.close()
+    assert not rig.failures
+
+
+def test_an_honest_edge_completes_beside_all_that(address: str, tmp_path: Path) -> None:
+    # Given somebody who keeps garbage on every topic that an edge reads,
+    rig = Rig(run_file(updates=40), address, "noisy")
+    noise = Connection(address, "noise", [], lambda inbound: None)
+    noise.start(PATIENCE)
+    schema, size = rig.schema, rig.model.size
+    receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=1)
+    garbage = [
+        b"",
+        b"garbage",
+        wire.MAGIC,
+        part(b"garbage"),
+        part(b"x", parts=5, total=5000),
+        part(b"x", total=1 << 60),
+        wire.encode(pb.Meta(run="other", edge="*", announcement=pb.Announcement(state="finished"))),
+        wire.encode(pb.Meta(run="noisy", edge="edge-7", receipt=receipt, seq=1)),
+        wire.encode(pb.Meta(run="noisy", edge="edge-0", receipt=receipt, seq=10**9)),
+        wire.encode(pb.Meta(run="noisy", edge="edge-0", hello=pb.Hello())),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=bytes(32), model=pb.GlobalModel())
+            )
+        ),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel())
+            )
+        ),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()),
+                torch.ones(size + 1),
+            )
+        ),
+        part(
+            wire.encode(
+                pb.Meta(run="noisy", edge="edge-0", schema_hash=schema, model=pb.GlobalModel()),
+                torch.full((size,), math.nan),
+            )
+        ),
+    ]
+    names = [
+        topics.model("noisy"),
+        *(topics.down("noisy", "edge-0", kind) for kind in ("model", "receipt", "control")),
+    ]
+    for name in names:
+        for payload in garbage:
+            noise.publish(name, payload, retain=True)
+    # when the run goes on while more of it comes, then the run completes.
+    rig.edge(0, tmp_path, patience=1.0)
+    rig.serve()
+    deadline = time.monotonic() + PATIENCE
+    while not rig.driver.role.halted and not rig.failures and time.monotonic() < deadline:
+        for name in names:
+            noise.publish(name, garbage[rig.driver.role.version % len(garbage)])
+        wait_for(lambda: noise._newest is not None and noise._newest.is_published())
+    assert rig.finished().version == 40
+    noise.stop()
+
+
+def test_lost_receipts_cost_duplicates_only(address: str, tmp_path: Path) -> None:
+    # Given edges that do not hear a third of what the aggregator says to them,
+    rig = Rig(run_file(updates=40), address, "deaf")
+    rig.store.save = lambda snapshot: None  # type: ignore[method-assign]  # keep the whole journal
+    heard = [0]
+
+    def deaf(inbound: Inbound) -> bool:
+        heard[0] += 1
+        lost = ("/receipt/" in inbound.topic or "/model/" in inbound.topic) and heard[0] % 3 == 0
+        if lost:
+            inbound.done()
+        return lost
+
+    rig.serve()
+    for number in range(2):
+        rig.edge(number, tmp_path, patience=0.2, deaf=deaf)
+    role = rig.finished()
+    # then every message is in the journal once, and the model is its fold.
+    journal = rig.store.read(0, 10**6)
+    assert rig.driver.counts["duplicate"] > 5
+    assert role.version == 40
+    assert len({(record.edge, record.seq) for record in journal}) == len(journal)
+    assert sha256(refold(rig.run, [record.payload for record in journal])[0]) == sha256(role)
+
+
+def test_updates_in_chunks_of_1024_bytes(address: str, tmp_path: Path) -> None:
+    rig = Rig(run_file(updates=20), address, "chunks", chunk=1024)
+    rig.serve()
+    rig.edge(0, tmp_path)
+    assert rig.finished().version == 20
+    assert not any(
+        name.startswith("rejected") for name in rig.driver.counts if name != "rejected:halted"
+    )
+
+
+def test_a_full_journal_makes_room_for_itself(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a journal that holds fewer messages than lie between two snapshots, none of which comes
+    # by the clock,
+    monkeypatch.setattr("tacit_services.aggregator.run_journal.SNAPSHOT_SECONDS", math.inf)
+    rig = Rig(run_file(updates=15), address, "full", MemoryStore("full", Limits(8, 1 << 40)))
+    rig.serve()
+    rig.edge(0, tmp_path)
+    assert rig.finished().version == 15
+    assert rig.driver.counts["busy"] > 0
+
+
+@pytest.mark.parametrize("run_id", ["presence", "model", "down", "up", "control"])
+def test_a_run_may_have_any_name(address: str, tmp_path: Path, run_id: str) -> None:
+    rig = Rig(run_file(updates=5), address, run_id)
+    rig.serve()
+    rig.edge(0, tmp_path)
+    assert rig.finished().version == 5
+
+
+def test_the_store_dies_while_edges_are_working(address: str, tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
+        rig = Rig(
+            run_file(updates=60, snapshot_every=7),
+            address,
+            "store-dies",
+            open_store(redis.url, "store-dies"),
+        )
+        rig.serve()
+        caller = Hostile(rig, "bystander")
+        assert caller.hello() == STATUS.ACCEPTED
+        redis.kill()
+        # No store, no acceptance: the edge is told to wait.
+        assert caller.hello() == STATUS.BUSY
+        rig.edge(0, tmp_path, patience=1.0)
+        redis.start()
+        wait_for(lambda: rig.driver.role.version > 10)
+        redis.kill()
+        wait_for(lambda: not rig.driver.store_up)
+        redis.start()
+        assert rig.finished().version == 60
+        caller.connection.stop()
+        journal = appended(tmp_path)
+        rig.store.close()
+    assert [entry.position for entry in journal] == list(range(1, len(journal) + 1))
+    assert len({(entry.edge, entry.seq) for entry in journal}) == len(journal)
+
+
+class Interrupted(MemoryStore):
+    """A memory store that fails at its second read, once:
+
+    after a part of the journal has been folded.
+    """
+
+    reads = 0
+
+    def read(self, after: int, limit: int) -> list[StoredEntry]:
+        self.reads += 1
+        if self.reads == 2:
+            raise ServiceError("store: gone")
+        return super().read(after, min(limit, 3))
+
+
+class TestTakeOver:
+    @pytest.fixture
+    def shared(self) -> dict[str, MemoryRun]:
+        return {}
+
+    @pytest.fixture
+    def first(self, address: str, shared: dict[str, MemoryRun]) -> Iterator[Rig]:
+        """A driver that has accepted Hello and five updates; a snapshot is at 3."""
+        rig = Rig(run_file(), address, "take-over", MemoryStore("take-over", ROOMY, shared))
+        rig.driver.recover()
+        connection = rig.connect()
+        for message in inbound(rig, METAS[:3]):
+            take(rig.driver, [message])
+        rig.driver.save()
+        take(rig.driver, inbound(rig, METAS[3:], 4))
+        yield rig
+        connection.stop()
+
+    def test_a_recovery_that_was_interrupted_is_repeated_to_the_same_bits(
+        self, first: Rig, shared: dict[str, MemoryRun]
+    ) -> None:
+        for snapshot in (True, False):
+            if not snapshot:
+                shared[
+                    "take-over"
+                ].snapshot = None  # and the whole journal, as if none had been taken
+                shared["take-over"].journal = everything(first)
+            driver = first.new_driver(Interrupted("take-over", ROOMY, shared))
+            with pytest.raises(ServiceError, match="gone"):
+                driver.recover()
+            driver.recover()
+            assert driver.role.state()[1] == first.driver.role.state()[1]
+            assert sha256(driver.role) == sha256(first.driver.role)
+            assert driver.counts["accepted"] == (3 if snapshot else 0)
+
+    def test_one_that_was_overtaken_does_not_go_on_with_a_gap(
+        self, first: Rig, shared: dict[str, MemoryRun]
+    ) -> None:
+        # Given a second aggregator that has accepted more, and saved, and is gone,
+        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
+        second.recover()
+        take(second, inbound(first, [update_meta(3), update_meta(3)], 7))
+        second.save()
+        # when the first comes back to the store, as after a network failure, then it leaves, and
+        # has not written.
+        with pytest.raises(Fenced, match="another aggregator has gone on"):
+            first.driver.recover()
+        assert shared["take-over"].snapshot is not None
+        assert shared["take-over"].snapshot.cursor == 8
+
+    def test_what_another_one_accepted_without_saving_is_folded(
+        self, first: Rig, shared: dict[str, MemoryRun]
+    ) -> None:
+        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
+        second.recover()
+        take(second, inbound(first, [update_meta(3), update_meta(3)], 7))
+        first.driver.recover()
+        assert sha256(first.driver.role) == sha256(second.role)
+
+    @pytest.mark.parametrize("kept", [0, 3, 5])
+    def test_a_store_that_has_lost_accepted_messages_is_noticed(
+        self, first: Rig, shared: dict[str, MemoryRun], kept: int
+    ) -> None:
+        data = shared["take-over"]
+        data.position, data.journal = (
+            kept,
+            [record for record in data.journal if record.position <= kept],
+        )
+        if kept < 3:
+            data.snapshot = None
+        with pytest.raises(Fenced, match=r"has lost accepted messages .* applied 6"):
+            first.driver.recover()
+
+    @pytest.mark.parametrize(
+        ("record", "said"),
+        [
+            (
+                lambda r: StoredEntry(r.position + 1, r.edge, r.seq, r.payload),
+                "entry 6: comes after 4",
+            ),
+            (lambda r: StoredEntry(r.position, r.edge, r.seq, b""), "entry 5: magic: 0 bytes"),
+            (
+                lambda r: StoredEntry(r.position, r.edge, r.seq, r.payload[:-1] + b"?"),
+                "entry 5: sha256: ",
+            ),
+            (
+                lambda r: StoredEntry(
+                    r.position, r.edge, r.seq, r.payload.replace(b"edge-0", b"edge-9")
+                ),
+                "entry 5: the fold",
+            ),
+        ],
+    )
+    def test_an_entry_that_nobody_has_accepted_is_named(
+        self,
+        first: Rig,
+        shared: dict[str, MemoryRun],
+        record: Callable[[StoredEntry], StoredEntry],
+        said: str,
+    ) -> None:
+        journal = shared["take-over"].journal
+        journal[1] = record(journal[1])
+        second = first.new_driver(MemoryStore("take-over", ROOMY, shared))
+        with pytest.raises(WireError, match=f"run 'take-over': {said}"):
+            second.recover()
+        assert second.epoch == 0
+
+    def test_the_older_one_writes_nothing(self, first: Rig, shared: dict[str, MemoryRun]) -> None:
+        first.new_driver(MemoryStore("take-over", ROOMY, shared)).recover()
+        with pytest.raises(Fenced, match="newer aggregator has taken over"):
+            take(first.driver, inbound(first, [update_meta(3)], 7))
+        assert len(shared["take-over"].journal) == 3
+
+
+@pytest.mark.parametrize(
+    ("updates", "third"), [(1, STATUS.STALE), (2, STATUS.ACCEPTED), (9, STATUS.ACCEPTED)]
+)
+def test_receipts_say_accepted_only_for_what_is_in_the_model(
+    address: str, updates: int, third: int
+) -> None:
+    # Given a run that allows a staleness of 1, and an edge with three updates of version 0 in one
+    # batch,
+    rig = Rig(run_file(updates=updates, max_staleness=1), address, f"batch-{updates}")
+    rig.driver.recover()
+    connection = rig.connect()
+    caller = Caller(address, rig.run_id, "edge-0")
+    take(rig.driver, inbound(rig, [hello_meta()]))
+    # when they are all screened before the first of them is folded,
+    take(rig.driver, inbound(rig, [update_meta(0)] * 3, 2))
+    # then those that came after the last, or became stale, are told that they are not in the model.
+    statuses = [caller.receive("receipt").meta.receipt.status for _ in range(4)]
+    assert statuses == [STATUS.ACCEPTED, STATUS.ACCEPTED, third, STATUS.STALE]
+    assert rig.driver.role.version == statuses.count(STATUS.ACCEPTED) - 1
+    again = rig.new_driver(rig.store)
+    again.recover()
+    assert sha256(again.role) == sha256(rig.driver.role)
+    caller.connection.stop()
+    connection.stop()
+
+
+METAS = [
+    hello_meta(),
+    update_meta(0),
+    update_meta(0),
+    update_meta(2),
+    update_meta(1),
+    update_meta(2),
+]
+
+
+def everything(rig: Rig) -> list[StoredEntry]:
+    """The journal of the `first` fixture as it was before its snapshot."""
+    return [
+        StoredEntry(seq, "edge-0", seq, message.payload[wire.PART_HEADER :])
+        for seq, message in enumerate(inbound(rig, METAS), 1)
+    ]
+
+
+def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: Hostile) -> None:
+    before, folded = len(rig.driver.reassembly), rig.fold()
+    # Given questions about two messages in a row, of the largest size that is allowed,
+    size = rig.driver.reassembly._max_message
+    for _ in range(2):
+        hostile.seq += 1
+        hostile.publish(hostile.seq, part(b"", parts=size, total=size))
+        assert list(hostile.receipt(hostile.seq).missing) == list(range(32))
+    # then one of them is remembered, until the next whole message says otherwise.
+    assert len(rig.driver.reassembly) == before + 1
+    # A question about what was accepted is answered as the message itself would be, without its
+    # bytes.
+    assert hostile.said(hostile.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
+    hostile.publish(hostile.seq, part(b"", parts=7, total=700))
+    assert hostile.receipt(hostile.seq).status == STATUS.DUPLICATE
+    # So is one about the number before the first, from somebody of whom nothing was accepted.
+    stranger = Hostile(rig, "stranger")
+    stranger.publish(0, part(b"", parts=7, total=700))
+    assert stranger.receipt(0) == pb.Receipt(status=STATUS.DUPLICATE)
+    stranger.connection.stop()
+    # Wants for models that nobody sends, with any numbers, are told so; of one that fits a payload
+    # none is under way.
+    for want in (pb.Want(head=bytes(32), missing=[0]), pb.Want(missing=[2**32 - 1] * 50_000)):
+        meta = pb.Meta(run=rig.run_id, edge=hostile.edge, want=want)
+        hostile.publish(0, part(wire.encode(meta)))
+        receipt = hostile.receipt(0)
+        assert (receipt.status, receipt.reason) == (STATUS.REJECTED, "want")
+    assert rig.fold()[:2] == folded[:2]
+
+
+def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: Hostile) -> None:
+    # Given an edge that sends a message byte by byte, and does not end it,
+    envelope, before = hostile.update().envelope(), len(rig.driver.reassembly)
+    for number in range(200):
+        hostile.publish(
+            hostile.seq,
+            part(
+                envelope[number : number + 1],
+                number=number,
+                parts=len(envelope),
+                total=len(envelope),
+                offset=number,
+            ),
+            number,
+        )
+    # then others are served meanwhile, and it holds one place.
+    other = Hostile(rig, "meanwhile")
+    assert other.hello() == STATUS.ACCEPTED
+    assert len(rig.driver.reassembly) <= before + 1
+    other.connection.stop()
+
+
+def test_no_payload_is_ever_executed() -> None:
+    assert not Path("tacit-was-here").exists()  # by the pickle bomb above
+    sources = [
+        path.read_text()
+        for folder in ("src", "services", "clients")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    runs = re.compile(r"\b(pickle|marshal|shelve|eval|exec)\b[.(]|(?<!safetensors\.)torch\.load\(")
+    assert not any(runs.search(text) for text in sources)

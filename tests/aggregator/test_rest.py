@@ -1,0 +1,461 @@
+"""The REST interface over a real socket, on a real driver and store:
+
+what docs and clients rely on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import safetensors.torch
+import schemathesis
+from prometheus_client.parser import text_string_to_metric_families
+from schemathesis.core.result import Ok
+from tacit_services.aggregator.api import routes
+from tacit_services.aggregator.reporting import run_status
+from tacit_services.journal.weights import weights
+from tacit_services.transport import http_server as bounded
+from torch import Tensor
+
+from tacit.models import Model, build
+from tacit.privacy.accounting import Spend
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.helpers.rest import TOKEN, Rig, served
+from tests.helpers.servers import PATIENCE
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+@pytest.fixture
+def web(rig: Rig) -> Iterator[httpx.Client]:
+    with (
+        served(rig) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """One server for the tests that change nothing: each start and stop takes 0.2 s."""
+    rig = Rig(tmp_path_factory.mktemp("still"))
+    with (
+        served(rig) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
+    ):
+        yield client
+
+
+def problem(response: httpx.Response, status: int) -> str:
+    """The detail of a problem+json answer, which must be complete."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert body["status"] == status
+    assert body["title"]
+    assert body["type"]
+    return str(body["detail"])
+
+
+class TestHealth:
+    def test_alive_from_the_start_ready_once_connected(self, rig: Rig, web: httpx.Client) -> None:
+        assert web.get("/healthz").status_code == 200
+        assert "broker" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"] == {"store": "up", "broker": "down"}
+        rig.link.up = True
+        assert web.get("/readyz").status_code == 200
+        assert web.get("/readyz").json() == {
+            "status": "ready",
+            "parts": {"store": "up", "broker": "up"},
+        }
+        rig.driver.store_up = False
+        assert "store (lost" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"] == {"store": "lost", "broker": "up"}
+
+    def test_not_ready_names_the_store_before_recovery(self, rig: Rig, web: httpx.Client) -> None:
+        rig.driver.epoch = 0
+        assert "store" in problem(web.get("/readyz"), 503)
+        assert web.get("/readyz").json()["parts"]["store"] == "recovering"
+        assert "recovered" in problem(web.get("/v1/status"), 503)
+        assert web.get("/healthz").status_code == 200
+
+    def test_metrics_parse_and_name_no_edge(self, rig: Rig, web: httpx.Client) -> None:
+        rig.hello("edge-0")
+        rig.update("edge-0")
+        rig.update("edge-0", base=7)  # a version that does not exist
+        rig.send(
+            "edge-0", pb.Meta(retired=pb.Retired(reason="spent")), seq=1
+        )  # a number already used
+        text = web.get("/metrics").text
+        samples = {
+            s.name: s for family in text_string_to_metric_families(text) for s in family.samples
+        }
+        values = {name: sample.value for name, sample in samples.items()}
+        assert values["tacit_accepted_total"] == 2
+        assert values["tacit_duplicate_total"] == 1
+        assert (values["tacit_model_version"], values["tacit_edges_online"]) == (1, 1)
+        assert samples["tacit_rejected_total"].labels == {"reason": "version"}
+        assert values["tacit_staleness_count"] == 1
+        assert "edge-0" not in text
+
+    def test_metrics_tell_trouble(self, rig: Rig, web: httpx.Client) -> None:
+        def now() -> dict[str, float]:
+            families = text_string_to_metric_families(web.get("/metrics").text)
+            return {s.name: s.value for family in families for s in family.samples}
+
+        before = now()
+        names = (
+            "late_total",
+            "throttled_total",
+            "reconnects_total",
+            "replayed_total",
+            "anchors_refused_total",
+            "snapshots_total",
+            "busy_total",
+            "stale_total",
+            "journal_bytes",
+            "journal_entries",
+            "edges_quarantined",
+            "apply_latency_seconds_count",
+            "refusals",
+            "broker_up",
+            "ready",
+        )
+        assert {name: before[f"tacit_{name}"] for name in names} == dict.fromkeys(names, 0.0)
+        assert (before["tacit_store_up"], before["tacit_snapshot_age_seconds"] >= 0) == (1, True)
+        rig.hello("edge-0")
+        rig.update("edge-0", charged=2)
+        rig.update("edge-0", charged=1)  # a ledger that fell back
+        rig.link.reconnects = 3
+        found = now()
+        assert (found["tacit_anchors_refused_total"], found["tacit_reconnects_total"]) == (1, 3)
+        assert found["tacit_journal_entries"] == found["tacit_apply_latency_seconds_count"] == 2
+        assert (
+            found["tacit_journal_bytes"] == rig.driver.journal.store.depth()[1] > 2600
+        )  # 650 floats and a Hello
+        assert 0 < found["tacit_apply_latency_seconds_sum"] < 10
+        rig.driver.save()
+        found = now()
+        assert (
+            found["tacit_journal_bytes"],
+            found["tacit_journal_entries"],
+            found["tacit_snapshots_total"],
+        ) == (0, 0, 1)
+        rig.driver.halt("enough")
+        rig.update("edge-0", charged=3)
+        assert now()["tacit_late_total"] == 1
+        rig.driver.epoch = 0
+        assert now()["tacit_store_up"] == 0
+
+
+class TestDocuments:
+    def test_what_is_finished_names_the_last_model(
+        self, rig: Rig, web: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Given that the run's last update comes while a status is being made,
+        rig.hello("edge-0")
+        for _ in range(5):
+            rig.update("edge-0", base=rig.role.version)
+
+        def last_update(model: Model, params: Tensor) -> bytes:
+            if rig.role.version == 5:
+                rig.update("edge-0", base=5)
+            return weights(model, params)
+
+        monkeypatch.setattr(routes, "weights", last_update)
+        # then nobody is told "finished" beside the model before the last.
+        found = [web.get("/v1/status").json() for _ in range(2)]
+        told = [(status["state"], status["applied"], status["model_version"]) for status in found]
+        assert told == [("training", 5, 5), ("finished", 6, 6)]
+
+    def test_status_is_a_summary_with_a_state(self, rig: Rig, web: httpx.Client) -> None:
+        assert web.get("/v1/status").json()["state"] == "waiting"
+        rig.hello("edge-0")
+        rig.update("edge-0")
+        status = web.get("/v1/status").json()
+        assert (status["state"], status["applied"], status["target"]) == ("training", 1, 6)
+        assert status["privacy"]["edges"]["edge-0"]["pushes"] == 1
+        assert (
+            status["model_sha256"]
+            == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
+        )
+
+    def test_an_infinite_epsilon_is_null(self, rig: Rig, web: httpx.Client) -> None:
+        rig.hello("edge-0", multiplier=0.0, pushes=3)
+        body = web.get("/v1/privacy").content
+        privacy = json.loads(body, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        assert privacy["epsilon"] is None
+        assert privacy["edges"]["edge-0"]["epsilon_rdp"] is None
+
+    def test_edges_one_by_one_and_together(self, rig: Rig, web: httpx.Client) -> None:
+        rig.hello("edge-0")
+        rig.hello("edge-1")
+        rows = web.get("/v1/edges").json()
+        assert [row["id"] for row in rows] == ["edge-0", "edge-1"]
+        assert web.get("/v1/edges/edge-1").json() == rows[1]
+        assert "'edge-9'" in problem(web.get("/v1/edges/edge-9"), 404)
+
+    def test_the_updates_of_a_row_are_those_that_its_epsilon_counts(self, rig: Rig) -> None:
+        rig.hello("edge-0")
+        rig.update("edge-0", pushes=1)
+        (before,) = rig.observer.edges()
+        with rig.observer._accounting:  # another request is at it
+            rig.update("edge-0", pushes=2)
+            assert rig.observer.edges() == [before]
+        (after,) = rig.observer.edges()
+        assert [(row["updates"], row["pushes"]) for row in (before, after)] == [(1, 1), (2, 2)]
+
+    def test_series_from_a_version_on(self, rig: Rig, web: httpx.Client) -> None:
+        for version in (1, 5, 9):
+            rig.observer.point(version, 0.5, 1.0, 10)
+        assert [point["version"] for point in web.get("/v1/series").json()] == [1, 5, 9]
+        assert [
+            point["version"] for point in web.get("/v1/series", params={"after": 5}).json()
+        ] == [9]
+        assert "after" in problem(web.get("/v1/series", params={"after": "x"}), 422)
+
+
+class TestErrors:
+    def test_unknown_path_and_method_are_problems(self, still: httpx.Client) -> None:
+        problem(still.get("/nothing"), 404)
+        refused = still.post("/v1/status")
+        problem(refused, 405)
+        assert refused.headers["allow"] == "GET"
+
+    def test_large_and_unmeasured_bodies_are_refused(self, still: httpx.Client) -> None:
+        problem(still.post("/v1/halt", content=b"x" * 70_000, headers=BEARER), 413)
+        problem(still.post("/v1/halt", content=iter([b"{}"]), headers=BEARER), 411)
+
+    def test_a_bug_is_a_problem_too_without_its_traceback(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        del rig.role.clip
+        assert problem(web.get("/v1/status"), 500) == "a bug in tacit: AttributeError"
+
+
+class TestConnections:
+    def test_those_that_say_nothing_are_closed(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bounded, "SILENT_SECONDS", 0.2)
+        with served(rig) as url, closing(dial(url)) as silent, closing(dial(url)) as slow:
+            slow.sendall(b"GET /v1/status HTTP/1.1\r\nHost: ")
+            assert [ending(connection) for connection in (silent, slow)] == [b"", b""]
+            assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+
+    def test_too_many_are_closed_at_once_and_the_others_are_served(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bounded, "CONNECTIONS", 3)
+        with (
+            served(rig) as url,
+            httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
+            ExitStack() as stack,
+        ):
+            assert client.get("/healthz").status_code == 200
+            silent = [stack.enter_context(closing(dial(url))) for _ in range(10)]
+            assert [ending(connection) for connection in silent[2:]] == [b""] * 8
+            assert client.get("/healthz").status_code == 200
+
+
+def dial(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+
+
+def ending(connection: socket.socket) -> bytes:
+    """What a connection that is closed against its will still says."""
+    try:
+        return connection.recv(100)
+    except ConnectionResetError:
+        return b""
+
+
+class TestWeights:
+    def test_a_safetensors_file_of_the_model(self, rig: Rig, web: httpx.Client) -> None:
+        rig.hello("edge-0")
+        rig.update("edge-0")
+        info, answer = web.get("/v1/model").json(), web.get("/v1/model/weights")
+        layers = safetensors.torch.load(answer.content)
+        assert {name: list(layer.shape) for name, layer in layers.items()} == {
+            layer["name"]: layer["shape"] for layer in info["layers"]
+        }
+        assert all(
+            layers[name].equal(part) for name, part in rig.model.unflatten(rig.role.params).items()
+        )
+        assert (info["version"], info["bytes"]) == (1, len(answer.content))
+        assert answer.headers["etag"] == f'"{info["sha256"]}"'
+        assert answer.headers["cache-control"] == "no-cache"
+
+    def test_etag_saves_the_transfer_until_the_model_moves(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        etag = web.get("/v1/model/weights").headers["etag"]
+        for known in (etag, f'"other", W/{etag}', "*"):
+            same = web.get("/v1/model/weights", headers={"If-None-Match": known})
+            assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
+        rig.hello("edge-0")
+        rig.update("edge-0")
+        moved = web.get("/v1/model/weights", headers={"If-None-Match": etag})
+        assert moved.status_code == 200
+        assert moved.headers["etag"] != etag
+
+    @pytest.mark.parametrize(
+        ("wanted", "part"),
+        [
+            ("bytes=0-9", slice(0, 10)),
+            ("bytes=100-", slice(100, None)),
+            ("bytes=-7", slice(-7, None)),
+            ("bytes=5-999999999", slice(5, None)),
+            ("bytes=-999999999", slice(0, None)),
+        ],
+    )
+    def test_one_range(self, still: httpx.Client, wanted: str, part: slice) -> None:
+        whole = still.get("/v1/model/weights").content
+        answer = still.get("/v1/model/weights", headers={"Range": wanted})
+        assert answer.status_code == 206
+        assert answer.content == whole[part]
+        first, last, _ = part.indices(len(whole))
+        assert answer.headers["content-range"] == f"bytes {first}-{last - 1}/{len(whole)}"
+
+    @pytest.mark.parametrize("wanted", ["bytes=999999999-", "bytes=-0"])
+    def test_a_range_outside_the_file(self, still: httpx.Client, wanted: str) -> None:
+        answer = still.get("/v1/model/weights", headers={"Range": wanted})
+        problem(answer, 416)
+        assert answer.headers["content-range"].startswith("bytes */")
+
+    @pytest.mark.parametrize(
+        "wanted", ["bytes=0-1,4-5", "bytes=9-3", "bytes=-", "bytes=", "lines=0-1", "junk"]
+    )
+    def test_other_ranges_are_ignored(self, still: httpx.Client, wanted: str) -> None:
+        assert still.get("/v1/model/weights", headers={"Range": wanted}).status_code == 200
+
+    def test_a_range_of_an_older_file_gets_the_whole_new_one(self, still: httpx.Client) -> None:
+        headers = {"Range": "bytes=0-9", "If-Range": '"older"'}
+        assert still.get("/v1/model/weights", headers=headers).status_code == 200
+
+    def test_the_bytes_depend_on_the_weights_alone(self) -> None:
+        model = build("cnn", (1, 8, 8), 10)
+        params = model.init(3)
+        data = weights(model, params)
+        assert weights(build("cnn", (1, 8, 8), 10), params.clone()) == data
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        assert set(header) == {name for name, _ in model.layout}  # no __metadata__
+
+
+class TestHalt:
+    def test_taken_once_and_again(self, rig: Rig, web: httpx.Client) -> None:
+        first = web.post("/v1/halt", headers=BEARER, json={"reason": "enough"})
+        again = web.post("/v1/halt", headers=BEARER)
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert first.json() == again.json() == {"state": "waiting", "reason": "enough"}
+        assert rig.operator.wanted() == "enough"
+
+    def test_needs_no_body(self, rig: Rig, web: httpx.Client) -> None:
+        assert web.post("/v1/halt", headers=BEARER).json()["reason"] == "operator"
+
+    @pytest.mark.parametrize(
+        "header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}]
+    )
+    def test_needs_the_token(self, rig: Rig, web: httpx.Client, header: dict[str, str]) -> None:
+        refused = web.post("/v1/halt", headers=header)
+        problem(refused, 401)
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert rig.operator.wanted() is None
+
+    def test_without_a_configured_token_nobody_may(self, tmp_path: Path) -> None:
+        rig = Rig(tmp_path, token=None)
+        with served(rig) as url:
+            assert "TACIT_TOKEN_FILE" in problem(
+                httpx.post(f"{url}/v1/halt", headers=BEARER, trust_env=False), 403
+            )
+        assert rig.operator.wanted() is None
+
+    @pytest.mark.parametrize("reason", ["", "x" * 201, "two\nlines", 7, None])
+    def test_a_reason_is_one_short_line(self, rig: Rig, web: httpx.Client, reason: object) -> None:
+        problem(web.post("/v1/halt", headers=BEARER, json={"reason": reason}), 422)
+        problem(web.post("/v1/halt", headers=BEARER, json={"unknown": 1}), 422)
+        assert rig.operator.wanted() is None
+
+
+class TestEvents:
+    def test_the_state_at_once_then_every_change_then_the_end(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        rig.hello("edge-0")
+        with web.stream("GET", "/v1/events") as stream:
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            lines = stream.iter_lines()
+            assert _next_event(lines)["applied"] == 0
+            rig.update("edge-0")
+            assert _next_event(lines)["applied"] == 1
+            rig.operator.close()
+            assert [
+                line for line in lines if line.startswith("data:")
+            ] == []  # it ended; nothing had changed
+
+    def test_an_open_stream_does_not_delay_the_shutdown(self, rig: Rig) -> None:
+        with served(rig) as url:
+            connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
+            connection.request("GET", "/v1/events")
+            answer = connection.getresponse()
+            assert answer.readline() == b"event: status\n"
+        # `served` has checked that the server's thread is gone, with 30 s of grace unused.
+        assert answer.read().endswith(b"\n\n")
+        connection.close()
+
+    def test_the_last_change_is_told_at_the_end(self, rig: Rig, web: httpx.Client) -> None:
+        rig.hello("edge-0")
+        with web.stream("GET", "/v1/events") as stream:
+            lines = stream.iter_lines()
+            _next_event(lines)
+            for _ in range(6):
+                rig.update("edge-0")
+            rig.operator.close()
+            assert _next_event(lines)["state"] == "finished"
+
+
+def _next_event(lines: Iterator[str]) -> dict[str, Any]:
+    data = next(line for line in lines if line.startswith("data: "))
+    document: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return document
+
+
+def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
+    rig.hello("edge-0")
+    rig.update("edge-0")
+    rig.observer.point(1, 0.5, 1.0, 10)
+    rig.link.up = True
+    contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
+    found = contract.exclude(path="/v1/events").get_all_operations()
+    operations = [result.ok() for result in found if isinstance(result, Ok)]
+    assert len(operations) == 13
+    for operation in operations:
+
+        @hypothesis.given(case=operation.as_strategy())
+        @hypothesis.settings(max_examples=5, deadline=None, derandomize=True, database=None)
+        def holds(case: schemathesis.Case[Any]) -> None:
+            case.call_and_validate()
+
+        holds()
+
+
+@pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
+def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
+    (row,) = run_status._ahead((Spend(0.1, 1.0, count),))
+    assert count <= row.count <= max(count + 0.0, count * 9 / 8)

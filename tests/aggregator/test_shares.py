@@ -1,0 +1,154 @@
+"""Fair participation in real processes: who comes first waits, nobody takes more than its share,
+nobody is waited for in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tacit_client import ApiError, Client, Status, Unreachable
+
+from bench.shares import WITHIN, busy, measure
+from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
+from tests.helpers.servers import HOST, free_port, mosquitto, wait_for
+
+RUN = """
+[run]
+updates = {updates}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "mapa"
+smoothness = 1.0
+deviation = 1.0
+[privacy]
+noise_multiplier = 1.0
+clip = 1.0
+batch = 32
+epsilon = 100.0
+[edges]
+count = 3
+{edges}
+"""
+
+
+class Shown:
+    """A deployment whose aggregator shows how it stands."""
+
+    def __init__(self, run: Deployment) -> None:
+        self.run, self.address = run, f"{HOST}:{free_port()}"
+
+    def begin(self) -> Service:
+        """The aggregator, started."""
+        return self.run.aggregator(TACIT_HTTP=self.address)
+
+    def wait(self, so: Callable[[Status], bool]) -> Status:
+        """The first status that is so."""
+        found: list[Status] = []
+
+        def seen() -> bool:
+            self.run.check_services()
+            with (
+                suppress(Unreachable, ApiError),
+                Client(f"http://{self.address}", timeout=5.0) as client,
+            ):
+                found.append(client.status())
+            return bool(found) and so(found[-1])
+
+        wait_for(seen, PATIENCE)
+        return found[-1]
+
+
+@contextmanager
+def shown(folder: Path, updates: int, edges: str) -> Iterator[tuple[Deployment, Shown]]:
+    """A run of three edges; nothing is started yet."""
+    text = RUN.format(updates=updates, edges=edges)
+    with (
+        mosquitto(folder) as broker,
+        deployment(
+            folder, text, f"{HOST}:{broker.port}", f"sqlite:///{folder / 'store.db'}", "shares"
+        ) as run,
+    ):
+        yield run, Shown(run)
+
+
+def pushes(summary: dict[str, Any]) -> list[int]:
+    """Releases of each edge, by name."""
+    return [edge["pushes"] for _, edge in sorted(summary["privacy"]["edges"].items())]
+
+
+def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(
+    tmp_path: Path,
+) -> None:
+    with shown(tmp_path, 300, "") as (run, rest):
+        # Given an edge that has said Hello, and been told nothing,
+        rest.begin()
+        run.edge(0)
+        status = rest.wait(lambda status: status.to_json()["edges"] == 1)
+        assert (status.edges_needed, status.applied, status.state) == (3, 0, "waiting")
+        assert run.pushes(0) == 0
+        # when the others come, then each has a third.
+        run.edge(1), run.edge(2)
+        had = pushes(run.ended())
+    assert (
+        max(had) - min(had) <= 5 + 2
+    )  # the slack, and a push that was under way when the run ended
+    assert len(had) == 3
+
+
+def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path) -> None:
+    with shown(tmp_path, 400, "slowdown = [1.0, 1.0, 200.0]") as (run, rest):
+        rest.begin()
+        for number in range(3):
+            run.edge(number)
+        had = pushes(run.ended())
+    assert had[2] < 40  # of 133: nobody has waited for it
+    assert min(had[:2]) >= 0.9 * (400 - had[2]) / 2
+
+
+@pytest.mark.slow
+def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_fits_in(
+    tmp_path: Path,
+) -> None:
+    with shown(tmp_path, 600, "wait = 1.0") as (run, rest):
+        rest.begin()
+        run.edge(0), run.edge(1)
+        rest.wait(lambda status: status.applied >= 100)
+        run.edge(2)
+        before = rest.wait(lambda status: len(status.privacy.edges) == 3).applied
+        had = pushes(run.ended())
+    assert had[2] <= (600 - before) / 3 + 2 * 10 + 2  # its share of what was left, and no burst
+    assert abs(had[0] - had[1]) <= 10 + 2
+
+
+@pytest.mark.slow
+def test_a_run_that_has_begun_goes_on_at_once_with_one_edge_of_three(tmp_path: Path) -> None:
+    with shown(tmp_path, 300, "wait = 100000.0") as (run, rest):
+        aggregator = rest.begin()
+        edges = [run.edge(number) for number in range(3)]
+        rest.wait(lambda status: status.applied >= 20)
+        # When all but one edge are killed, and the aggregator, then nobody waits for them.
+        aggregator.kill()
+        for edge in edges[1:]:
+            edge.kill()
+            run.services.remove(edge)
+        aggregator.start()
+        assert run.ended()["applied"] == 300
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("load", [0, 4])
+def test_twenty_runs_of_the_small_example_every_edge_within_a_tenth(
+    tmp_path: Path, load: int
+) -> None:
+    found = []
+    for _ in range(20):
+        with busy(load):
+            found.append(measure(tmp_path / "run"))
+    assert max(run["apart"] for run in found) <= WITHIN, found

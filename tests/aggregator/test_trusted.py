@@ -1,0 +1,319 @@
+"""noise_at = "server": what an edge sends is cut and noised before it is kept;
+
+its budget is kept at the aggregator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.ingest.trusted import TrustedNoise
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.journal.store import Appended, NewEntry
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.transport.mqtt import Inbound
+from torch import Tensor
+
+from tacit import config
+from tacit.config import RunFile
+from tacit.errors import PrivacyError, ServiceError
+from tacit.privacy.accounting import History, Spend, epsilon_pld
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.golden.harness import sha256
+from tests.helpers.processes import Watcher, refold
+from tests.helpers.rig import ROOMY, RUN, STATUS, Hostile, Message, Rig, take
+from tests.helpers.servers import PATIENCE, Mosquitto, mosquitto, wait_for
+
+CLIP = 1.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def run_file(updates: int = 1000, z: float = 1.0, epsilon: Sequence[float] = ()) -> RunFile:
+    text = RUN.format(updates=updates, snapshot_every=10**6, max_staleness=100)
+    text = text.replace("[privacy]", '[privacy]\nmechanism = "gaussian"\nnoise_at = "server"')
+    text = text.replace("noise_multiplier = 1.0", f"noise_multiplier = {z}")
+    return config.parse(text + f"epsilon = {list(epsilon)}\n", "test")
+
+
+def make_rig(
+    run: RunFile, broker: Mosquitto, run_id: str, folder: Path, store: MemoryStore | None = None
+) -> Rig:
+    rig = Rig(run, f"{broker.host}:{broker.port}", run_id, store, ledger=folder / "trusted.db")
+    rig.store.save = lambda snapshot: None  # type: ignore[method-assign]  # keep the whole journal
+    rig.ended = rig.driver.close
+    return rig
+
+
+def journal(rig: Rig) -> dict[tuple[str, int], wire.Received]:
+    """Every update in the journal."""
+    found = {
+        (record.edge, record.seq): wire.decode(bytearray(record.payload))
+        for record in rig.store.read(0, 10**6)
+    }
+    return {
+        key: received
+        for key, received in found.items()
+        if received.meta.WhichOneof("kind") == "update"
+    }
+
+
+def sniffed(watcher: Watcher) -> dict[tuple[str, int], Tensor]:
+    """Every update as an edge sent it."""
+    sent = {}
+    for (edge, seq, _), copies in list(watcher.copies.items()):
+        envelope = wire.Assembler(1 << 24).add(copies[0])
+        assert envelope is not None
+        if (tensor := wire.decode(envelope).tensor) is not None:
+            sent[edge, seq] = tensor
+    return sent
+
+
+def is_normal(noise: Tensor, std: float) -> bool:
+    """Whether the standard deviation of `noise` is `std`, to 4 % (n = 26,000:
+
+    nine times its own deviation).
+    """
+    return bool(abs(noise.std() / std - 1) < 0.04) and bool(
+        abs(noise.mean()) < 5 * std / math.sqrt(noise.numel())
+    )
+
+
+def test_what_was_sent_is_noised_in_the_journal_and_replays_to_the_same_bits(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One that comes in a batch with the last would be journalled beside it, and not be in the
+    # model.
+    monkeypatch.setattr("tacit_services.aggregator.ingest.inbox.BATCH", 1)
+    # Given a run whose aggregator adds the noise, and somebody who listens to what edges send,
+    rig = make_rig(run_file(updates=40, z=2.5), broker, "noised", tmp_path)
+    watcher = Watcher(rig.broker, rig.run_id)
+    watcher.connection.start(PATIENCE)
+    rig.serve()
+    for number in range(2):
+        rig.edge(number, tmp_path)
+    role = rig.finished()
+    watcher.connection.stop()
+    sent, kept = sniffed(watcher), journal(rig)
+    # then edges send one vector of norm C at most, without noise,
+    assert all(float(vector.norm()) <= CLIP for vector in sent.values())
+    assert len(kept) == 40
+    # the journal has each with noise of standard deviation zC on every coordinate, all of it
+    # different,
+    noise = torch.stack(
+        [
+            received.tensor - sent[key]
+            for key, received in kept.items()
+            if received.tensor is not None
+        ]
+    )
+    assert is_normal(noise, 2.5 * CLIP)
+    assert not is_normal(noise * 2 / 3, 2.5 * CLIP)
+    assert not is_normal(noise * 3 / 2, 2.5 * CLIP)
+    assert (
+        float((noise.std(0) / (2.5 * CLIP) - 1).abs().max()) < 0.55
+    )  # none is left out; 650 estimates, 11 % each
+    assert (
+        float(torch.corrcoef(noise).fill_diagonal_(0).abs().max()) < 0.25
+    )  # no two updates share their noise
+    # and its fold, which knows nothing of noise, is the model to the last bit.
+    records = [record.payload for record in rig.store.read(0, 10**6)]
+    assert sha256(refold(rig.run, records)[0]) == sha256(role)
+    again = rig.new_driver(rig.store)
+    again.recover()
+    assert sha256(again.role) == sha256(role)
+
+
+def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    rig = make_rig(run_file(updates=12, z=3.0), broker, "reported", tmp_path)
+    rig.serve()
+    rig.edge(0, tmp_path, seed=None)
+    rig.finished()
+    observer = Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    privacy = observer.privacy()
+    assert (privacy["unit"], privacy["noise_at"]) == ("edge", "server")
+    assert "not against the aggregator" in privacy["guarantee"]
+    assert privacy["trusted"].startswith("the aggregator")
+    edge = privacy["edges"]["edge-0"]
+    assert (edge["pushes"], edge["sampling_rate"], edge["noise_multiplier"]) == (12, 1.0, 3.0)
+    assert edge["mechanism"] == "gaussian@server"
+    assert edge["adjacency"] == privacy["adjacency"] == "replace-an-edges-updates-by-zero"
+    assert privacy["epsilon"] == edge["epsilon_pld"] == epsilon_pld([Spend(1.0, 3.0, 12)], 1e-5)
+
+
+def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goes_on(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    # Given one edge with a small budget,
+    run = run_file(updates=60, z=3.0, epsilon=[6.0, 100.0])
+    left = run.plan(0).central().pushes_left(())
+    assert left is not None
+    assert 5 < left < 30
+    rig = make_rig(run, broker, "spent", tmp_path)
+    rig.serve()
+    rig.edge(0, tmp_path, patience=0.5)
+    # when it is spent, then its next push is refused and never kept, and it retires.
+    wait_for(
+        lambda: bool(
+            rig.driver.role.edges.get("edge-0") and rig.driver.role.edges["edge-0"].retired
+        )
+    )
+    assert rig.driver.role.version == left
+    assert rig.driver.counts["rejected:budget"] == 1
+    wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
+    (row,) = Observer(run.define(), rig.driver, tmp_path / "metrics.jsonl").edges()
+    assert (row["state"], row["pushes"], row["retired"][:10]) == ("retired", left, "the budget")
+    assert 5.0 < row["epsilon_pld"] <= 6.0
+    # The other one takes the run to its end.
+    rig.edge(1, tmp_path)
+    role = rig.finished()
+    assert (role.version, role.edges["edge-0"].updates) == (60, left)
+
+
+def caller(rig: Rig, edge: str = "edge-0", delta: float = 1e-5) -> Hostile:
+    made = Hostile(rig, edge)
+    hello = pb.Hello(
+        epsilon=8.0, delta=delta, mechanism="gaussian@server", noise_variance=1.0, clip_max=10
+    )
+    assert made.said(made.message(pb.Meta(hello=hello))) == STATUS.ACCEPTED
+    return made
+
+
+def test_the_aggregator_cuts_for_itself_and_counts_for_itself(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    # Given little noise, and an edge that sends 25,000 times the norm it should, with a history of
+    # its own,
+    rig = make_rig(run_file(z=0.5), broker, "cuts", tmp_path)
+    rig.serve()
+    liar = caller(rig, delta=0.9)
+    message = liar.update(1000.0)
+    message.meta.update.clip = 1e9
+    assert liar.said(message) == STATUS.ACCEPTED
+    # then what is applied is no longer than C and the noise, and says what the aggregator has
+    # charged.
+    (kept,) = journal(rig).values()
+    assert kept.tensor is not None
+    assert float(kept.tensor.norm()) < CLIP + 0.5 * CLIP * 2 * math.sqrt(rig.model.size)
+    assert kept.meta.update.clip == CLIP
+    assert [(s.sampling_rate, s.noise_multiplier, s.count) for s in kept.meta.update.spent] == [
+        (1.0, 0.5, 1)
+    ]
+    liar.connection.stop()
+    rig.close()
+    assert not rig.failures
+
+
+def test_a_message_that_comes_again_is_not_charged_again(broker: Mosquitto, tmp_path: Path) -> None:
+    rig = make_rig(run_file(), broker, "again", tmp_path)
+    rig.serve()
+    edge = caller(rig)
+    message = edge.update(0.01)
+    assert edge.said(message) == STATUS.ACCEPTED
+    before = {key: received.meta.sha256 for key, received in journal(rig).items()}
+    for _ in range(3):
+        assert edge.said(message) == STATUS.DUPLICATE
+    edge.seq = 0
+    assert (
+        edge.said(edge.message(pb.Meta(retired=pb.Retired()))) == STATUS.DUPLICATE
+    )  # an older one
+    edge.seq = 2
+    assert edge.said(edge.update(0.01)) == STATUS.ACCEPTED
+    after = {key: received.meta.sha256 for key, received in journal(rig).items()}
+    assert len(after) == 2
+    assert {key: after[key] for key in before} == before
+    assert spent(rig) == 2
+    # Nor is one that comes to the aggregator's successor.
+    rig.close()
+    successor = rig.new_driver(rig.store)
+    successor.recover()
+    rig.driver = successor
+    connection = rig.connect()
+    count = len(rig.store.read(0, 10**6))
+    take(successor, [delivered(edge, message)])
+    assert edge.receipt(message.seq).status == STATUS.DUPLICATE
+    assert len(rig.store.read(0, 10**6)) == count
+    assert charged(successor, "edge-0") == (Spend(1.0, 1.0, 2),)
+    successor.close()
+    connection.stop()
+    edge.connection.stop()
+    assert not rig.failures
+
+
+def delivered(edge: Hostile, message: Message) -> Inbound:
+    """As the broker would."""
+    return Inbound(
+        topics.up(edge.run_id, edge.edge, message.seq, 0), edge.parts(message)[0], lambda: None
+    )
+
+
+def charged(driver: ServerDriver, edge: str) -> History:
+    assert isinstance(driver._noise, TrustedNoise)
+    return driver._noise._trusted.history(edge)
+
+
+def spent(rig: Rig) -> int:
+    return sum(row.count for row in rig.driver.role.edges["edge-0"].spent)
+
+
+class Failing(MemoryStore):
+    """A store whose next append fails as often as `failures` says."""
+
+    failures = 0
+
+    def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
+        if self.failures and entries:
+            self.failures -= 1
+            raise ServiceError("store: gone")
+        return super().begin(entries)
+
+
+def test_a_store_that_was_away_costs_no_second_charge(broker: Mosquitto, tmp_path: Path) -> None:
+    store = Failing("away", ROOMY)
+    rig = make_rig(run_file(), broker, "away", tmp_path, store)
+    rig.serve()
+    edge = caller(rig)
+    store.failures = 1
+    message = edge.update(0.01)
+    assert edge.said(message) == STATUS.BUSY
+    wait_for(lambda: rig.driver.store_up)
+    assert edge.said(message) == STATUS.ACCEPTED
+    assert spent(rig) == 1
+    edge.connection.stop()
+    rig.close()
+    assert not rig.failures
+
+
+def test_an_aggregator_without_its_ledger_does_not_go_on(broker: Mosquitto, tmp_path: Path) -> None:
+    rig = make_rig(run_file(), broker, "lost", tmp_path)
+    rig.serve()
+    edge = caller(rig)
+    assert edge.said(edge.update(0.01)) == STATUS.ACCEPTED
+    rig.close()
+    rig.ledger = tmp_path / "another.db"
+    successor = rig.new_driver(rig.store)
+    successor.recover()
+    rig.driver = successor
+    connection = rig.connect()
+    update = edge.update(0.01)
+    with pytest.raises(
+        PrivacyError,
+        match=r"trusted ledger: edge-0 has fewer charges than the journal knows of \(1\)",
+    ):
+        take(successor, [delivered(edge, update)])
+    successor.close()
+    connection.stop()
+    edge.connection.stop()
+    assert not rig.failures

@@ -1,0 +1,126 @@
+"""`tacit ledger show | verify | export`: an edge's own ledger, without an aggregator."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tacit.privacy.accounting import epsilon_pld, epsilon_rdp
+from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger_chain import Chain, LedgerRow
+from tests.cli.test_main import Captured, tacit
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Two sessions, three rows, 6 releases of digits; and one of mnist."""
+    for _ in range(2):
+        with closing(Ledger(tmp_path / "ledger.db", "digits")) as ledger:
+            for z in (1.5, 1.5, 2.0):
+                ledger.charge(0.1, z, "gaussian", secret=True)
+    with closing(Ledger(tmp_path / "ledger.db", "mnist")) as ledger:
+        ledger.charge(0.1, 0.0, "none", secret=True)
+    return tmp_path / "ledger.db"
+
+
+def test_show_says_what_was_paid(path: Path, capsys: Captured) -> None:
+    assert tacit("ledger", "show", str(path.parent), "--delta", "1e-6") == 0
+    shown = capsys.readouterr().out
+    expected = epsilon_pld(read_chains(path)[0].history(), 1e-6)
+    assert f"digits: 6 releases, ε {expected:.4g} (PLD)" in shown
+    assert "mnist: 1 releases, ε ∞ (not private) (PLD)" in shown
+    assert read_chains(path)[0].head.hex() in shown
+    assert tacit("ledger", "show", str(path), "--json") == 0
+    digits, mnist = json.loads(capsys.readouterr().out)
+    assert (digits["count"], digits["epsilon_pld"]) == (
+        6,
+        epsilon_pld(read_chains(path)[0].history(), 1e-5),
+    )
+    assert (mnist["count"], mnist["epsilon_rdp"]) == (1, None)
+
+
+def test_verify_says_that_it_is_whole_or_leaves_with_5(path: Path, capsys: Captured) -> None:
+    assert tacit("ledger", "verify", str(path)) == 0
+    assert "digits: the chain of 6 releases is whole" in capsys.readouterr().out
+    assert tacit("ledger", "verify", str(path), "--json") == 0
+    assert [row["count"] for row in json.loads(capsys.readouterr().out)] == [6, 1]
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("UPDATE entry SET count = 1 WHERE dataset = 'digits' AND number = 1")
+    for command in ("show", "verify", "export"):
+        assert tacit("ledger", command, str(path)) == 5
+        said = capsys.readouterr().err
+        assert said.startswith(f"tacit: ledger {path}: row 1 of digits: the chain is broken")
+        assert said.count("\n") == 1
+
+
+def test_export_is_enough_to_check_the_chain_and_the_epsilon_elsewhere(
+    path: Path, capsys: Captured, tmp_path: Path
+) -> None:
+    assert tacit("ledger", "export", str(path)) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert tacit("ledger", "export", str(path), "--out", str(tmp_path / "ledger.json")) == 0
+    assert json.loads((tmp_path / "ledger.json").read_text()) == printed
+    for document, chain in zip(printed, read_chains(path), strict=True):
+        rows = tuple(
+            LedgerRow(
+                bytes.fromhex(row["session"]),
+                row["sampling_rate"].hex(),
+                float(row["noise_multiplier"]).hex(),
+                row["mechanism"],
+                row["secret"],
+                row["count"],
+                bytes.fromhex(row["head"]),
+            )
+            for row in document["entries"]
+        )
+        lineage, head = bytes.fromhex(document["lineage"]), bytes.fromhex(document["head"])
+        again = Chain(document["dataset"], lineage, document["count"], head, rows)
+        assert again == chain
+        again.verify()
+        with pytest.raises(ValueError, match="the chain is broken"):
+            replace(
+                again, rows=(replace(rows[0], noise_multiplier=(9.0).hex()), *rows[1:])
+            ).verify()
+    assert printed[0]["epsilon_rdp"] == epsilon_rdp(read_chains(path)[0].history(), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "ledger.db-shm", "link", "hard"])
+def test_export_never_overwrites_the_ledger(path: Path, capsys: Captured, name: str) -> None:
+    (path.parent / "link").symlink_to("ledger.db")
+    (path.parent / "hard").hardlink_to(path)
+    before = path.read_bytes()
+    assert tacit("ledger", "export", str(path.parent), "--out", str(path.parent / name)) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert path.read_bytes() == before
+
+
+def test_export_replaces_a_file_whole_and_leaves_nothing_else(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "x").write_text("old")
+    assert tacit("ledger", "export", str(path), "--out", str(tmp_path / "out" / "x")) == 0
+    assert json.loads((tmp_path / "out" / "x").read_text())
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["x"]
+    assert tacit("ledger", "export", str(path), "--out", "/dev/null") == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_what_cannot_be_read_is_told_in_one_line(
+    path: Path, capsys: Captured, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "folder").mkdir()
+    for arguments, code in (
+        (["show", str(tmp_path / "missing.db")], 3),
+        (["verify", str(tmp_path / "folder")], 3),
+        (["verify", str(tmp_path / "text")], 5),
+        (["show", str(path), "--delta", "2"], 2),
+        (["export", str(path), "--out", str(tmp_path / "none" / "x")], 2),
+        (["show"], 2),
+    ):
+        assert tacit("ledger", *arguments) == code, arguments
+        assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,223 @@
+"""The Python client, against a real aggregator and against servers that are none."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from tacit_client import ApiError, Client, Status, Unreachable, models
+from tacit_client.client import _server_sent
+
+from tacit.privacy.report import EdgePrivacy, RunPrivacy
+from tests.conftest import ROOT
+from tests.helpers.rest import TOKEN, Rig, served
+from tests.helpers.servers import HOST, free_port
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    rig = Rig(tmp_path)
+    rig.hello("edge-0")
+    rig.update("edge-0")
+    return rig
+
+
+@pytest.fixture
+def client(rig: Rig) -> Iterator[Client]:
+    with served(rig) as url, Client(url, TOKEN) as client:
+        yield client
+
+
+@contextmanager
+def strange_server(body: bytes, kind: str, status: int = 200) -> Iterator[str]:
+    """Something that is not tacit, on a loopback port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("ETag", '"0000"')
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with HTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield "http://{}:{}".format(*server.server_address)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_every_document_is_typed(rig: Rig, client: Client) -> None:
+    rig.observer.point(1, 0.5, 1.0, 10)
+    status = client.status()
+    assert (status.applied, status.target, status.state, status.over) == (1, 6, "training", False)
+    assert status.privacy.edges["edge-0"].pushes == 1
+    (edge,) = client.edges()
+    assert edge == client.edge("edge-0")
+    assert edge.epsilon_pld == client.privacy().epsilon
+    assert [point.version for point in client.series()] == [1]
+    assert client.series(after=1) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "read"), [(EdgePrivacy, models.EdgePrivacy), (RunPrivacy, models.Privacy)]
+)
+def test_the_client_reads_what_is_reported_of_privacy(
+    kind: type[BaseModel], read: type[BaseModel]
+) -> None:
+    assert set(kind.model_json_schema()["properties"]) == set(read.model_fields)
+
+
+def test_weights_are_checked_and_fetched_once(client: Client) -> None:
+    info = client.model()
+    data = client.weights()
+    assert data is not None
+    assert hashlib.sha256(data).hexdigest() == info.sha256
+    assert client.weights(info.sha256) is None
+    assert client.weights("0" * 64) == data
+
+
+def test_an_infinite_epsilon_is_none(rig: Rig, client: Client) -> None:
+    rig.hello("edge-1", multiplier=0.0, pushes=2)
+    assert client.privacy().epsilon is None
+
+
+def test_ready(rig: Rig, client: Client) -> None:
+    assert not client.ready()
+    rig.link.up = True
+    assert client.ready()
+
+
+def test_halt_says_what_was_taken(rig: Rig, client: Client) -> None:
+    assert client.halt("enough").reason == "enough"
+    assert client.halt().reason == "enough"
+    assert rig.operator.wanted() == "enough"
+
+
+def test_events_end_with_the_server(rig: Rig, client: Client) -> None:
+    events = client.events()
+    assert next(events).applied == 1
+    rig.update("edge-0")
+    assert next(events).applied == 2
+    rig.operator.close()
+    assert list(events) == []
+
+
+def test_a_refusal_carries_the_problem(rig: Rig, client: Client) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.edge("nobody/../../..")
+    assert refused.value.status == 404
+    with (
+        pytest.raises(ApiError, match="401 Unauthorized: the operator's token"),
+        Client(client._url) as nobody,
+    ):
+        nobody.halt()
+
+
+def test_a_document_keeps_what_it_does_not_know(client: Client) -> None:
+    document = {**client.status().to_json(), "invented_later": {"x": 1}}
+    assert Status.model_validate(document).to_json() == document
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "said"),
+    [
+        (b"<html>", "text/html", 200, "not JSON"),
+        (b'{"state": "training"}', "application/json", 200, "algorithm: Field required"),
+        (b"<html>", "text/html", 502, "not a tacit aggregator"),
+        (b"[]", "application/json", 500, "not a tacit aggregator"),
+    ],
+)
+def test_a_strange_server_is_an_api_error(body: bytes, kind: str, status: int, said: str) -> None:
+    with (
+        strange_server(body, kind, status) as url,
+        Client(url) as client,
+        pytest.raises(ApiError, match=said) as error,
+    ):
+        client.status()
+    assert error.value.status == status
+
+
+def test_damaged_weights_are_refused() -> None:
+    with (
+        strange_server(b"half a file", "application/octet-stream") as url,
+        Client(url) as client,
+        pytest.raises(ApiError, match="SHA-256"),
+    ):
+        client.weights()
+
+
+def test_nobody_there() -> None:
+    url = f"http://{HOST}:{free_port()}"
+    with Client(url) as client:
+        for call in (
+            client.status,
+            client.ready,
+            client.weights,
+            client.halt,
+            lambda: next(client.events()),
+        ):
+            with pytest.raises(Unreachable) as error:
+                call()
+            assert error.value.url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "127.0.0.1:8000",
+        "ftp://host",
+        "http://",
+        "http://host:port",
+        f"http://{70 * 'a'}.com",
+        "http://a..b",
+    ],
+)
+def test_a_bad_url_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match="url="):
+        Client(url)
+
+
+def test_server_sent_events_by_the_book() -> None:
+    lines = [
+        ": ping",
+        "",
+        "event: status",
+        "data: {",
+        "data:  1}",
+        "id: 7",
+        "",
+        "data:x",
+        "",
+        "event: empty",
+        "",
+        "data: cut",
+    ]
+    assert list(_server_sent(iter(lines))) == [("status", "{\n 1}"), ("message", "x")]
+
+
+def test_the_client_stands_alone() -> None:
+    script = (
+        "import sys, tacit_client;"
+        "print({name.partition('.')[0] for name in sys.modules}"
+        " & {'torch', 'tacit', 'tacit_services', 'fastapi', 'numpy'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,171 @@
+"""Peers of a gossip run as processes, what they have on disk, and what must be true of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tacit_services.peer.state import PeerState
+from torch import Tensor
+
+from tacit import config
+from tacit.privacy.accounting import Spend, epsilon_pld
+from tests.helpers.processes import Deployment, Service, deployment
+from tests.helpers.servers import Mosquitto, mosquitto
+
+RUN = """
+[run]
+updates = {updates}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "{name}"
+learning_rate = {rate}
+topology = "{topology}"
+report_every = 5
+[privacy]
+mechanism = "{mechanism}"
+noise_multiplier = 2.0
+epsilon = 1000.0
+batch = 32
+clip = 0.2
+[edges]
+count = {count}
+"""
+COUNT = 4
+PATIENCE = 240.0  # seconds; a deadline on a busy machine: four processes import torch at once
+STILL = {
+    "updates": 10**9,
+    "name": "adpsgd",
+    "rate": 1e-30,
+    "topology": "ring",
+    "mechanism": "none",
+    "count": COUNT,
+}
+
+
+@contextmanager
+def run(folder: Path, **settings: object) -> Iterator[tuple[Deployment, Mosquitto]]:
+    """A deployment on a broker of its own; nothing else is started yet."""
+    with mosquitto(folder) as broker:
+        address = f"{broker.host}:{broker.port}"
+        with deployment(
+            folder, RUN.format(**settings), address, f"sqlite:///{folder}/store.db", "gossip"
+        ) as made:
+            yield made, broker
+
+
+class Disks:
+    """What the peers of a run have on disk."""
+
+    def __init__(self, made: Deployment, count: int = COUNT) -> None:
+        self._made, self.count = made, count
+        self.size = config.load(made.file).build_model().size
+
+    def prepare(self) -> None:
+        """Models of their own, as if they had trained apart."""
+        generator = torch.Generator().manual_seed(5)
+        for number in range(self.count):
+            with closing(self._open(number)) as state:
+                params = torch.randn(self.size, generator=generator, dtype=torch.float64)
+                state.save(
+                    {"params": params}, {"life": 1, "counts": {}, "links": {}, "staleness": []}
+                )
+
+    def total(self) -> Tensor:
+        """(d,):
+
+        the sum of all models, less what a receiver has added and the proposer not yet taken off.
+        """
+        states = [self._read(number) for number in range(self.count)]
+        total = torch.stack([tensors["params"] for tensors, _ in states]).sum(0)
+        for me, (_, values) in enumerate(states):
+            for other, (proposed, is_open, _, _) in values.get("links", {}).items():
+                tensors, theirs = states[int(other.removeprefix("edge-"))]
+                _, _, life, answered = theirs["links"][f"edge-{me}"]
+                if is_open and (life, answered) == (values["life"], proposed):
+                    total -= tensors[f"delta/edge-{me}"]
+        return total
+
+    def spread(self) -> float:
+        return float(
+            torch.stack([self._read(number)[0]["params"] for number in range(self.count)])
+            .std(0)
+            .max()
+        )
+
+    def answered(self, number: int) -> int:
+        """Exchanges that a peer has had, both ways."""
+        links = self._read(number)[1]["links"].values()
+        return sum(proposed + answered for proposed, _, _, answered in links)
+
+    def steps(self, number: int) -> int:
+        return self.counts(number).get(f"edge-{number}", 0)
+
+    def counts(self, number: int) -> dict[str, int]:
+        """Steps of everybody, as far as this peer knows."""
+        counts: dict[str, int] = self._read(number)[1]["counts"]
+        return counts
+
+    def begun(self, number: int) -> bool:
+        """Whether a peer has come as far as hearing of another; before that its file is best left
+        alone.
+
+        By its log: who opens a file of SQLite while another makes it a WAL file locks the other
+        out.
+        """
+        self._made.check_services()
+        return any(
+            "is here" in log.read_text() for log in self._made.folder.glob(f"peer-{number}-*.log")
+        )
+
+    def _read(self, number: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        with closing(self._open(number)) as state:
+            found = state.load()
+        assert found is not None
+        return found
+
+    def _open(self, number: int) -> PeerState:
+        folder = self._made.folder / "identities" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        return PeerState(folder / "peer.db", "gossip")
+
+
+def peer(made: Deployment, number: int, **more: str) -> Service:
+    settings = {"TACIT_IDENTITIES": str(made.folder / "identities"), "TACIT_PATIENCE": "1"}
+    return made._started(
+        "peer", settings | {"TACIT_IDENTITY": str(number)} | more, f"peer-{number}"
+    )
+
+
+def settled(made: Deployment, disks: Disks, updates: int | None) -> None:
+    """A run that has ended: `updates` steps (None: ended by a halt), ε as the charges have it."""
+    summary = made.ended()
+    assert updates in (None, summary["applied"])
+    rate = config.load(made.file).sampling_rate()
+    for number in range(disks.count):
+        said = summary["privacy"]["edges"][f"edge-{number}"]
+        events = [Spend(rate, 2.0, 1)] * made.pushes(
+            number
+        )  # one for each charge in the ledger's chain
+        assert said["pushes"] == len(events) >= disks.steps(number)
+        assert said["epsilon_pld"] == pytest.approx(epsilon_pld(events, 1e-5), rel=1e-6)
+    assert sum(made.pushes(number) for number in range(disks.count)) >= summary["applied"] > 0
+    assert (
+        json.loads((made.out / "ledger.json").read_text())["epsilon"]
+        == summary["privacy"]["epsilon"]
+    )
+    if updates is not None:  # peers that hear of a halt have gone on meanwhile
+        weights = torch.cat(
+            [part.flatten() for part in load_file(made.out / "model.safetensors").values()]
+        )
+        mean = disks.total() / disks.count
+        assert sorted(weights.tolist()) == pytest.approx(sorted(mean.tolist()), abs=1e-5)

@@ -1,0 +1,173 @@
+"""A real aggregator without broker and edges:
+
+its driver is fed by hand, its REST interface is a real uvicorn.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.journal.store import open_store
+from tacit_services.transport import http_server
+from tacit_services.transport.mqtt import Connection, Inbound
+
+from tacit import config
+from tacit.algorithms.mapa import Server
+from tacit.models import Model
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.helpers.servers import HOST, PATIENCE
+
+CHUNK = 1 << 18
+TOKEN = "a-token-for-the-tests-only"
+RUN_FILE = """
+[run]
+updates = 6
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "mapa"
+max_staleness = 2
+[privacy]
+noise_multiplier = 1.0
+clip = 1.0
+batch = 32
+[edges]
+count = 3
+"""
+
+
+class Silent:
+    """A way to the broker that is never opened: what the driver publishes waits in its queue."""
+
+    def __init__(self) -> None:
+        self.connection = Connection(f"{HOST}:1", "test", [], lambda inbound: None)
+
+
+@dataclass
+class Link:
+    """What is shown of the broker; a test says it."""
+
+    up: bool = False
+    reconnects: int = 0
+
+
+class Rig:
+    """One run, in memory, with what tests may do to it."""
+
+    def __init__(self, folder: Path, token: str | None = TOKEN, more: str = "") -> None:
+        """`more`: sections of the run file."""
+        self.run = run = config.parse(RUN_FILE + more, "test")
+        definition = run.define()
+        self.model: Model = definition.build_model()
+        self.role = Server(definition, self.model)
+        place = Place(
+            "run", open_store("memory://", "run"), Silent(), max_message=1 << 24, chunk=CHUNK
+        )
+        self.driver = assemble(run, definition, self.role, self.model, place)
+        self.driver.recover()
+        self.link = Link()
+        self.observer = Observer(
+            definition, self.driver, folder / "metrics.jsonl", broker=self.link
+        )
+        self.observer.resumed()
+        self.operator = Operator(token)
+        self.app = create_app(self.observer, self.operator, self.model)
+        self._seq = 0
+
+    def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:
+        """`edge` comes online."""
+        hello = pb.Hello(
+            epsilon=8.0,
+            delta=1e-5,
+            mechanism="gaussian",
+            noise_variance=0.1,
+            clip_min=0.1,
+            clip_max=10,
+        )
+        hello.spent.extend(_spent(multiplier, pushes))
+        self.driver.presence[edge] = "online"
+        self.send(edge, pb.Meta(hello=hello))
+
+    def update(
+        self,
+        edge: str,
+        *,
+        multiplier: float = 1.0,
+        pushes: int = 1,
+        base: int | None = None,
+        charged: int = 0,
+    ) -> None:
+        """A push of `edge`: all its history is `pushes` releases at noise `multiplier`."""
+        version = self.role.version if base is None else base
+        update = pb.Update(base_version=version, clip=1.0, spent=_spent(multiplier, pushes))
+        if charged:
+            update.charged.count, update.charged.head = charged, bytes([charged]) * 32
+        self.send(
+            edge,
+            pb.Meta(update=update),
+            torch.full((self.model.size,), 0.01 * (self.role.version + 1)),
+        )
+
+    def send(
+        self, edge: str, meta: pb.Meta, tensor: torch.Tensor | None = None, seq: int | None = None
+    ) -> None:
+        """Any envelope, as the broker would deliver it."""
+        self._seq += 1
+        number = self._seq if seq is None else seq
+        meta.run, meta.edge, meta.seq, meta.schema_hash = (
+            "run",
+            edge,
+            number,
+            self.model.schema_hash(),
+        )
+        topic = topics.up("run", edge, number, 0)
+        parts = wire.split(wire.encode(meta, tensor), CHUNK)
+        for part in parts:
+            self.driver.inbox.hear(Inbound(topic, part, lambda: None))
+        self.driver.admission.accept(0.0)
+
+
+def _spent(multiplier: float, pushes: int) -> list[pb.Spend]:
+    return (
+        [pb.Spend(sampling_rate=0.07, noise_multiplier=multiplier, count=pushes)] if pushes else []
+    )
+
+
+def served(rig: Rig) -> AbstractContextManager[str]:
+    """The rig's REST interface; yields its URL."""
+    return serving(rig.app, rig.operator)
+
+
+@contextmanager
+def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
+    """A REST interface on a free loopback port;
+
+    yields its URL, and ends it as the aggregator does.
+    """
+    with socket.create_server(
+        (HOST, 0)
+    ) as listener:  # it listens already: the first request waits for uvicorn
+        server = uvicorn.Server(http_server.uvicorn_config(app, timeout_graceful_shutdown=30))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield "http://{}:{}".format(*listener.getsockname())
+        finally:
+            operator.close()
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "an open connection delays the shutdown"

@@ -1,0 +1,333 @@
+"""A server driver and edge loops in threads over a real broker, and an edge that says what it
+should not.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.line import Line
+from tacit_services.journal.store import Store
+from tacit_services.journal.store.memory import MemoryStore
+from tacit_services.journal.store.rules import Limits
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker.contract import LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.tasks import task_loop
+from torch import Tensor
+
+from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.server import ServerRole
+from tacit.config import RunFile
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tests.golden.harness import make_edge, sha256, ungated
+from tests.helpers.processes import PATIENCE, Caller
+from tests.helpers.servers import wait_for
+
+RUN = """
+[run]
+updates = {updates}
+snapshot_every = {snapshot_every}
+[data]
+dataset = "digits"
+[model]
+name = "logistic"
+[algorithm]
+name = "mapa"
+smoothness = 1.0
+deviation = 1.0
+max_staleness = {max_staleness}
+[privacy]
+batch = 32
+noise_multiplier = 1.0
+clip = 1.0
+epsilon = 100.0
+[edges]
+count = 2
+"""
+ROOMY = Limits(10**6, 1 << 40)
+STATUS = pb.Receipt.Status
+
+
+def run_file(updates: int = 1000, snapshot_every: int = 10**6, max_staleness: int = 100) -> RunFile:
+    text = RUN.format(updates=updates, snapshot_every=snapshot_every, max_staleness=max_staleness)
+    return config.parse(text, "test")
+
+
+class Rig:
+    """A driver over a real broker, in this thread (`accept`) or in its own (`serve`), with edge
+    loops in threads.
+    """
+
+    def __init__(
+        self,
+        run: RunFile,
+        broker: str,
+        run_id: str,
+        store: Store | None = None,
+        chunk: int = 1 << 18,
+        *,
+        ledger: Path | str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ledger`: of noise_at = "server"; `clock`: of the guard's limits."""
+        self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
+        self.model = run.build_model()
+        self.schema = self.model.schema_hash()
+        self.store = MemoryStore(run_id, ROOMY) if store is None else store
+        self.line, self.ledger, self.clock = Line(broker, f"{run_id}-aggregator"), ledger, clock
+        self.driver = self.new_driver(self.store)
+        self.stop = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.failures: list[BaseException] = []
+        self.epsilon: dict[int, float] = {}  # ε of an edge, where it is not the run file's
+        self.ended: Callable[[], None] = lambda: None  # in the driver's thread
+
+    def new_driver(self, store: Store) -> ServerDriver:
+        largest, run = max(1 << 24, 5 * self.model.size), ungated(self.run)
+        place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
+        definition = run.define()
+        role = registry.server(definition, self.model)
+        return assemble(run, definition, role, self.model, place)
+
+    def connect(self) -> Connection:
+        """The driver's connection, up."""
+        return self.line.open(self.driver.subscriptions(), self.driver.inbox.hear, PATIENCE)
+
+    def serve(self) -> None:
+        """Run the driver in a thread until the role halts or `close`."""
+        self.driver.recover()
+        connection = self.connection = self.connect()
+
+        def work() -> None:
+            self.driver.run(self.stop, lambda: None)
+            if self.driver.role.halted:
+                self.driver.farewell(self.stop)
+            connection.stop()
+            self.ended()
+
+        self._thread(work)
+
+    def restart(self) -> None:
+        """Serve on with a successor of the driver, on the same store."""
+        self.close()
+        self.stop, self.driver = threading.Event(), self.new_driver(self.store)
+        self.serve()
+
+    def edge(
+        self,
+        number: int,
+        folder: Path,
+        *,
+        patience: float = 30.0,
+        seed: int | None = 5,
+        broker: str = "",
+        make: Callable[[], EdgeRole] | None = None,
+        deaf: Callable[[Inbound], bool] = lambda inbound: False,
+    ) -> None:
+        """Edge `number` in a thread; it does not hear messages that `deaf` is true for.
+
+        `broker`: where it finds the broker, if not where the driver does; `make` (called in its
+        thread): another role than the usual one.
+        """
+
+        def work() -> None:
+            torch.set_num_threads(1)
+            role = (
+                make()
+                if make
+                else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
+            )
+            outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
+            settings = LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience)
+            loop = task_loop(role, outbox, settings, CpuTurns(None))
+            connection = Connection(
+                broker or self.broker,
+                f"{self.run_id}-{role.edge}",
+                [topics.down_all(self.run_id, role.edge), topics.model(self.run_id)],
+                lambda inbound: None if deaf(inbound) else loop.mailbox.put(inbound),
+                on_up=loop.mailbox.connected,
+            )
+            connection.start(PATIENCE)
+            present: Callable[[str], None] = lambda state: connection.publish(  # noqa: E731
+                topics.presence(self.run_id, role.edge), state.encode(), retain=True
+            )
+            present("online")
+            loop.run(connection, self.stop, present)
+            connection.stop()
+            outbox.close()
+            role.releaser.ledger.close()
+
+        self._thread(work)
+
+    def _thread(self, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as failure:
+                self.failures.append(failure)
+                raise
+
+        self.threads.append(threading.Thread(target=guarded, daemon=True))
+        self.threads[-1].start()
+
+    def finished(self, seconds: float = PATIENCE) -> ServerRole:
+        """Wait for the end of the run; the role."""
+        wait_for(
+            lambda: bool(self.failures) or not any(thread.is_alive() for thread in self.threads),
+            seconds,
+        )
+        assert not self.failures
+        return self.driver.role
+
+    def close(self) -> None:
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(PATIENCE)
+
+    def fold(self) -> tuple[int, str, dict[str, int]]:
+        """All that an update would change."""
+        with self.driver.lock:
+            role = self.driver.role
+            return (
+                role.version,
+                sha256(role),
+                {name: record.updates for name, record in role.edges.items()},
+            )
+
+
+@dataclass
+class Message:
+    """One envelope from `edge`, with everything that can be wrong in it."""
+
+    edge: str
+    seq: int
+    run: str
+    schema: bytes
+    topic_edge: str = ""
+    meta: pb.Meta = field(default_factory=pb.Meta)
+    tensor: Tensor | None = None
+
+    def envelope(self) -> bytes:
+        self.meta.run, self.meta.edge, self.meta.seq, self.meta.schema_hash = (
+            self.run,
+            self.edge,
+            self.seq,
+            self.schema,
+        )
+        return wire.encode(self.meta, self.tensor)
+
+
+class Hostile(Caller):
+    """An edge that is known to the run, and then says something else."""
+
+    def __init__(self, rig: Rig, edge: str) -> None:
+        super().__init__(rig.broker, rig.run_id, edge)
+        self.rig, self.seq = rig, 0
+
+    def greeting(self) -> Message:
+        hello = pb.Hello(
+            epsilon=8.0,
+            delta=1e-5,
+            mechanism="gaussian",
+            noise_variance=0.1,
+            clip_min=0.1,
+            clip_max=10,
+        )
+        return self.message(pb.Meta(hello=hello))
+
+    def hello(self) -> int:
+        return self.said(self.greeting())
+
+    def message(self, meta: pb.Meta, tensor: Tensor | None = None) -> Message:
+        self.seq += 1
+        return Message(self.edge, self.seq, self.run_id, self.rig.schema, meta=meta, tensor=tensor)
+
+    def update(
+        self, value: float = 1e-3, *, base: int | None = None, size: int | None = None
+    ) -> Message:
+        version = self.rig.driver.role.version if base is None else base
+        update = pb.Update(base_version=version, clip=1.0)
+        update.spent.append(pb.Spend(sampling_rate=0.1, noise_multiplier=1.0, count=1))
+        tensor = torch.full((self.rig.model.size if size is None else size,), value)
+        return self.message(pb.Meta(update=update), tensor)
+
+    def parts(self, message: Message, chunk: int = 1 << 18) -> list[bytes]:
+        return list(wire.split(message.envelope(), chunk))
+
+    def publish(self, seq: int, payload: bytes, part: int = 0) -> None:
+        self.connection.publish(topics.up(self.run_id, self.edge, seq, part), payload)
+
+    def said(self, message: Message) -> int:
+        """Send it; the status of its receipt."""
+        (payload,) = self.parts(message)
+        self.publish(message.seq, payload)
+        return int(self.receipt(message.seq).status)
+
+    def receipt(self, seq: int, seconds: float = PATIENCE) -> pb.Receipt:
+        while (meta := self.receive("receipt", seconds).meta).seq != seq:
+            pass
+        return meta.receipt
+
+
+def part(
+    envelope: bytes,
+    *,
+    magic: bytes = wire.PART_MAGIC,
+    number: int = 0,
+    parts: int = 1,
+    total: int | None = None,
+    offset: int = 0,
+) -> bytes:
+    """One MQTT payload as wire.split makes it, or not."""
+    return (
+        struct.pack(
+            "<4sIIQQ", magic, number, parts, len(envelope) if total is None else total, offset
+        )
+        + envelope
+    )
+
+
+def hello_meta() -> pb.Meta:
+    return pb.Meta(
+        hello=pb.Hello(epsilon=8.0, delta=1e-5, mechanism="gaussian", clip_min=0.1, clip_max=10)
+    )
+
+
+def update_meta(base: int) -> pb.Meta:
+    return pb.Meta(update=pb.Update(base_version=base, clip=1.0))
+
+
+def take(driver: ServerDriver, messages: Iterable[Inbound]) -> None:
+    """Let all happen to these messages that happens to what the broker delivers."""
+    for message in messages:
+        driver.inbox.hear(message)
+    driver.admission.accept(0.0)
+
+
+def inbound(rig: Rig, metas: list[pb.Meta], first: int = 1, edge: str = "edge-0") -> list[Inbound]:
+    """What the broker would deliver for these messages of `edge`, numbered from `first`."""
+    made = []
+    for seq, meta in enumerate(metas, first):
+        tensor = (
+            torch.full((rig.model.size,), 0.01 * seq)
+            if meta.WhichOneof("kind") == "update"
+            else None
+        )
+        message = Message(edge, seq, rig.run_id, rig.schema, meta=meta, tensor=tensor)
+        made.append(
+            Inbound(topics.up(rig.run_id, edge, seq, 0), part(message.envelope()), lambda: None)
+        )
+    return made

@@ -1,0 +1,259 @@
+"""What 0.1 wrote is read, to the bit; what a newer tacit wrote is refused;
+
+no attribute's name is a format.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
+from tacit_services.enrollment.tokens import EnrollmentToken, TokenRegister
+from tacit_services.identity import lineage
+from tacit_services.identity.folder import Identity, acquire
+from tacit_services.journal import snapshot_file as state_file
+from tacit_services.party.kept import KeptEmbeddings
+from tacit_services.peer.state import PeerState
+from tacit_services.testbed import local_run, predict
+from tacit_services.testbed.simulate import Simulation
+from tacit_services.worker.outbox import Outbox
+
+from tacit import config
+from tacit.config import RunFile
+from tacit.errors import BudgetSpent, ConfigError, PrivacyError
+from tacit.privacy import mechanisms
+from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Releaser
+from tacit.privacy.sampling import Random
+from tests.helpers.older import KEPT, unpacked
+
+BEGUN_WITH = {  # what one or another of the snapshots has as a new role has it
+    "absent",
+    "asked",
+    "clip",
+    "due",
+    "exam_rows",
+    "examined",
+    "examining",
+    "final",
+    "halted",
+    "idle",
+    "requests",
+    "stage",
+    "stale",
+    "triggers",
+    "weight",
+}
+ALGORITHMS = ("mapa", "fedasync", "fedbuff", "fedavg", "dp-pasgd", "adp2sgd", "sync", "vafl")
+
+
+def identity(root: Path, number: int = 0) -> Identity:
+    found = acquire(root, 2, number, threading.Event())
+    assert found is not None
+    return found
+
+
+def written(data: bytes) -> tuple[dict[str, tuple[torch.dtype, bytes]], dict[str, str]]:
+    """All that a snapshot says, to the bit: every tensor, and the text of its JSON.
+
+    (Their order in it is chance.)
+    """
+    data = data[16:]
+    tensors = safetensors.torch.load(data)
+    return {
+        name: (one.dtype, one.numpy().tobytes()) for name, one in tensors.items()
+    }, state_file.metadata(data)
+
+
+class TestSnapshots:
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_of_0_1_are_restored_and_written_again_to_the_bit(
+        self, tmp_path: Path, algorithm: str
+    ) -> None:
+        folder = unpacked("states", tmp_path)
+        run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
+        simulation = Simulation(run, None)
+        roles = {"server": simulation.role, **simulation.simulator.edges}
+        files = sorted(folder.glob(f"{algorithm}.*.state"))
+        assert files
+        for path in files:
+            role, kept = roles[path.name.split(".")[1]], path.read_bytes()
+            role.restore(*state_file.loads(kept))  # type: ignore[union-attr]
+            assert written(state_file.dumps(*role.state())) == written(kept)  # type: ignore[union-attr]
+
+    def test_one_in_the_middle_is_not_a_new_one(self, tmp_path: Path) -> None:
+        """So that the test above could fail: all else they have is not what a role begins with."""
+        folder = unpacked("states", tmp_path)
+        for algorithm in ALGORITHMS:
+            run = RunFile.model_validate_json((folder / f"{algorithm}.json").read_bytes())
+            kept = state_file.loads((folder / f"{algorithm}.server.state").read_bytes())[1]
+            new = Simulation(run, None).role.state()[1]
+            same = {key for key, value in new.items() if json.loads(json.dumps(value)) == kept[key]}
+            assert same <= BEGUN_WITH, algorithm
+
+
+class TestTheLedger:
+    def test_of_0_1_goes_on_in_the_middle_of_its_budget(self, tmp_path: Path) -> None:
+        # Given a ledger of 0.1 with 14 charges, and a budget that pays for 16,
+        folder = unpacked("mapa", tmp_path)
+        run = config.load(folder / "run.toml")
+        plan = run.plan(0, 700)
+        with (
+            closing(identity(folder / "identities")) as edge,
+            lineage.ledger(edge, None, "digits") as ledger,
+        ):
+            assert ledger.charged().count == 14
+            (spent,) = ledger.history()
+            sixteen = epsilon_pld([replace(spent, count=16)], plan.delta)
+            releaser = Releaser(replace(plan, epsilon=sixteen * (1 + 1e-9)), ledger, Random())
+            # when it releases, then twice, and ε is that of all sixteen.
+            nobody = Clipped(
+                torch.zeros(650, dtype=torch.int64), 1.0, mechanisms.grid_step(1.0, 1.0)
+            )
+            for _ in range(2):
+                releaser.release(1.0, lambda: nobody)
+            with pytest.raises(BudgetSpent):
+                releaser.release(1.0, lambda: nobody)
+            assert epsilon_pld(ledger.history(), plan.delta) == sixteen
+            ledger.verify()
+
+
+class TestEnrolment:
+    def test_of_0_1_is_demanded_and_kept_when_another_is_added(self, tmp_path: Path) -> None:
+        folder = unpacked("mapa", tmp_path)
+        marker = folder / "identities" / "0" / "enrolled.json"
+        before = json.loads(marker.read_text())
+        with closing(identity(folder / "identities")) as edge:
+            with lineage.ledger(edge, None, "digits") as ledger:
+                assert {"digits": ledger.lineage.hex()} == before == json.loads(marker.read_text())
+            with lineage.ledger(edge, None, "mnist") as other:
+                now = json.loads(marker.read_text())
+                assert now == {"format": 1, "ledgers": before | {"mnist": other.lineage.hex()}}
+            (edge.path / "ledger.db").unlink()
+            with (
+                pytest.raises(PrivacyError, match="missing or empty"),
+                lineage.ledger(edge, None, "digits"),
+            ):
+                pass
+
+    def test_tokens_of_0_1_are_known(self, tmp_path: Path) -> None:
+        shutil.copy(KEPT / "tokens", tmp_path / "tokens")
+        before = TokenRegister(tmp_path).all()
+        assert [(token.once, token.edges, token.served) for token in before] == [
+            (False, "edge-*", "-"),
+            (True, "edge-7", "edge-7"),
+        ]
+        TokenRegister(tmp_path).add("edge-8", once=True)
+        assert (tmp_path / "tokens").read_text().startswith("tacit tokens 1\n")
+        assert TokenRegister(tmp_path).all()[:2] == before
+        assert isinstance(TokenRegister(tmp_path).all()[2], EnrollmentToken)
+
+
+def test_embeddings_that_0_1_has_released_are_sent_again(tmp_path: Path) -> None:
+    folder = unpacked("vafl", tmp_path) / "identities" / "0" / "released"
+    (path,) = folder.iterdir()
+    kept = KeptEmbeddings(folder)
+    found = kept.get(path.stem)
+    assert found is not None
+    assert found.shape == (1797, 2)
+    kept.put("again", found)
+    again = kept.get("again")
+    assert again is not None
+    assert torch.equal(again, found)
+    assert state_file.metadata((folder / "again.safetensors").read_bytes()) == {"tacit": "1"}
+
+
+class TestSummary:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """The output directory of a vertical run."""
+        run_file = unpacked("vafl", tmp_path) / "run.toml"
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / local_run.MARKER).write_text(
+            json.dumps({"TACIT_RUN_FILE": str(run_file)})
+        )
+        return tmp_path
+
+    def test_of_0_1_is_of_the_same_run(self, folder: Path) -> None:
+        shutil.copy(KEPT / "vafl-summary.json", folder / "summary.json")
+        run, _ = predict._ended_run(folder)
+        assert run.algorithm.name == "vafl"
+
+    def test_of_a_newer_format_is_refused(self, folder: Path) -> None:
+        summary = json.loads((KEPT / "vafl-summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps(summary | {"format": SUMMARY_FORMAT + 1}))
+        with pytest.raises(ConfigError, match="format: Input should be less than or equal to"):
+            predict._ended_run(folder)
+
+
+def numbered(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def newer(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {numbered(path) + 1}")
+
+
+class TestNumbers:
+    OPEN: tuple[tuple[str, str, str, Callable[[Path], Outbox | PeerState]], ...] = (
+        ("outbox", "mapa", "outbox.db", lambda path: Outbox(path, "mapa")),
+        ("peer state", "gossip", "peer.db", lambda path: PeerState(path, "gossip")),
+    )
+
+    @pytest.mark.parametrize(("what", "run", "name", "opened"), OPEN)
+    def test_a_file_of_0_1_gets_one_and_a_newer_one_is_refused(
+        self,
+        tmp_path: Path,
+        what: str,
+        run: str,
+        name: str,
+        opened: Callable[[Path], Outbox | PeerState],
+    ) -> None:
+        path = unpacked(run, tmp_path) / "identities" / "0" / name
+        assert numbered(path) == 0
+        for _ in range(2):
+            opened(path).close()
+            assert numbered(path) == 1
+        newer(path)
+        said = f"{what} {path}: has format 2, this tacit reads 1: a newer one has written it"
+        with pytest.raises(PrivacyError, match=f"^{said}$"):
+            opened(path)
+        assert numbered(path) == 2
+
+    def test_a_newer_ledger_is_refused(self, tmp_path: Path) -> None:
+        path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
+        newer(path)
+        with pytest.raises(PrivacyError, match="was not written by this version of tacit"):
+            Ledger(path, "digits")
+
+    def test_a_newer_enrolment_is_refused(self, tmp_path: Path) -> None:
+        folder = unpacked("mapa", tmp_path) / "identities"
+        (folder / "0" / "enrolled.json").write_text('{"format": 2, "ledgers": {}}')
+        refused = pytest.raises(PrivacyError, match=r"enrolled.json: has format 2")
+        with closing(identity(folder)) as edge, refused, lineage.ledger(edge, None, "digits"):
+            pass
+
+    def test_newer_tokens_are_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "tokens").write_text("tacit tokens 2\n")
+        with pytest.raises(ConfigError, match="not a token: 'tacit tokens 2'"):
+            TokenRegister(tmp_path).all()
+
+    def test_newer_embeddings_are_refused(self, tmp_path: Path) -> None:
+        data = safetensors.torch.save({"embeddings": torch.zeros(2, 2)}, {"tacit": "2"})
+        (tmp_path / "one.safetensors").write_bytes(data)
+        with pytest.raises(PrivacyError, match="has format 2, this tacit reads 1"):
+            KeptEmbeddings(tmp_path).get("one")

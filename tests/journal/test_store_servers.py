@@ -1,0 +1,449 @@
+"""The stores over real servers and files: killed, restarted, full, hanging, or of somebody else."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+from tacit_services.journal.store import (
+    Anchor,
+    Appended,
+    NewEntry,
+    Snapshot,
+    Store,
+    Verdict,
+    open_store,
+)
+from tacit_services.journal.store.redis_store import RedisStore
+from tacit_services.journal.store.sqlite import SqliteStore
+
+from tacit import errors
+from tests.helpers.servers import HOST, RedisServer, free_port, redis_server, wait_for
+from tests.helpers.stores import ALL_BYTES_1_MIB, ROOMY, connector, contents, entries, verdicts
+
+# --- Redis: restarts and refusals ---
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis that the test may kill or fill."""
+    with redis_server(tmp_path, "--unixsocket", str(tmp_path / "s")) as running:
+        yield running
+
+
+def test_redis_killed_and_restarted_keeps_every_accepted_entry(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        connect = connector("redis", own_server.url, stack)
+        store = connect()
+        store.open("f")
+        for seq in range(1, 40):
+            store.append(entries("a", 2 * seq - 1, 2 * seq, size=5000))
+            if seq % 10 == 0:
+                store.save(Snapshot(2 * seq - 5, str(seq).encode()))
+        before = contents(store)
+        own_server.kill()
+        with pytest.raises(errors.ServiceError) as refusal:
+            store.append(entries("a", 79))
+        assert "\n" not in str(refusal.value)
+        assert own_server.url in str(refusal.value)
+        own_server.restart()
+        assert contents(connect()) == before
+        assert store.open("f") == 2  # the same handle, after its connection was lost
+        assert store.append(entries("a", 78, 79)) == [
+            Appended(Verdict.DUPLICATE, 0, 78),
+            Appended(Verdict.ACCEPTED, 79, 79),
+        ]
+
+
+def test_a_redis_that_may_forget_is_named(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
+        store = connector("redis", own_server.url, stack)()
+        store.open("f")
+        assert caplog.messages == []
+        operator.config_set("appendfsync", "everysec")
+        store.open("f")
+        assert "appendfsync everysec: a receipted update may be lost" in caplog.messages[-1]
+        operator.config_set("appendonly", "no")
+        store.open("f")
+        assert "appendonly no, appendfsync everysec" in caplog.messages[-1]
+        operator.acl_setuser("default", commands=["-config"])
+        seen = len(caplog.messages)
+        assert store.open("f") == 4  # nothing can be asked, nothing is said
+        assert len(caplog.messages) == seen
+
+
+ALTERED: list[dict[bytes, bytes]] = [  # what an entry's fields become; empty: they go
+    {b"payload": b"\x01" * 9 + b"\x00"},
+    {b"payload": b""},
+    {b"check": b"short"},
+    {b"edge": b"\xff"},
+    {b"edge": b""},
+    {b"seq": b"abc"},
+]
+
+
+def test_an_entry_that_was_altered_in_redis_is_refused(own_server: RedisServer) -> None:
+    with (
+        ExitStack() as stack,
+        redis.Redis.from_url(own_server.url, decode_responses=False) as operator,
+    ):
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        store.append(entries("a", 1, 2))
+        key = "tacit:{run}:journal"
+        (_, row), (last, _) = operator.xrange(key)
+        assert [record.checked for record in store.read(0, 2)] == [True, True]
+        operator.xdel(key, last)
+        # As a version of tacit wrote it that kept no checksum: taken, and told from one that was
+        # checked.
+        operator.xadd(
+            key, {name: value for name, value in row.items() if name != b"check"}, id="3-0"
+        )
+        assert [record.checked for record in store.read(0, 3)] == [True, False]
+        for number, change in enumerate(ALTERED, 4):
+            altered = {name: value for name, value in (row | change).items() if value}
+            operator.xadd(key, altered, id=f"{number}-0")
+            with pytest.raises(errors.WireError, match=f"entry {number} of run 'run' was altered"):
+                store.read(number - 1, 1)
+            with pytest.raises(errors.WireError, match=f"entry {number} of run 'run' was altered"):
+                list(store.replay(number - 1, 1))
+
+
+def test_a_server_that_dies_under_a_replay(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        store.append([NewEntry("a", seq, bytes(1 << 20)) for seq in range(1, 60)])
+        replay = store.replay(0, 10)
+        assert next(replay).position == 1
+        own_server.kill()
+        with pytest.raises(errors.ServiceError):
+            list(replay)
+        own_server.start()
+        assert [record.position for record in store.replay(0, 10)] == [*range(1, 60)]
+
+
+@pytest.mark.parametrize("lost", [("1",), ("2",), ("4",), ("1", "2", "3", "4")])
+def test_a_journal_without_all_of_its_entries_is_not_opened(
+    own_server: RedisServer, lost: tuple[str, ...]
+) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        store.append(entries("a", 1, 2, 3, 4, 5))
+        store.save(Snapshot(1, b"one"))
+        key = "tacit:{run}:journal"
+        assert operator.xdel(key, *[f"{1 + int(number)}-0" for number in lost]) == len(lost)
+        before = contents(store)
+        complaint = f"run 'run' has {4 - len(lost)} entries behind its snapshot, 4 were accepted"
+        with pytest.raises(errors.WireError, match=complaint):
+            store.open("f")
+        assert contents(store) == before
+        assert verdicts(store.append(entries("a", 6))) == ["accepted"]  # the epoch is what it was
+
+
+def test_values_that_redis_was_given_by_hand_are_one_line(own_server: RedisServer) -> None:
+    with ExitStack() as stack, redis.Redis.from_url(own_server.url) as operator:
+        store = connector("redis", own_server.url, stack)("run")
+        store.open("f")
+        operator.hset("tacit:{run}:snapshot", mapping={"cursor": "abc", "state": "x"})
+        operator.hset("tacit:{run}:seq", "edge", "x")
+        operator.hset("tacit:anchors", "lineage", "x y")
+        asked: list[tuple[str, Callable[[], object]]] = [
+            ("snapshot", store.snapshot),
+            ("seq", store.last_seqs),
+            ("anchors", store.anchors),
+        ]
+        for what, ask in asked:
+            with pytest.raises(errors.WireError, match=f"{what} of run 'run' was altered"):
+                ask()
+
+
+def test_an_sqlite_file_without_all_of_its_entries_is_not_opened(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/s.db", "run")
+    store.open("f")
+    store.append(entries("a", 1, 2, 3))
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        db.execute("DELETE FROM journal WHERE position = 2")
+    with pytest.raises(
+        errors.WireError, match="run 'run' has 2 entries behind its snapshot, 3 were accepted"
+    ):
+        store.open("f")
+    store.close()
+
+
+def test_a_run_in_redis_of_a_newer_format_is_refused_and_left_as_it_is(
+    own_server: RedisServer,
+) -> None:
+    with (
+        closing(RedisStore(own_server.url, "run", ROOMY)) as store,
+        redis.Redis.from_url(own_server.url) as client,
+    ):
+        store.open("f")
+        meta = "tacit:{run}:meta"
+        assert client.hget(meta, "format") == b"1"
+        client.hset(meta, "format", "2")
+        before = client.hgetall(meta)
+        with pytest.raises(
+            errors.ServiceError, match=r"run 'run' has format 2, this tacit reads 1$"
+        ):
+            store.open("f")
+        assert client.hgetall(meta) == before
+        client.hdel(meta, "format")  # as 0.1 left it
+        assert store.open("f") == 2
+        assert client.hget(meta, "format") == b"1"
+
+
+def test_redis_killed_in_the_middle_keeps_whole_batches(own_server: RedisServer) -> None:
+    accepted: list[int] = []
+
+    def append_until_lost(store: Store) -> None:
+        for first in itertools.count(1, 5):
+            try:
+                store.append(entries("a", *range(first, first + 5), size=20_000))
+            except errors.ServiceError:
+                return
+            accepted.append(first + 4)
+
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)()
+        store.open("f")
+        writer = threading.Thread(target=append_until_lost, args=[store])
+        writer.start()
+        wait_for(lambda: len(accepted) >= 20)
+        own_server.kill()
+        writer.join()
+        own_server.restart()
+        store.open("f")
+        kept = [record.seq for record in store.read(0, 10_000)]
+        # The batch in flight may be there, but then all of it.
+        assert kept in [list(range(1, accepted[-1] + 1 + extra)) for extra in (0, 5)]
+        assert store.depth() == (len(kept), 20_000 * len(kept))
+        assert store.last_seqs() == {"a": kept[-1]}
+
+
+def test_redis_that_hangs_is_lost_and_a_late_append_is_there_once_or_not_at_all(
+    own_server: RedisServer,
+) -> None:
+    with ExitStack() as stack:
+        store = RedisStore(own_server.url, "run", ROOMY, reply_s=0.1)
+        stack.callback(store.close)
+        store.open("f")
+        os.kill(own_server.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(errors.ServiceError, match=r"(?i)timeout"):
+                store.append(entries("a", 1))
+        finally:
+            os.kill(own_server.pid, signal.SIGCONT)
+        assert store.open("f") == 2
+        found = store.read(0, 10)
+        assert verdicts(store.append(entries("a", 1))) == ["duplicate" if found else "accepted"]
+        assert [record.seq for record in store.read(0, 10)] == [1]
+
+
+def test_redis_append_survives_a_script_flush(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)("flushed")
+        client = stack.enter_context(redis.Redis.from_url(own_server.url))
+        store.open("f")
+        for seq in range(1, 4):
+            client.script_flush()
+            assert verdicts(store.append(entries("a", seq))) == ["accepted"]
+
+
+def test_redis_full_refuses_the_whole_batch_in_one_line(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)()
+        client = stack.enter_context(redis.Redis.from_url(own_server.url))
+        store.open("f")
+        store.append(entries("a", 1))
+        before = contents(store)
+        client.config_set("maxmemory", "1mb")
+        with pytest.raises(errors.ServiceError, match="out of memory: raise maxmemory") as refusal:
+            store.append([NewEntry("a", 2, ALL_BYTES_1_MIB), NewEntry("a", 3, b"")])
+        assert "\n" not in str(refusal.value)
+        with pytest.raises(errors.ServiceError, match="out of memory"):
+            store.save(Snapshot(1, b"state"))
+        assert contents(store) == before
+        client.config_set("maxmemory", "0")
+        assert verdicts(store.append(entries("a", 2, 3))) == ["accepted"] * 2
+
+
+def test_redis_replica_and_wrong_type_are_told_in_one_line(own_server: RedisServer) -> None:
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)()
+        client = stack.enter_context(redis.Redis.from_url(own_server.url))
+        store.open("f")
+        client.set("tacit:{run}:journal", "not a stream")
+        with pytest.raises(errors.ServiceError, match=r"^store: redis://.*WRONGTYPE.*$"):
+            store.append(entries("a", 1))
+        with pytest.raises(errors.ServiceError, match=r"^store: redis://.*WRONGTYPE.*$"):
+            store.depth()
+        client.delete("tacit:{run}:journal")
+        client.replicaof(HOST, str(free_port()))
+        with pytest.raises(errors.ServiceError, match=r"^store: redis://.*read-only replica.*$"):
+            store.open("f")
+
+
+def test_redis_over_a_unix_socket(own_server: RedisServer, tmp_path: Path) -> None:
+    store = open_store(f"unix://{tmp_path}/s?db=0", "run")
+    try:
+        assert store.open("f") == 1
+    finally:
+        store.close()
+
+
+def test_redis_unreachable_is_a_service_error_without_the_password() -> None:
+    store = open_store(f"redis://me:secret@{HOST}:{free_port()}/0", "run")
+    calls: list[Callable[[], object]] = [
+        lambda: store.open("f"),
+        lambda: store.read(0, 1),
+        store.depth,
+    ]
+    calls.append(lambda: list(store.replay(0, 1)))
+    for call in calls:
+        with pytest.raises(errors.ServiceError) as refusal:
+            call()
+        assert "refused" in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+        assert "secret" not in str(refusal.value)
+    store.close()
+
+
+# --- SQLite: files that cannot serve ---
+
+
+def refused_open(path: Path) -> str:
+    store = SqliteStore(path, "run", ROOMY, busy_s=0.05)
+    with pytest.raises(errors.ServiceError) as refusal:
+        store.open("f")
+    store.close()
+    return str(refusal.value)
+
+
+def test_sqlite_on_unusable_paths_is_told_in_one_line(tmp_path: Path) -> None:
+    text, foreign, folder = tmp_path / "text", tmp_path / "foreign.db", tmp_path / "folder"
+    text.write_text("hello, this is not a database\n" * 200)
+    folder.mkdir()
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE run (x)")
+    db.close()
+    before = foreign.read_bytes()
+    for path, why in [
+        (text, "file is not a database"),
+        (foreign, "not written by this version of tacit"),
+        (folder, "unable to open database file"),
+        (tmp_path / "missing" / "store.db", "there is no such directory"),
+        (text / "store.db", "there is no such directory"),
+        (Path("/proc/store.db"), "unable to open database file"),
+    ]:
+        line = refused_open(path)
+        assert line == f"store: sqlite file {path}: {why}" or line.endswith(why)
+        assert str(path) in line
+        assert "\n" not in line
+    assert foreign.read_bytes() == before
+    assert text.read_text().startswith("hello")
+
+
+def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path, "run", ROOMY)
+    store.open("f")
+    store.append(entries("a", 1))
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TABLE anchor; PRAGMA user_version = 1")
+    db.close()
+    before = [Appended(Verdict.DUPLICATE, 0, 1), Appended(Verdict.ACCEPTED, 2, 2)]
+    assert store.open("f") == 2
+    assert (
+        store.append([*entries("a", 1), NewEntry("a", 2, b"", Anchor("digits/a", 1, b"h"))])
+        == before
+    )
+    assert store.anchors() == {"digits/a": Anchor("digits/a", 1, b"h")}
+    store.close()
+
+
+WRITER = """
+import sys
+from tacit_services.journal.store import NewEntry, open_store
+store = open_store(sys.argv[1], "run")
+store.open("f")
+for first in range(1, 100_000, 3):
+    store.append([NewEntry("a", first + k, bytes(20_000)) for k in range(3)])
+    print(first + 2, flush=True)
+"""
+
+
+def test_sqlite_writer_killed_in_the_middle_keeps_whole_batches(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        for _ in range(10):
+            assert writer.stdout.readline()
+        writer.kill()
+        told = [30, *map(int, writer.stdout.read().splitlines())][-1]
+    store = open_store(url, "run")
+    assert store.open("f") == 2
+    kept = [record.seq for record in store.read(0, 100_000)]
+    assert kept == list(range(1, len(kept) + 1))
+    assert len(kept) % 3 == 0
+    assert len(kept) >= told
+    assert store.depth() == (len(kept), 20_000 * len(kept))
+    store.close()
+
+
+def test_sqlite_held_by_another_process_is_told_and_then_works(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path, "run", ROOMY, busy_s=0.05)
+    store.open("f")
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(errors.ServiceError, match="database is locked"):
+        store.append(entries("a", 1))
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert verdicts(store.append(entries("a", 1))) == ["accepted"]
+    store.close()
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file of this process may grow past `size` bytes: how a full disk looks to SQLite."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_sqlite_that_cannot_write_keeps_what_it_had(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", "run", ROOMY)
+    store.open("f")
+    store.append(entries("a", 1))
+    before = contents(store)
+    with (
+        file_size_limit(256 * 1024),
+        pytest.raises(errors.ServiceError, match=r"^store: sqlite file .*$"),
+    ):
+        store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)])
+    assert contents(store) == before
+    assert (
+        verdicts(store.append([*entries("a", 2), NewEntry("a", 3, ALL_BYTES_1_MIB)]))
+        == ["accepted"] * 2
+    )
+    store.close()

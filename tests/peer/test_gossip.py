@@ -1,0 +1,125 @@
+"""Peers over a real broker, in processes:
+
+killed, cut off, and told everything twice, they conserve the mean.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from tacit_services.transport import rest_client
+from tacit_services.transport.mqtt import Connection, Inbound
+
+from tests.helpers.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
+from tests.helpers.network import network
+from tests.helpers.servers import HOST, free_port, wait_for
+
+
+class Echo:
+    """Says everything that peers say a second time, later and in another order."""
+
+    def __init__(self, broker: str) -> None:
+        self.said = 0
+        self._held: list[Inbound] = []
+        self._seen: set[tuple[str, bytes]] = set()
+        self._lock = threading.Lock()
+        self.connection = Connection(broker, "echo", ["tacit/v1/gossip/peer/#"], self._repeat)
+        self.connection.start(PATIENCE)
+
+    def _repeat(self, inbound: Inbound) -> None:
+        inbound.done()
+        with self._lock:
+            if (inbound.topic, inbound.payload) not in self._seen:
+                self._seen.add((inbound.topic, inbound.payload))
+                self._held.append(inbound)
+            if len(self._held) >= 6:
+                for held in reversed(self._held):
+                    self.connection.publish(held.topic, held.payload)
+                self.said += len(self._held)
+                self._held.clear()
+
+
+@pytest.mark.slow
+def test_the_mean_survives_kills_a_partition_and_everything_said_twice(tmp_path: Path) -> None:
+    with run(tmp_path, **STILL) as (made, _), network(made.broker) as cable:
+        disks = Disks(made)
+        disks.prepare()
+        first, spread = disks.total(), disks.spread()
+        echo = Echo(made.broker)
+        peers = [
+            peer(made, n, **({"TACIT_BROKER": cable.address} if n == 2 else {}))
+            for n in range(COUNT)
+        ]
+        wait_for(lambda: min(disks.answered(n) for n in range(COUNT)) > 5, PATIENCE)
+        for number in (1, 0, 1):
+            peers[number].kill()
+            before = disks.answered(3)
+            wait_for(lambda: disks.answered(3) > before + 3, PATIENCE)  # noqa: B023  (used at once)
+            peers[number].start()
+            wait_for(lambda: "is here" in peers[number].log, PATIENCE)  # noqa: B023
+        cable.blackout(4.0, cut=True)
+        apart = [disks.steps(n) for n in range(COUNT)]
+        wait_for(
+            lambda: all(disks.steps(n) > apart[n] + 5 for n in (0, 1, 3)), PATIENCE
+        )  # nobody waits for edge-2
+        met = disks.answered(2)
+        wait_for(lambda: disks.answered(2) > met + 10, PATIENCE)  # it is back
+        echo.connection.stop()
+        assert echo.said > 50
+        for service in peers:
+            assert service.signal(signal.SIGTERM) == 0, service.log
+        assert float((disks.total() - first).abs().max()) < 1e-9
+        assert disks.spread() < 0.5 * spread
+        assert cable.cuts
+
+
+@pytest.mark.parametrize("name", ["adp2sgd", "sync"])
+def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, name: str) -> None:
+    settings = {
+        "updates": 400,
+        "name": name,
+        "rate": 0.5,
+        "topology": "ring",
+        "mechanism": "gaussian",
+        "count": COUNT,
+    }
+    with run(tmp_path, **settings) as (made, _):
+        disks = Disks(made)
+        made.aggregator()
+        for number in range(COUNT):
+            peer(made, number)
+        wait_for((made.out / "summary.json").exists, PATIENCE)
+        settled(made, disks, 400)
+        steps = sum(disks.steps(number) for number in range(COUNT))
+        if (
+            name == "adp2sgd"
+        ):  # Algorithm 1 has an exchange in every step; a step here is far shorter than a message
+            assert sum(disks.answered(number) for number in range(COUNT)) > 0.8 * steps
+
+
+@pytest.mark.slow
+def test_a_peer_that_comes_for_the_first_time_in_mid_run_catches_up_and_takes_part(
+    tmp_path: Path,
+) -> None:
+    settings = STILL | {"name": "adp2sgd", "rate": 0.5, "mechanism": "gaussian"}
+    with run(tmp_path, **settings) as (made, _):
+        disks, http, token = Disks(made), f"{HOST}:{free_port()}", tmp_path / "token"
+        made.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
+        for number in range(COUNT - 1):
+            peer(made, number)
+        wait_for(
+            lambda: all(
+                disks.begun(number) and disks.steps(number) > 20 for number in range(COUNT - 1)
+            ),
+            PATIENCE,
+        )
+        peer(made, COUNT - 1)
+        wait_for(lambda: disks.begun(COUNT - 1) and disks.steps(COUNT - 1) > 20, PATIENCE)
+        assert disks.answered(COUNT - 1) > 10
+        assert disks.counts(COUNT - 1)["edge-0"] > 20  # it knows what the others have done
+        with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
+            client.halt("enough")
+        settled(made, disks, None)

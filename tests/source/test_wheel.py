@@ -1,0 +1,234 @@
+"""The wheel as somebody installs it:
+
+outside the tree, with one extra, from the locks that the images are made of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.testbed.test_local_run import run_file
+
+pytestmark = pytest.mark.slow
+PATIENCE = 300.0  # seconds
+PACKAGES = ("tacit", "tacit_services", "tacit_client")
+FIGURE = "dp-pasgd-6"
+
+
+@dataclass(frozen=True, slots=True)
+class Venv:
+    """A virtual environment, and commands in it that see nothing of ours."""
+
+    folder: Path
+
+    def pip(self, *arguments: str) -> str:
+        """Output of pip on it. AssertionError with what it says when it fails."""
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(self.folder / "bin" / "python"),
+            *arguments,
+        ]
+        settings = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+        }
+        done = subprocess.run(
+            pip, env=settings, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def run(
+        self, program: str, *arguments: str, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A program of it, outside the tree, without our environment."""
+        mine = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "COLUMNS": "200",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [str(self.folder / "bin" / program), *arguments]
+        return subprocess.run(
+            command,
+            cwd=cwd or self.folder,
+            env=mine,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def refused(self, *arguments: str) -> str:
+        """What `tacit ARGUMENTS` says when it leaves with 2, in one line and nothing else."""
+        done = self.run("tacit", *arguments)
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr.strip()
+
+
+def advice(extra: str) -> str:
+    return f"tacit: this command needs tacit[{extra}]: pip install 'tacit[{extra}]'"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tacit's wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    ]
+    subprocess.run(pip, check=True, timeout=PATIENCE, stdout=sys.stderr)
+    [made] = folder.glob("*.whl")
+    return made
+
+
+def venv(folder: Path, wheel: Path) -> Venv:
+    """One with the wheel and nothing else."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=PATIENCE
+    )
+    made = Venv(folder)
+    made.pip("install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    return made
+
+
+@pytest.fixture(scope="module")
+def edge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    """tacit[edge] alone, as the edge's image has it."""
+    made = venv(tmp_path_factory.mktemp("edge") / "venv", wheel)
+    made.pip("install", "--quiet", "--no-compile", "-r", str(ROOT / "requirements-torch.txt"))
+    locked(made, "requirements-edge.lock")
+    return made
+
+
+@pytest.fixture(scope="module")
+def everything(edge: Venv, tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Venv:
+    """tacit[run]: the edge's again, by hard links, and what is missing."""
+    folder = tmp_path_factory.mktemp("run") / "venv"
+    shutil.copytree(edge.folder, folder, copy_function=os.link, symlinks=True)
+    made = Venv(folder)
+    made.pip(
+        "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", str(wheel)
+    )  # its script, too
+    locked(made, "requirements.lock")
+    return made
+
+
+def locked(made: Venv, lock: str) -> None:
+    made.pip(
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--require-hashes",
+        "--no-deps",
+        "-r",
+        str(ROOT / lock),
+    )
+
+
+def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, "tacit-0.1.0.dist-info"}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+
+
+def test_with_nothing_installed_the_command_says_what_to_install(
+    wheel: Path, tmp_path: Path
+) -> None:
+    bare = venv(tmp_path / "venv", wheel)
+
+    assert bare.refused("edge", "--help") == advice("edge")
+    assert bare.refused("figures") == advice("figures")
+    assert bare.refused("plan") == advice("run")
+    assert bare.refused() == advice("run")
+
+
+def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
+    for command in ("edge", "peer", "party"):
+        shown = edge.run("tacit", command, "--help")
+        assert (shown.returncode, shown.stderr) == (0, ""), shown
+
+    assert edge.run("tacit", "--version").stdout == "tacit 0.1.0\n"
+    assert "TACIT_RUN_FILE" in edge.refused("edge")  # it has been imported, and wants its settings
+    loaded = edge.run(
+        "python", "-c", "import tacit_client, tacit_services.peer.main, tacit_services.party.main"
+    )
+    assert (loaded.returncode, loaded.stderr) == (0, "")
+    assert "No broken requirements" in edge.pip("check")
+
+
+@pytest.mark.parametrize(
+    ("extra", "command"),
+    [
+        ("run", ["run", "run.toml"]),
+        ("run", ["figures", "--testbed"]),
+        ("run", ["demo", "inversion"]),
+        ("figures", ["figures"]),
+        ("figures", ["simulate", "run.toml"]),
+        (
+            "figures",
+            [
+                "plan",
+                "privacy",
+                "--epsilon",
+                "2",
+                "--pushes",
+                "9",
+                "--records",
+                "99",
+                "--plot",
+                "a.png",
+            ],
+        ),
+        ("aggregator", ["aggregator"]),
+        ("aggregator", ["pki", "serve"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value[:2]),
+)
+def test_a_command_of_another_extra_names_it(edge: Venv, extra: str, command: list[str]) -> None:
+    assert edge.refused(*command) == advice(extra)
+
+
+def test_a_run_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
+    file = run_file(tmp_path, updates=60)
+
+    done = everything.run("tacit", "run", str(file), "--out", "out", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["applied"] == 60
+    assert (tmp_path / "out" / "plot.png").stat().st_size > 0
+    assert "No broken requirements" in everything.pip("check")
+
+
+def test_a_figure_from_kept_points_outside_the_tree(everything: Venv, tmp_path: Path) -> None:
+    folder = str(ROOT / "experiments" / "figures")
+
+    done = everything.run(
+        "tacit", "figures", FIGURE, "--quick", "--folder", folder, "--out", "out", cwd=tmp_path
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "index.html").stat().st_size > 10_000
+    assert list((tmp_path / "out" / "points").iterdir()) == []  # nothing was measured anew

@@ -1,0 +1,70 @@
+"""Everybody is killed at random, receipts are lost, messages doubled and reordered: nothing lost,
+nothing twice.
+
+A short form with every `make test-all`; `make chaos` runs the long one: 2,000 updates, 100 kills
+and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.chaos import RUN, judge, scene
+from tests.helpers.processes import Deployment, Watcher, deployment
+from tests.helpers.servers import PATIENCE, Mosquitto, RedisServer, mosquitto, redis_server
+
+EDGES = 5
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    options = ("--auto-aof-rewrite-min-size", "1gb", "--maxmemory-policy", "noeviction")
+    with redis_server(tmp_path, *options) as running:
+        yield running
+
+
+def play(
+    run: Deployment, broker: Mosquitto, redis: RedisServer, kills: int, every: int, seed: int
+) -> None:
+    watcher = Watcher(run.broker, run.run_id)
+    watcher.connection.start(PATIENCE)
+    with scene(run, broker, redis, EDGES, seed) as made:
+        made.rage(kills, every)
+        found = judge(made, made.ended(), watcher)
+        for kind in ("edge", "aggregator", "broker", "redis"):
+            assert made.kills[kind] > 0
+    watcher.connection.stop()
+    print("chaos:", dict(made.kills), found)  # noqa: T201  (shown by make chaos)
+
+
+def staged(
+    folder: Path, broker: Mosquitto, redis: RedisServer, updates: int
+) -> Iterator[Deployment]:
+    text = RUN.format(updates=updates, edges=EDGES)
+    with deployment(folder, text, f"{broker.host}:{broker.port}", redis.url, "chaos") as run:
+        yield run
+
+
+@pytest.mark.slow
+def test_twenty_kills_lose_and_double_nothing(
+    tmp_path: Path, broker: Mosquitto, redis: RedisServer
+) -> None:
+    for run in staged(tmp_path, broker, redis, 300):
+        play(run, broker, redis, kills=20, every=5, seed=1)
+
+
+@pytest.mark.exhaustive
+def test_a_hundred_kills_lose_and_double_nothing(
+    tmp_path: Path, broker: Mosquitto, redis: RedisServer
+) -> None:
+    for run in staged(tmp_path, broker, redis, 2000):
+        play(run, broker, redis, kills=110, every=12, seed=2)

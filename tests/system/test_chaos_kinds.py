@@ -1,0 +1,142 @@
+"""Parties and peers, their broker, store, server and observer are killed at random: nothing lost,
+nothing twice.
+
+The short forms run with `make test-all`, the long ones with `make chaos`.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tacit_client import ApiError, Client, Edge, Unreachable
+from tacit_services.transport import rest_client
+
+from tests.helpers import gossip
+from tests.helpers.chaos import storm
+from tests.helpers.gossip import COUNT, Disks, peer
+from tests.helpers.processes import Service, deployment
+from tests.helpers.servers import HOST, Server, free_port, mosquitto, redis_server, wait_for
+from tests.helpers.vertical import PARTIES, learned_once, noiseless
+
+
+class Victims:
+    """Who may be killed, by kind;
+
+    a kind that is named twice has two turns where others have one.
+    """
+
+    def __init__(self, seed: int, **kinds: Sequence[Service | Server]) -> None:
+        self.random, self.kinds, self.kills = random.Random(seed), kinds, Counter[str]()
+
+    def strike(self, kind: str) -> None:
+        """kill -9, and start a successor."""
+        victim = self.random.choice(self.kinds[kind])
+        victim.kill()
+        victim.start()
+        self.kills[kind] += 1
+
+    def rage(self, often: str, progress: Callable[[], int], every: int, kills: int) -> None:
+        """Until `kills` of them have died, of the kind `often` twice as many."""
+        storm(
+            self.random,
+            [*self.kinds, often],
+            self.strike,
+            progress,
+            every,
+            lambda: sum(self.kills.values()) >= kills,
+        )
+        assert all(self.kills[kind] > 0 for kind in self.kinds)
+        print("chaos:", dict(self.kills))  # noqa: T201  (shown by make chaos)
+
+
+FORMS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.exhaustive)]
+
+
+@pytest.mark.parametrize("kills", FORMS)
+def test_parties_learn_from_every_answer_once_whoever_is_killed(tmp_path: Path, kills: int) -> None:
+    with (
+        mosquitto(tmp_path) as broker,
+        redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis,
+    ):
+        address, text = f"{broker.host}:{broker.port}", noiseless(15 * kills)
+        with deployment(tmp_path, text, address, redis.url, "vertical") as run:
+            aggregator = run.aggregator()
+            parties = [run.edge(number, "party") for number in range(PARTIES)]
+            victims = Victims(
+                3, aggregator=[aggregator], broker=[broker], redis=[redis], party=parties
+            )
+            victims.rage("party", run.accepted, 6, kills)
+            summary = run.ended()
+            learned_once(run, summary)
+            assert summary["test_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("kills", FORMS)
+def test_peers_conserve_the_mean_whoever_is_killed(tmp_path: Path, kills: int) -> None:
+    with gossip.run(tmp_path, **gossip.STILL) as (made, broker):
+        disks = Disks(made)
+        disks.prepare()
+        first, spread = disks.total(), disks.spread()
+        observer, peers = made.aggregator(), [peer(made, number) for number in range(COUNT)]
+        victims = Victims(4, observer=[observer], broker=[broker], peer=peers)
+        victims.rage("peer", lambda: exchanges(disks), 8, kills)
+        last = exchanges(disks)
+        wait_for(lambda: exchanges(disks) > last + 20, gossip.PATIENCE)
+        for service in made.services:
+            assert service.signal(signal.SIGTERM) == 0, service.log
+        assert float((disks.total() - first).abs().max()) < 1e-9
+        assert disks.spread() < 0.5 * spread
+
+
+@pytest.mark.parametrize("kills", FORMS)
+def test_peers_pay_for_every_step_whoever_is_killed(tmp_path: Path, kills: int) -> None:
+    settings = gossip.STILL | {"name": "adp2sgd", "rate": 0.5, "mechanism": "gaussian"}
+    with gossip.run(tmp_path, **settings) as (made, broker):
+        disks, http, token = Disks(made), f"{HOST}:{free_port()}", tmp_path / "token"
+        observer = made.aggregator(TACIT_HTTP=http, TACIT_TOKEN_FILE=str(token))
+        peers = [peer(made, number) for number in range(COUNT)]
+        wait_for(lambda: all(disks.begun(number) for number in range(COUNT)), gossip.PATIENCE)
+        victims = Victims(5, observer=[observer], broker=[broker], peer=peers)
+        victims.rage("peer", lambda: taken(disks), 40, kills)
+        last = taken(disks)
+        wait_for(lambda: taken(disks) > last + 40, gossip.PATIENCE)
+        with rest_client.client(f"http://{http}", rest_client.token(token)) as client:
+            # One that is still starting, or away, hears of the end too late to be heard of what it
+            # has spent.
+            before = reported(client)
+            wait_for(
+                lambda: all(reported(client)[name] > steps for name, steps in before.items()),
+                gossip.PATIENCE,
+            )
+            client.halt("enough")
+        gossip.settled(made, disks, None)
+
+
+def reported(client: Client) -> dict[str, int]:
+    """What each peer has told the observer that it has charged, once the observer answers."""
+    found: list[Edge] = []
+
+    def answers() -> bool:
+        try:
+            found[:] = client.edges()
+        except (Unreachable, ApiError):  # it is still starting
+            return False
+        return len(found) == COUNT
+
+    wait_for(answers, gossip.PATIENCE)
+    return {edge.id: edge.pushes for edge in found}
+
+
+def exchanges(disks: Disks) -> int:
+    """How many the peers have had, by their disks."""
+    return sum(disks.answered(number) for number in range(COUNT))
+
+
+def taken(disks: Disks) -> int:
+    """Steps that the peers have taken, by their disks."""
+    return sum(disks.steps(number) for number in range(COUNT))

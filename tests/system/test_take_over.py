@@ -1,0 +1,175 @@
+"""Runs that tacit 0.1 has begun, and that were killed in the middle: what is here now goes on with
+its files.
+
+Each is a deployment of 0.1 as it lay on disk (tests/kept/0.1): store, snapshot, ledgers, outboxes
+with a message that has no receipt, and what a peer or a party keeps besides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tacit_services.aggregator.vertical import labelled_records
+from tacit_services.journal.store import open_store
+from tacit_services.journal.weights import weights
+
+from tacit import config
+from tacit.algorithms.vafl.vertical_settings import vertical
+from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.ledger import read_chains
+from tests.helpers.gossip import Disks, peer, settled
+from tests.helpers.older import unpacked
+from tests.helpers.processes import (
+    PATIENCE,
+    Accepted,
+    Deployment,
+    appended,
+    check,
+    deployment,
+    journalled,
+    refold,
+)
+from tests.helpers.servers import mosquitto, redis_server, wait_for
+
+EDGES = range(2)
+
+
+@contextmanager
+def taken_over(name: str, tmp_path: Path, store: str = "") -> Iterator[Deployment]:
+    """The deployment `name` of 0.1 on a broker of its own; nothing is started yet."""
+    folder = unpacked(name, tmp_path) if not store else tmp_path / name
+    url = store or f"sqlite:///{folder}/store.db"
+    with mosquitto(folder) as broker:
+        address, text = f"{broker.host}:{broker.port}", (folder / "run.toml").read_text()
+        with deployment(folder, text, address, url, name) as run:
+            yield run
+
+
+class Left:
+    """What 0.1 had done when it was killed."""
+
+    def __init__(self, run: Deployment) -> None:
+        self._run = run
+        self.charged = [run.pushes(number) for number in EDGES]
+        self.pending = [max(run.pending(number).items()) for number in EDGES]
+
+    def goes_on(self, summary: dict[str, Any], kept: list[Accepted]) -> None:
+        """ε counted on, by ledgers whose chains are whole;
+
+        and what was paid for is in the journal, once, as it was.
+        """
+        accepted = {(entry.edge, entry.seq): entry.payload for entry in kept}
+        for number in EDGES:
+            seq, envelope = self.pending[number]
+            assert accepted[f"edge-{number}", seq] == envelope
+            (chain,) = read_chains(self._run.folder / "identities" / str(number) / "ledger.db")
+            chain.verify()
+            said = summary["privacy"]["edges"][f"edge-{number}"]
+            assert 0 < self.charged[number] < said["pushes"] <= chain.count
+            (each,) = chain.history()  # of 0.1's charges and of those since: they are alike
+            spent = [replace(each, count=said["pushes"])]
+            assert said["epsilon_pld"] == pytest.approx(epsilon_pld(spent, said["delta"]), rel=1e-9)
+
+
+def fingerprint(run: Deployment) -> str:
+    with closing(sqlite3.connect(run.folder / "store.db")) as db:
+        return str(db.execute("SELECT fingerprint FROM run").fetchone()[0])
+
+
+def test_a_run_on_sqlite_with_a_journal_file(tmp_path: Path) -> None:
+    with taken_over("mapa", tmp_path) as run:
+        left, before, named = Left(run), journalled(run), fingerprint(run)
+        aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
+        for number in EDGES:
+            run.edge(number)
+        summary = run.ended()
+        kept = journalled(run)
+        assert kept[: len(before)] == before
+        check(run, summary, kept, EDGES)
+        left.goes_on(summary, kept)
+        assert "resumed at version 44 (6 journal entries replayed)" in aggregator.log
+        # The store calls the run what it was called when it began; the summary what it is called
+        # now.
+        assert fingerprint(run) == named == config.load(run.file).older_fingerprints()[0]
+        assert summary["run_file_sha256"] == config.load(run.file).fingerprint() != named
+
+
+def test_a_run_on_redis(tmp_path: Path) -> None:
+    folder = unpacked("fedasync", tmp_path)
+    with (
+        redis_server(folder, "--auto-aof-rewrite-min-size", "1gb") as redis,
+        taken_over("fedasync", tmp_path, redis.url) as run,
+    ):
+        left, before = Left(run), appended(folder)
+        run.aggregator()
+        for number in EDGES:
+            run.edge(number)
+        summary = run.ended()
+        kept = appended(folder)
+        assert kept[: len(before)] == before
+        assert len(before) == 26
+        check(run, summary, kept, EDGES)
+        left.goes_on(summary, kept)
+        with closing(open_store(redis.url, "fedasync")) as store:
+            assert store.open("another name", config.load(run.file).older_fingerprints()) == 3
+
+
+def test_peers(tmp_path: Path) -> None:
+    with taken_over("gossip", tmp_path) as run:
+        disks = Disks(run, len(EDGES))
+        steps, charged = (
+            [disks.steps(number) for number in EDGES],
+            [run.pushes(number) for number in EDGES],
+        )
+        assert min(steps) > 10
+        run.aggregator()
+        for number in EDGES:
+            peer(run, number)
+        wait_for((run.out / "summary.json").exists, PATIENCE)
+        settled(run, disks, config.load(run.file).run.updates)
+        assert all(disks.steps(number) >= steps[number] for number in EDGES)
+        assert all(run.pushes(number) >= charged[number] for number in EDGES)
+
+
+def test_parties(tmp_path: Path) -> None:
+    with taken_over("vafl", tmp_path) as run:
+        before = journalled(run)
+        labels = (run.folder / "labels.safetensors").read_bytes()
+        released = {path: path.read_bytes() for path in run.folder.glob("identities/*/released/*")}
+        pending = [max(run.pending(number).items()) for number in EDGES]
+        run.aggregator(TACIT_JOURNAL_FILE=str(run.folder / "journal"))
+        for number in EDGES:
+            run.edge(number, "party")
+        summary = run.ended()
+        kept = journalled(run)
+        # What was accepted is, with what was under way, each once; and the model is the fold of it.
+        assert kept[: len(before)] == before
+        in_the_journal = {(entry.edge, entry.seq): entry.payload for entry in kept}
+        assert all(
+            in_the_journal[f"edge-{number}", seq] == envelope
+            for number, (seq, envelope) in enumerate(pending)
+        )
+        file = config.load(run.file)
+        everybody = labelled_records.load(
+            vertical(file.define()), None, "tacit", run.folder / "labels.safetensors"
+        )
+        role, _ = refold(file, [entry.payload for entry in kept], everybody)
+        assert summary["applied"] == role.version == file.run.updates
+        digest = hashlib.sha256(weights(file.build_model(), role.params)).hexdigest()
+        assert summary["model_sha256"] == digest
+        # Labels were drawn once, and embeddings released and paid for once: nothing of it is done
+        # again.
+        assert (run.folder / "labels.safetensors").read_bytes() == labels
+        assert {
+            path: path.read_bytes() for path in run.folder.glob("identities/*/released/*")
+        } == released
+        assert [run.pushes(number) for number in EDGES] == [1, 1]
+        assert json.loads((run.out / "ledger.json").read_text())["edges"]["edge-0"]["pushes"] == 1
