@@ -98,9 +98,9 @@ class Rig:
     def new_driver(self, store: Store) -> ServerDriver:
         largest, run = max(1 << 24, 5 * self.model.size), ungated(self.run)
         place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
-        definition = run.define()
-        role = registry.server(definition, self.model)
-        return assemble(run, definition, role, self.model, place)
+        # The role knows how many edges the run file expects: a first round waits for them.
+        role = registry.server(self.run.define(), self.model)
+        return assemble(run, run.define(), role, self.model, place)
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
