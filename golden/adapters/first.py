@@ -33,6 +33,7 @@ from services.runtime.store.memory import MemoryStore
 from services.runtime.store.rules import Limits
 from services.runtime.weights import weights
 from services.simulation import parts, simulate
+from tacit._pb import wire_pb2 as pb
 from tacit.algorithm_sections import Gossip as GossipSection
 from tacit.algorithm_sections import Vafl as VaflSection
 from tacit.algorithms.adp2sgd import Peer, Worker
@@ -57,12 +58,9 @@ from tacit.messages import (
 from tacit.privacy.plan import Released, Releaser
 from tacit.simulate import Simulator, received
 from tacit.vertical import Embed, Feedback, Part, Request, Roster
-from tests.integration.rest import Rig as AggregatorRig
-from tests.integration.servers import mosquitto
 from torch import Tensor
 
 from tacit import config, datasets, errors, topics, wire, wire_peers
-from tacit._pb import wire_pb2 as pb
 from tacit.algorithms import roles
 from tacit.config import RunFile
 from tacit.models import Model
@@ -81,6 +79,8 @@ from tests.golden.harness import in_process as in_arrival_order
 from tests.golden.test_same_bits import keep_journal
 from tests.golden.test_same_bits_of_peers import Watched
 from tests.golden.test_same_bits_of_peers import in_process as peers_in_order
+from tests.integration.rest import Rig as AggregatorRig
+from tests.integration.servers import mosquitto
 
 
 def _digest(message: Gossip) -> str:
