@@ -75,12 +75,17 @@ def resent(caller: Hostile, message: Message) -> int:
 
     what comes before the subscription to it is lost.
     """
-    for _ in range(30):
+    found: list[int] = []
+
+    def answered() -> bool:
+        (payload,) = caller.parts(message)
+        caller.publish(message.seq, payload)
         with contextlib.suppress(TimeoutError):
-            (payload,) = caller.parts(message)
-            caller.publish(message.seq, payload)
-            return int(caller.receipt(message.seq, 1.0).status)
-    raise TimeoutError("no receipt came")
+            found.append(int(caller.receipt(message.seq, 1.0).status))
+        return bool(found)
+
+    wait_for(answered)
+    return found[0]
 
 
 def reason(caller: Hostile, value: float) -> str:

@@ -92,6 +92,7 @@ class Rig:
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
         self.failures: list[BaseException] = []
+        self._building = threading.Lock()
         self.epsilon: dict[int, float] = {}  # ε of an edge, where it is not the run file's
         self.ended: Callable[[], None] = lambda: None  # in the driver's thread
 
@@ -145,11 +146,13 @@ class Rig:
 
         def work() -> None:
             torch.set_num_threads(1)
-            role = (
-                make()
-                if make
-                else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
-            )
+            # Python 3.11 cannot parse in two threads at once; numpy parses the head of a data file.
+            with self._building:
+                role = (
+                    make()
+                    if make
+                    else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
+                )
             outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
             settings = LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience)
             loop = task_loop(role, outbox, settings, CpuTurns(None))

@@ -169,7 +169,7 @@ def test_everything_goes_on_after_the_brokers_death(tmp_path: Path) -> None:
             wait_for(lambda: not one.connection.up)
             one.connection.publish("t/while-down", b"while down %d" % count)  # queued, not lost
             mortal.start()
-            wait_for(lambda count=count: one.connection.connects >= count, 30.0)  # type: ignore[misc]
+            wait_for(lambda count=count: one.connection.connects >= count)  # type: ignore[misc]
             while one.take().payload != b"while down %d" % count:
                 pass
             echo(one, "t/after", b"after %d" % count)  # subscribed again
