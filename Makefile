@@ -14,6 +14,8 @@ TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 BIN := .venv/bin
 # Neighbours in a file share what is made once for all of them; who is done first takes from the other.
 WORKERS = -n $(JOBS) --dist worksteal
+# pytest rewrites every test module: kept, even where Python is told to keep nothing, as each worker would do all anew.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 # Python compiles what it imports, once (unless told not to keep it); everything beforehand takes as long as installing.
 PIP := $(BIN)/pip install -q $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 # torch has a file of its own, which the Dockerfile reads, too: pyproject.toml has the range that users may have.
@@ -65,10 +67,10 @@ run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
 
 test: setup ## the fast tests
-	$(BIN)/pytest -m "not slow and not e2e and not exhaustive" $(WORKERS)
+	$(PYTEST) -m "not slow and not e2e and not exhaustive" $(WORKERS)
 
 test-all: setup ## the fast and the slow tests
-	$(BIN)/pytest -m "not e2e and not exhaustive" $(WORKERS)
+	$(PYTEST) -m "not e2e and not exhaustive" $(WORKERS)
 
 check: setup ## lint, format, types, who imports whom, the map of it, and that generated code is what protos/ says
 	$(BIN)/ruff check
@@ -83,11 +85,11 @@ map: setup ## draw the map of docs/architecture.md anew, from the imports
 	$(BIN)/python -m bench.map
 
 chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, thirty audits, the profiles of compose.yaml; 40 minutes
-	TACIT_CHAOS_SEEDS=50 $(BIN)/pytest -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
-	$(BIN)/pytest -m exhaustive -n $(JOBS)
+	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
+	$(PYTEST) -m exhaustive -n $(JOBS)
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
-	$(BIN)/pytest -m "e2e and not exhaustive"
+	$(PYTEST) -m "e2e and not exhaustive"
 
 golden: setup ## a refactoring changed nothing: the kept files, and the bits of golden/REFERENCE (QUICK=1: a part, for CI)
 	$(BIN)/python -m golden $(if $(QUICK),--quick)

@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 
-torch.set_num_threads(1)
+# Before torch is loaded, and not by loading it: who only shares out the tests needs none.
+os.environ["OMP_NUM_THREADS"] = "1"
 ROOT = Path(__file__).parent.parent
 
 
