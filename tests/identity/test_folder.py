@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 from tacit_services.identity.folder import Identity, acquire
 
 from tacit.errors import ConfigError, PrivacyError
-from tests.helpers.processes import environment
+from tests.helpers.forked import Forked
 from tests.helpers.servers import PATIENCE
 
 HOLDER = """
@@ -72,9 +70,7 @@ def test_one_that_the_data_was_not_dealt_to_is_refused(tmp_path: Path) -> None:
 
 def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
     # Given both identities in other processes, and a standby in this one,
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    holders = [subprocess.Popen(command, env=environment(), **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    holders = [Forked(HOLDER, tmp_path) for _ in range(2)]
     numbers = {int(holder.stdout.readline()): holder for holder in holders}
     assert sorted(numbers) == [0, 1]
     found: list[Identity | None] = []
@@ -90,8 +86,7 @@ def test_a_standby_takes_over_what_kill_9_has_freed(tmp_path: Path) -> None:
         assert identity is not None
         identity.close()
     for holder in holders:
-        holder.kill()
-        holder.communicate()
+        holder.close()
 
 
 def test_a_standby_leaves_when_told_to(tmp_path: Path) -> None:

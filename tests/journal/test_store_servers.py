@@ -7,8 +7,6 @@ import os
 import resource
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -29,6 +27,7 @@ from tacit_services.journal.store.redis_store import RedisStore
 from tacit_services.journal.store.sqlite import SqliteStore
 
 from tacit import errors
+from tests.helpers.forked import Forked
 from tests.helpers.servers import HOST, RedisServer, free_port, redis_server, wait_for
 from tests.helpers.stores import ALL_BYTES_1_MIB, ROOMY, connector, contents, entries, verdicts
 
@@ -239,7 +238,7 @@ def test_redis_that_hangs_is_lost_and_a_late_append_is_there_once_or_not_at_all(
     own_server: RedisServer,
 ) -> None:
     with ExitStack() as stack:
-        store = RedisStore(own_server.url, "run", ROOMY, reply_s=0.1)
+        store = RedisStore(own_server.url, "run", ROOMY, reply_s=0.5)
         stack.callback(store.close)
         store.open("f")
         os.kill(own_server.pid, signal.SIGSTOP)
@@ -390,8 +389,7 @@ for first in range(1, 100_000, 3):
 
 def test_sqlite_writer_killed_in_the_middle_keeps_whole_batches(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    with subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
+    with Forked(WRITER, url) as writer:
         for _ in range(10):
             assert writer.stdout.readline()
         writer.kill()

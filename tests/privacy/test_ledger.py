@@ -6,8 +6,6 @@ import math
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -18,15 +16,9 @@ from hypothesis import strategies as st
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import UNCHARGED, Charged, Ledger, read_chains
-from tests.helpers.servers import PATIENCE
+from tests.helpers import forked
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
-
-
-def in_process(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a Python of its own, with `arguments` as sys.argv[1:]."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def filled(path: Path, count: int = 3) -> None:
@@ -110,7 +102,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_charge_outlives_kill_9_right_after_it(tmp_path: Path) -> None:
     for count in (1, 2):
-        assert in_process(CHARGE_AND_DIE, tmp_path / "ledger.db").returncode == -signal.SIGKILL
+        done = forked.finished(CHARGE_AND_DIE, tmp_path / "ledger.db")
+        assert done.returncode == -signal.SIGKILL
         assert Ledger(tmp_path / "ledger.db", "data").history() == (Spend(0.1, 1.5, count),)
 
 
@@ -133,7 +126,7 @@ except PrivacyError as error:
 
 def test_on_a_full_disk_nothing_is_computed(tmp_path: Path) -> None:
     filled(tmp_path / "ledger.db")
-    done = in_process(RELEASE_ON_A_FULL_DISK, tmp_path / "ledger.db")
+    done = forked.finished(RELEASE_ON_A_FULL_DISK, tmp_path / "ledger.db")
     assert done.returncode == 0, done.stderr
     assert "COMPUTED" not in done.stdout
     assert done.stdout.startswith(f"ledger {tmp_path / 'ledger.db'}: ")

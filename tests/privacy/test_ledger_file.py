@@ -11,8 +11,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +22,8 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger, locked_chains, read_chains
 from tests.cli.test_main import Captured, tacit
+from tests.helpers import forked
+from tests.helpers.forked import Forked
 
 PAGE = 4096
 # For each line: charges the file of that name in a child, which says every charge that is
@@ -53,20 +53,15 @@ class Nursery:
     """Makes processes that charge a ledger, one at a time, and kills them."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", NURSERY]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = Forked(NURSERY)
         self._child = 0
 
     def start(self, path: Path, rest: float = 0.0) -> None:
-        assert self._process.stdin is not None
         self._process.stdin.write(f"{rest} {path}\n")
         self._process.stdin.flush()
         self._child = int(self.line())
 
     def line(self) -> str:
-        assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
     def kill(self, *, charges: int, spins: int = 0) -> int:
@@ -88,7 +83,7 @@ class Nursery:
     def close(self) -> None:
         if self._child:  # a test has failed
             os.kill(self._child, signal.SIGKILL)
-        self._process.communicate()
+        self._process.close()
 
 
 @pytest.fixture
@@ -405,8 +400,7 @@ def test_a_move_that_is_killed_loses_nothing_and_is_finished_by_the_same_command
     for step in range(1, 40):
         (tmp_path / str(step)).mkdir()
         filled(tmp_path / str(step) / "old.db", 3)
-    command = [sys.executable, "-c", MOVE_AND_DIE, str(tmp_path)]
-    steps = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    steps = int(forked.finished(MOVE_AND_DIE, tmp_path).stdout)
     assert steps > 10
     states = set()
     for step in range(1, steps):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from tacit_services.worker.outbox import Outbox
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
-from tests.helpers.processes import environment
+from tests.helpers.forked import Forked
 
 WRITER = """
 import sys
@@ -93,9 +91,7 @@ def test_runs_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_what_was_put_survives_kill_9(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "o.db")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(), text=True) as writer:
-        assert writer.stdout is not None
+    with Forked(WRITER, tmp_path / "o.db") as writer:
         said = [int(writer.stdout.readline()) for _ in range(50)]
         writer.kill()
         said += [
