@@ -56,18 +56,24 @@ class Work:
 class Gate:
     """Two trees, a process for each. `left_out`: jobs whose data is not here."""
 
-    def __init__(self, older: Tree, newer: Tree, folder: Path, root: str | None = None) -> None:
-        """`folder`: for journals and logs; `root`: of the data."""
+    def __init__(
+        self, older: Tree | Child, newer: Tree, folder: Path, root: str | None = None
+    ) -> None:
+        """`older`: a process, which somebody else ends, or a tree. `folder`: for journals and logs;
+        `root`: of the data.
+        """
         self._folder, self._root, self._experiments = folder, root, newer.path / "experiments"
         self.runs = Runs(self._experiments)
-        self.older, self.newer = Child(older, folder / "older"), Child(newer, folder / "newer")
+        self.older = older if isinstance(older, Child) else Child(older, folder / "older")
+        self.newer = Child(newer, folder / "newer")
+        self._own = [child for child in (self.older, self.newer) if child is not older]
         self.left_out: list[str] = []
         self._said = Lock()
 
     def close(self) -> None:
         """End the processes."""
-        self.older.close()
-        self.newer.close()
+        for child in self._own:
+            child.close()
 
     def differences(self, work: Work) -> list[str]:
         """One line for each. The trees work side by side;

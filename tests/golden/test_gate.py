@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from golden import renew
 from golden.differences import differences
 from golden.gate import KEPT, KINDS, Gate, Work
-from golden.trees import ROOT, Failed, Tree, git, reference
+from golden.trees import ROOT, Child, Failed, Tree, git, reference
 
 PACKAGES = ("src", "services", "clients", "tests", "experiments")
 WATCHED = ("commands", "run-file", "snapshots", "metrics")
@@ -111,9 +111,9 @@ def copied(place: Path) -> Path:
 
 
 @contextmanager
-def gate(newer: Path, folder: Path) -> Iterator[Gate]:
-    """This tree beside another."""
-    made = Gate(Tree(ROOT), Tree(newer), folder)
+def gate(newer: Path, folder: Path, older: Child | None = None) -> Iterator[Gate]:
+    """This tree, or the process that has it, beside another."""
+    made = Gate(older or Tree(ROOT), Tree(newer), folder)
     try:
         yield made
     finally:
@@ -127,19 +127,26 @@ def found(made: Gate) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    """This tree's process."""
+    with closing(Child(Tree(ROOT), tmp_path_factory.mktemp("older"))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory, older: Child) -> list[str]:
     """What the gate says of this tree with all that is planted."""
     tree = copied(tmp_path_factory.mktemp("planted"))
     for plant in PLANTS.values():
         plant.make(tree)
-    with gate(tree, tmp_path_factory.mktemp("gate")) as made:
+    with gate(tree, tmp_path_factory.mktemp("gate"), older) as made:
         return found(made)
 
 
 @pytest.fixture(scope="module")
-def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+def control(tmp_path_factory: pytest.TempPathFactory, older: Child) -> Iterator[Gate]:
     """This tree beside itself."""
-    with gate(ROOT, tmp_path_factory.mktemp("control")) as made:
+    with gate(ROOT, tmp_path_factory.mktemp("control"), older) as made:
         yield made
 
 
