@@ -47,6 +47,7 @@ from tacit.privacy.release import PRIVATE
 from tacit.privacy.sampling import Random
 
 PUSHES = 1600
+FEW = 400  # what shows a mutant: with more pushes a bound only rises
 GAUSSIAN, DISCRETE, KNORM = HONEST
 WEAK = Subject("gaussian at z = 4", z=4.0)  # little to find
 NOBODY = Dataset(torch.zeros(0, *NARROW.shape), torch.zeros(0, dtype=torch.int64), 2, "audit")
@@ -124,8 +125,8 @@ def test_every_mechanism_and_the_papers_own_are_audited() -> None:
 
 
 @cache
-def canary(subject: Subject) -> tuple[Finding, ...]:
-    return tuple(checks.canary(subject, Randomness(7), PUSHES))
+def canary(subject: Subject, pushes: int = PUSHES) -> tuple[Finding, ...]:
+    return tuple(checks.canary(subject, Randomness(7), pushes))
 
 
 @pytest.mark.parametrize("subject", [*HONEST, WEAK], ids=lambda subject: subject.name)
@@ -149,12 +150,13 @@ def test_the_claims_are_those_of_the_accountant() -> None:
 
 @pytest.mark.parametrize("mutant", [HALF, MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
 def test_a_mutant_leaks_more_than_it_claims(mutant: Subject) -> None:
-    assert all(finding.verdict == "caught" for finding in canary(mutant) if finding.quantity == "μ")
+    findings = canary(mutant, FEW)
+    assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "μ")
 
 
 @pytest.mark.parametrize("mutant", [MEAN_CLIP, FIRST_LAYER], ids=lambda subject: subject.name)
 def test_the_coarse_mutants_break_the_claimed_epsilon_too(mutant: Subject) -> None:
-    findings = checks.canary(mutant.but(z=4.0), Randomness(1), PUSHES)
+    findings = checks.canary(mutant.but(z=4.0), Randomness(1), FEW)
     assert all(finding.verdict == "caught" for finding in findings if finding.quantity == "ε")
 
 
