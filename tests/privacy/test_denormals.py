@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -17,6 +15,7 @@ from tacit.privacy.embeddings import EmbeddingPlan, EmbeddingReleaser
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser, Steps, release_steps_together, release_together
 from tacit.privacy.sampling import Random
+from tests.helpers import forked
 
 THREADS = """
 import torch
@@ -61,10 +60,8 @@ def test_a_thread_of_its_own_flushes_for_itself() -> None:
 
 
 def test_the_threads_that_torch_divides_work_among_flush_too() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "0"
+    done = forked.finished(THREADS)
+    assert done.stdout.strip() == "0", done.stderr
 
 
 def test_a_processor_that_cannot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
