@@ -30,7 +30,7 @@ from torch import Tensor
 from tacit.models import Model, build
 from tacit.privacy.accounting import Spend
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.rest import TOKEN, Rig, served
+from tests.helpers.rest import TOKEN, Rig, Stage, served, staged
 from tests.helpers.servers import PATIENCE
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -41,10 +41,16 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with staged() as made:
+        yield made
+
+
 @pytest.fixture
-def web(rig: Rig) -> Iterator[httpx.Client]:
+def web(rig: Rig, stage: Stage) -> Iterator[httpx.Client]:
     with (
-        served(rig) as url,
+        stage.showing(rig) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
     ):
         yield client

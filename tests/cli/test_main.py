@@ -18,7 +18,7 @@ from tacit_services.cli import main
 
 from tests.conftest import ROOT
 from tests.helpers.processes import Service
-from tests.helpers.rest import RUN_FILE, TOKEN, Rig, served
+from tests.helpers.rest import RUN_FILE, TOKEN, Rig, Stage, staged
 from tests.helpers.servers import HOST, PATIENCE, free_port
 
 Captured = pytest.CaptureFixture[str]
@@ -39,9 +39,15 @@ def rig(tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
     return rig
 
 
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with staged() as made:
+        yield made
+
+
 @pytest.fixture
-def url(rig: Rig) -> Iterator[str]:
-    with served(rig) as url:
+def url(rig: Rig, stage: Stage) -> Iterator[str]:
+    with stage.showing(rig) as url:
         yield url
 
 

@@ -18,7 +18,7 @@ from tacit_client.client import _server_sent
 
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tests.conftest import ROOT
-from tests.helpers.rest import TOKEN, Rig, served
+from tests.helpers.rest import TOKEN, Rig, Stage, staged
 from tests.helpers.servers import HOST, free_port
 
 
@@ -30,9 +30,15 @@ def rig(tmp_path: Path) -> Rig:
     return rig
 
 
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with staged() as made:
+        yield made
+
+
 @pytest.fixture
-def client(rig: Rig) -> Iterator[Client]:
-    with served(rig) as url, Client(url, TOKEN) as client:
+def client(rig: Rig, stage: Stage) -> Iterator[Client]:
+    with stage.showing(rig) as url, Client(url, TOKEN) as client:
         yield client
 
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.reporting.run_status import Observer
@@ -158,16 +160,54 @@ def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
 
     yields its URL, and ends it as the aggregator does.
     """
+    with _listening(app) as url:
+        try:
+            yield url
+        finally:
+            operator.close()
+
+
+class Stage:
+    """One server for the rigs of many tests, of which each would take 0.2 s to start and stop."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self._app: FastAPI | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None
+        await self._app(scope, receive, send)
+
+    @contextmanager
+    def showing(self, rig: Rig) -> Iterator[str]:
+        """Serve this rig's REST interface; yields the URL."""
+        self._app = rig.app
+        try:
+            yield self.url
+        finally:
+            rig.operator.close()
+
+
+@contextmanager
+def staged() -> Iterator[Stage]:
+    """A stage, on a free loopback port."""
+    made = Stage()
+    with _listening(made, lifespan="off") as made.url:
+        yield made
+
+
+@contextmanager
+def _listening(app: FastAPI | Stage, **more: Any) -> Iterator[str]:
     with socket.create_server(
         (HOST, 0)
     ) as listener:  # it listens already: the first request waits for uvicorn
-        server = uvicorn.Server(http_server.uvicorn_config(app, timeout_graceful_shutdown=30))
+        config = http_server.uvicorn_config(app, timeout_graceful_shutdown=30, **more)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             yield "http://{}:{}".format(*listener.getsockname())
         finally:
-            operator.close()
             server.should_exit = True
             thread.join(PATIENCE)
             assert not thread.is_alive(), "an open connection delays the shutdown"
