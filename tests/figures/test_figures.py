@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -318,41 +319,43 @@ def of_all_parties(run: RunFile) -> float:
     return gdp.epsilon(gdp.compose(1 / plan.noise_multiplier for plan in plans), run.privacy.delta)
 
 
+class Swept:
+    """Two runs of a figure that have been measured, each sweep by a new interpreter."""
+
+    def __init__(self, folder: Path) -> None:
+        cells = figure_file.plotted_runs(figure(folder), quick=True)
+        self.runs, self.points = {"f": [cell.run for cell in cells][:2]}, folder / "points"
+        self.todo: list[int] = []
+        self.results = self.sweep(self.points, self.todo)
+
+    def sweep(self, own: Path, todo: list[int], given: Path | None = None) -> dict[str, Result]:
+        """The runs' results; `todo` gets how many had none, whenever some come."""
+        return sweep.sweep(self.runs, own, None, 1, lambda done, total: todo.append(total), given)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    return Swept(tmp_path_factory.mktemp("swept"))
+
+
 class TestSweep:
-    def test_what_is_known_is_not_run_again(self, tmp_path: Path) -> None:
-        runs = {
-            "f": [cell.run for cell in figure_file.plotted_runs(figure(tmp_path), quick=True)][:2]
-        }
-        todo: list[int] = []
-        first = sweep.sweep(
-            runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)
-        )
-        again = sweep.sweep(
-            runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total)
-        )
-        assert first == again
+    def test_what_is_known_is_not_run_again(self, tmp_path: Path, swept: Swept) -> None:
+        todo = swept.todo.copy()
+        shutil.copytree(swept.points, tmp_path / "points")
+        assert swept.sweep(tmp_path / "points", todo) == swept.results
         assert todo == [2, 2, 0]  # two seeds of one point come together
         kept = tmp_path / "points" / "f.jsonl"
         kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[1:]))
-        assert (
-            sweep.sweep(runs, tmp_path / "points", None, 1, lambda done, total: todo.append(total))
-            == first
-        )
+        assert swept.sweep(tmp_path / "points", todo) == swept.results
         assert todo[-1] == 1
 
-    def test_what_is_given_is_not_run_and_not_copied(self, tmp_path: Path) -> None:
-        runs = {
-            "f": [cell.run for cell in figure_file.plotted_runs(figure(tmp_path), quick=True)][:2]
-        }
-        given = sweep.sweep(runs, tmp_path / "given", None, 1, lambda *_: None)
-        todo: list[int] = []
+    def test_what_is_given_is_not_run_and_not_copied(self, tmp_path: Path, swept: Swept) -> None:
+        given, todo = swept.results, list[int]()
 
         def again(place: Path | None) -> dict[str, Result]:
-            return sweep.sweep(
-                runs, tmp_path / "own", None, 1, lambda done, total: todo.append(total), place
-            )
+            return swept.sweep(tmp_path / "own", todo, place)
 
-        assert again(tmp_path / "given") == given
+        assert again(swept.points) == given
         assert todo == [0]
         assert list((tmp_path / "own").iterdir()) == []
         assert again(None) == given  # the same seeds, so the same bits
