@@ -89,15 +89,22 @@ def run(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deplo
     yield from two_edges(tmp_path, broker, redis.url, 300, "crash")
 
 
+@pytest.fixture
+def short(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deployment]:
+    """The same with 150 updates, which are enough for the tests that do one thing, early."""
+    yield from two_edges(tmp_path, broker, redis.url, 150, "crash")
+
+
 def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_its_spend(
-    run: Deployment,
+    short: Deployment,
 ) -> None:
+    run = short
     # Given a run in the middle, whose aggregator is killed: the edges are left with a message
     # without a receipt.
     watcher = Watcher(run.broker, run.run_id)
     watcher.connection.start(PATIENCE)
     aggregator, edges = run.aggregator(), [run.edge(0), run.edge(1)]
-    run.wait_accepted(60)
+    run.wait_accepted(20)
     wait_for(lambda: watcher.sent("edge-0", 3) > 0, PATIENCE)
     aggregator.kill()
     wait_for(
@@ -123,14 +130,15 @@ def test_the_successor_of_a_killed_edge_sends_the_same_bytes_and_goes_on_from_it
     watcher.connection.stop()
 
 
-def test_who_leaves_after_the_end_is_seen_to_leave(run: Deployment) -> None:
+def test_who_leaves_after_the_end_is_seen_to_leave(short: Deployment) -> None:
+    run = short
     # Given a run that ends while one of its edges stands still, and whose results are served on,
     address = f"{HOST}:{free_port()}"
     aggregator, edges = (
         run.aggregator(TACIT_LINGER="true", TACIT_HTTP=address),
         [run.edge(0), run.edge(1)],
     )
-    run.wait_accepted(60)
+    run.wait_accepted(20)
     assert edges[1].process is not None
     edges[1].process.send_signal(signal.SIGSTOP)
     wait_for(lambda: "still serving" in aggregator.log, PATIENCE)
