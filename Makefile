@@ -2,12 +2,12 @@
 #
 # PYTHON       the interpreter .venv is made with (3.11 or later)
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
-# JOBS         pytest workers
+# JOBS         pytest workers: one more than two processors, as a fifth of a test's time is waiting for others
 # BESIDE       commits that `house` measures as well: version 0.1, and the last one before its modules were moved
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
-JOBS ?= 2
+JOBS ?= 3
 BESIDE ?= 2ff785b 5dfe38c
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
