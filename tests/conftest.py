@@ -12,6 +12,8 @@ import pytest
 
 # Before torch is loaded, and not by loading it: who only shares out the tests needs none.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Where a test has two threads, one that waits for the other does not spin on a shared processor.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 ROOT = Path(__file__).parent.parent
 
 
