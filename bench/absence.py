@@ -162,7 +162,7 @@ def folded(path: Path, versions: list[int]) -> list[float]:
         reader = journal_file.Reader(file, str(path))
         run = reader.header.parameters
         model = run.build_model()
-        people = registry.people(datasets.splits(run.data.dataset, None), SALT.encode())
+        people = registry.people(datasets.splits(run.source.name, None), SALT.encode())
         server, schema = registry.server(run.define(), model, people), model.schema_hash()
         assert isinstance(server, Server)
         rows = torch.arange(people.records)

@@ -23,6 +23,7 @@ from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.datasets.source import published_only
 from tacit.models import evaluate
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
@@ -44,7 +45,7 @@ def result(run: RunFile, root: Path) -> tuple[float, float, float]:
     simulation = Simulation(run, root)
     simulation.simulator.run()
     role = simulation.role
-    test = run.source.load("test", root)
+    test = published_only(run.source).test(root)
     accuracy, loss = evaluate(simulation.model, role.params, test)
     left = [edge.releaser.plan for edge in simulation.simulator.edges.values()]
     return accuracy, loss, max(plan.epsilon for plan in left)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.worker.rows import dealt
 from torch import Tensor
 
 from tacit import datasets
@@ -31,6 +30,7 @@ from tacit.algorithms.mapa import Edge, Server
 from tacit.config import RunFile
 from tacit.datasets import Dataset, Features
 from tacit.datasets.benchmarks.sources import Split
+from tacit.datasets.source import published_only
 from tacit.models import evaluate
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.clipping import Clipped
@@ -93,7 +93,7 @@ def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
     started = time.monotonic()
     server = train(run, seed)
     seconds = time.monotonic() - started
-    test = _data(run.data.dataset, "test", run.data.features)
+    test = _data(run.source.name, "test", published_only(run.source).features)
     accuracy, loss = evaluate(run.build_model(), server.params, test)
     plan, pushes = run.plan(0), max(record.updates for record in server.edges.values())
     spent = epsilon_pld(
@@ -178,11 +178,11 @@ class _Unpadded(Edge):
 
 
 def _edge(run: RunFile, number: int, seed: int) -> Edge:
-    data, definition = run.data, run.define()
-    rows = dealt(definition.source, definition.dealing, _root())[number]
-    part = _data(data.dataset, "train", data.features).take(rows)
+    data = published_only(run.source)
+    rows = data.parts(_root())[number]
+    part = _data(data.name, "train", data.features).take(rows)
     releaser = Releaser(
-        run.plan(number, len(rows)), Ledger(":memory:", data.dataset), Random(1000 * seed + number)
+        run.plan(number, len(rows)), Ledger(":memory:", data.name), Random(1000 * seed + number)
     )
     return _Unpadded(f"edge-{number}", part, run.build_model(), releaser)
 

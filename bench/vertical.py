@@ -100,10 +100,10 @@ def received(message: Any) -> Any:
 
 def world(run: RunFile, root: Path | None, means: list[float] | None = None) -> World:
     """The roles of `run`, with the ledgers in memory."""
-    splits, salt, count = datasets.splits(run.data.dataset, root), b"bench", run.edges.count
+    splits, salt, count = datasets.splits(run.source.name, root), b"bench", run.edges.count
     server = registry.server(run.define(), run.build_model(), registry.people(splits, salt))
     assert isinstance(server, Server)
-    ledgers = [Ledger(":memory:", run.data.dataset) for _ in range(count)]
+    ledgers = [Ledger(":memory:", run.source.name) for _ in range(count)]
     parties = [
         registry.party(
             vertical(run.define()), f"edge-{number}", number, splits, salt, ledger, Random()

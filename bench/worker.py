@@ -81,10 +81,10 @@ def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
     number: int = options["number"]
-    labels = datasets.load_labels(run.data.dataset, "train", root)
+    labels = datasets.load_labels(run.source.name, "train", root)
     rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
-    part = datasets.load(run.data.dataset, "train", root, rows)
-    releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.data.dataset), Random())
+    part = datasets.load(run.source.name, "train", root, rows)
+    releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.source.name), Random())
     return kind(f"edge-{number}", part, run.build_model(), releaser)
 
 

@@ -151,9 +151,9 @@ class roles:  # noqa: N801  (a module's name)
         return _registry.party(_vertical.vertical(run.define()), *given)
 
 
-def parts(run: RunFile, root: Path | None) -> list[datasets.Dataset]:
+def parts(run: RunFile, root: Path | None) -> list[Any]:
     """The rows of every edge."""
-    return _rows_by_edge(run.define(), root)
+    return [part.rows for part in _rows_by_edge(run.define(), root)]
 
 
 def plans_by_name(run: RunFile) -> Callable[[str], Plan]:

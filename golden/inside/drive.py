@@ -74,21 +74,15 @@ def driven(run: RunFile, root: Path | None, seed: int) -> Roles:
 
 def _releaser(run: RunFile, number: int, rows: int, seed: int) -> Releaser:
     return Releaser(
-        run.plan(number, rows), Ledger(":memory:", run.data.dataset), Random(seed + number)
+        run.plan(number, rows), Ledger(":memory:", run.source.name), Random(seed + number)
     )
 
 
 def _vertical(run: RunFile, model: Model, root: Path | None, seed: int) -> Roles:
-    splits = datasets.splits(run.data.dataset, root)
+    splits = datasets.splits(run.source.name, root)
     parties = [
         roles.party(
-            run,
-            f"edge-{number}",
-            number,
-            splits,
-            SALT,
-            Ledger(":memory:", run.data.dataset),
-            random,
+            run, f"edge-{number}", number, splits, SALT, Ledger(":memory:", run.source.name), random
         )
         for number, random in enumerate(Random(seed + number) for number in range(run.edges.count))
     ]
@@ -111,9 +105,7 @@ class _TrustedSimulator(Simulator):
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
         run = self.run_file
-        self._noise = Trusted(
-            ":memory:", run.data.dataset, plans_by_name(run), Random(run.run.seed)
-        )
+        self._noise = Trusted(":memory:", run.source.name, plans_by_name(run), Random(run.run.seed))
 
     def fold(self, message: object) -> None:
         """See Simulator.fold."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tacit import config, datasets
+from tacit import config
 from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
@@ -88,7 +88,7 @@ class ServiceSettings(BaseSettings):
         files = [Path(name) for name in self.run_file.split(":")]
         for path in files:
             run = config.load(path, edges=self.edges, seed=self.seed)
-            if datasets.available(run.data.dataset, self.data):
+            if run.source.available(self.data):
                 return run
         if len(files) > 1:
             raise DataError(

@@ -11,6 +11,7 @@ import pytest
 from tacit import config
 from tacit.config import RunFile
 from tacit.config.algorithms import DpPasgd, FedAsync, Mapa
+from tacit.config.data import BenchmarkData
 from tacit.errors import ConfigError
 
 GOOD: dict[str, dict[str, str]] = {
@@ -370,7 +371,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_load_is_parse_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(text(), encoding="utf-8")
-    assert config.load(tmp_path / "run.toml", edges=3, seed=9) == parsed(edges=3, seed=9)
+    same = config.parse(text(), "run.toml", edges=3, seed=9, folder=tmp_path)
+    assert config.load(tmp_path / "run.toml", edges=3, seed=9) == same
 
 
 # -- what replaces the file ------------------------------------------------------------------------
@@ -450,15 +452,19 @@ OTHER = {
 }
 
 
+# Of a user's own module: tests/config/test_own_data.py.
+OF_A_MODULE = {f"model.{key}" for key in ("entry", "arguments", "loss", "weights", "trainable")}
+
+
 def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
     del sections[
         "guard"
     ]  # what it refuses is never in a journal: it may change while a run goes on
     del sections["network"]  # for the simulator, which has no journal
-    sections["algorithm"] = Mapa
+    sections |= {"algorithm": Mapa, "data": BenchmarkData}
     there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
-    assert there == set(OTHER)
+    assert there == set(OTHER) | OF_A_MODULE | {"data.kind"}
     assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {
         *FEDASYNC,
         "algorithm.steps_max",

@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 
 from tacit.datasets.own import source
 from tacit.datasets.own.dealing import edges_of
-from tacit.datasets.own.encoding import EncodedRows, RowError
+from tacit.datasets.own.encoding import EncodedRows, RowError, Units
 from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.errors import ConfigError, DataError
@@ -39,7 +39,15 @@ def written(path: Path, columns: dict[str, list[str]] = ROWS) -> Path:
 def read(
     tmp_path: Path, schema: TableSchema = SCHEMA, *, name: str = "t.csv", **changed: Any
 ) -> EncodedRows:
-    return rows_of(written(tmp_path / name, {**ROWS, **changed}), schema, tmp_path / "rows")
+    rows = rows_of(written(tmp_path / name, {**ROWS, **changed}), schema, tmp_path / "rows")
+    assert not rows.x[-1].any()  # the public row
+    assert rows.y[-1] == 0
+    return EncodedRows(rows.x[:-1].numpy(), rows.y[:-1].numpy(), ids(tmp_path / "rows"))
+
+
+def ids(folder: Path) -> Units:
+    """Whose each row in `folder` is."""
+    return np.fromfile(folder / "units.bin", dtype=np.dtype((np.void, 16)))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
@@ -68,8 +76,8 @@ def test_numbers_of_a_parquet_are_read_as_they_are(tmp_path: Path) -> None:
         (Number("age", 0, 100, missing=40.0), SEX), Category("outcome", ("false", "true"))
     )
     rows = rows_of(tmp_path / "t.parquet", schema, tmp_path / "rows")
-    assert rows.x[:, 0].tolist() == pytest.approx([0.2, 0.4, 0.3])
-    assert rows.y.tolist() == [1, 0, 1]
+    assert rows.x[:-1, 0].tolist() == pytest.approx([0.2, 0.4, 0.3])
+    assert rows.y[:-1].tolist() == [1, 0, 1]
 
 
 def test_a_regression_scales_its_target(tmp_path: Path) -> None:
@@ -122,10 +130,9 @@ def test_one_row_more_moves_no_other(tmp_path: Path) -> None:
 
     def parts(folder: str, columns: dict[str, list[str]]) -> list[set[bytes]]:
         path = written(tmp_path / f"{folder}.csv", columns)
-        found = (
-            rows_of(path, schema, tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7)) for k in range(5)
-        )
-        return [{one.tobytes() for one in rows.units} for rows in found]
+        for k in range(5):
+            rows_of(path, schema, tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7))
+        return [{one.tobytes() for one in ids(tmp_path / f"{folder}-{k}")} for k in range(5)]
 
     before = parts("before", columns)
     after = parts(
@@ -152,7 +159,7 @@ def test_rows_are_read_once_and_anew_when_the_source_differs(
     first = read(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(source, "batches", None)  # would not be called: the file is the same
-        assert rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows").x.tolist() == first.x.tolist()
+        assert rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows").x[:-1].tolist() == first.x.tolist()
     assert read(tmp_path, age=["0", "0", "0", "0"]).x[:, 0].tolist() == [0, 0, 0, 0]
 
 
@@ -214,6 +221,6 @@ def test_a_link_out_of_the_folder_leaves_it(tmp_path: Path) -> None:
 
 def test_more_units_than_the_public_bound_are_refused(tmp_path: Path) -> None:
     schema, path = TableSchema((AGE, SEX), OUTCOME, "person"), written(tmp_path / "t.csv")
-    assert len(rows_of(path, schema, tmp_path / "rows", most=3).y) == 4
+    assert rows_of(path, schema, tmp_path / "rows", most=3).records == 3
     with pytest.raises(DataError, match=r"more units than data\.rows_max=2"):
         rows_of(path, schema, tmp_path / "rows", most=2)

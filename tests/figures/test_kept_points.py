@@ -159,7 +159,7 @@ def test_a_point_measured_again_is_the_same(
     The first three need no data that is not bundled.
     """
     runs = seeds_of(figure, panel, line, x)
-    if data_root is None and runs[0].data.dataset != "digits":
+    if data_root is None and runs[0].source.name != "digits":
         pytest.skip("needs the data")
     kept = lines()
     seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]

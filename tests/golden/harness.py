@@ -59,21 +59,16 @@ def make_edge(
 
     `epsilon` instead of its own.
     """
-    data = run.data
-    labels = datasets.load_labels(data.dataset, "train", None)
-    rows = datasets.shard(
-        labels, number, shards=run.edges.count, method=data.partition, seed=run.run.seed
-    )
-    part = datasets.load(data.dataset, "train", None, rows)
+    part = run.source.edge(number, None, Path())
     random = Random(None if seed is None else seed + number)
-    plan = run.plan(number, len(rows))
+    plan = run.plan(number, part.most)
     plan = plan if epsilon is None else replace(plan, epsilon=epsilon)
     return registry.edge(
         run.define(),
         f"edge-{number}",
-        part,
+        part.rows,
         model,
-        Releaser(plan, Ledger(":memory:", data.dataset), random),
+        Releaser(plan, Ledger(":memory:", run.source.name), random),
     )
 
 
@@ -156,8 +151,8 @@ def in_process(run: RunFile, order: list[tuple[str, str]], seed: int) -> ServerR
 def make_party(run: RunFile, number: int, seed: int | None, ledger: Ledger | None = None) -> Party:
     """Party `number` with its columns and, unless `seed` is None, predictable noise."""
     random = Random(None if seed is None else seed + number)
-    ledger = ledger or Ledger(":memory:", run.data.dataset)
-    splits = datasets.splits(run.data.dataset, None)
+    ledger = ledger or Ledger(":memory:", run.source.name)
+    splits = datasets.splits(run.source.name, None)
     return registry.party(
         vertical(run.define()), f"edge-{number}", number, splits, SALT, ledger, random
     )
@@ -168,7 +163,7 @@ def make_server(run: RunFile, model: Model) -> ServerRole:
     if not isinstance(run.algorithm, Vafl):
         return registry.server(run.define(), model)
     return registry.server(
-        run.define(), model, registry.people(datasets.splits(run.data.dataset, None), SALT)
+        run.define(), model, registry.people(datasets.splits(run.source.name, None), SALT)
     )
 
 
@@ -279,7 +274,7 @@ class MqttRun:
     ) -> WorkerLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
-            ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.data.dataset)
+            ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.source.name)
             party = make_party(self.run, number, seed, ledger)
             return party_loop(party, outbox, terms, CpuTurns(None), serves=self.serves)
         role = make_edge(self.run, self.model, number, seed)

@@ -120,7 +120,7 @@ def warm(settings: dict[str, Any]) -> None:
     given = read_settings(EdgeSettings, **settings)
     run = given.load_run()
     identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
-    ledger = Ledger(":memory:", run.data.dataset)
+    ledger = Ledger(":memory:", run.source.name)
     plan = row_owner.build_role(
         given, run.define(), run.build_model(), identity, ledger
     ).releaser.plan

@@ -122,7 +122,7 @@ def test_the_first_run_file_whose_data_is_there(environment: Path, tmp_path: Pat
     empty = tmp_path / "data"
     empty.mkdir()
     settings = read_settings(EdgeSettings, run_file=f"{other}:{environment}", data=empty)
-    assert settings.load_run().data.dataset == "digits"
+    assert settings.load_run().source.name == "digits"
     with pytest.raises(DataError, match="the data of none of them is in"):
         read_settings(EdgeSettings, run_file=f"{other}:{other}", data=empty).load_run()
 

@@ -64,7 +64,7 @@ def main(settings: AggregatorSettings) -> None:
     run = settings.load_run()
     definition = run.define()
     model = definition.build_model()
-    test = definition.source.load("test", settings.data)
+    test = definition.source.test(settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
     store = _store(settings, run)
@@ -85,7 +85,7 @@ def main(settings: AggregatorSettings) -> None:
         else None
     )
     server, serving = _web(create_app(observer, operator, model, inference), listener)
-    evaluator = Evaluator(Points(definition, model, test, observer.point))
+    evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
     try:
         _recover(driver, observer, settings, stop)
         _train(settings, line, driver, observer, operator, evaluator, stop)

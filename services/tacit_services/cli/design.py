@@ -266,7 +266,7 @@ def _write(path: Path, text: str, found: Plan, dim: int) -> list[str]:
     except OSError as error:
         raise ConfigError(f"--run-file {path}: {error.strerror or error}") from error
     size = run.build_model().size
-    what = f"{run.model.name} on {run.data.dataset} has {size} parameters here"
+    what = f"{run.model.name} on {run.source.name} has {size} parameters here"
     return (
         []
         if size == dim

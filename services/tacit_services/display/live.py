@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
+from tacit_services.aggregator.reporting.results import on_test
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 def opening(run: RunFile, broker: str, store: str, http: str) -> str:
     """One line that says what runs, and on what."""
     return (
-        f"{run.algorithm.name} on {run.data.dataset} ({run.model.name}), {run.edges.count} edges, "
+        f"{run.algorithm.name} on {run.source.name} ({run.model.name}), {run.edges.count} edges, "
         f"{run.run.updates} {run.counted}; broker {broker}, store {store}, REST http://{http}"
     )
 
@@ -137,9 +138,10 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    accuracy, simulated = summary["test_accuracy"], " (simulated)" if "simulated" in privacy else ""
+    shown = on_test(summary["test_accuracy"], summary["test_loss"])
+    simulated = " (simulated)" if "simulated" in privacy else ""
     rows = [
-        ("test accuracy", f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"),
+        ("test accuracy", shown),
         (
             "privacy",
             f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per "

@@ -18,7 +18,8 @@ from torch import Tensor
 from tacit import datasets
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
-from tacit.datasets import Dataset, Source
+from tacit.datasets import Benchmark, Dataset
+from tacit.datasets.source import published_only
 from tacit.errors import ConfigError, ServiceError
 from tacit.models import Model
 from tacit.models.vectors import mean_gradient
@@ -42,7 +43,7 @@ class _Series:
         self._simulated = simulated
         self._points = Points(simulated.definition, simulated.model, test, self._record)
         self._rows = max(
-            1, NORM_ROWS // (run.data.sequence if datasets.is_text(run.data.dataset) else 1)
+            1, NORM_ROWS // (simulated.model.shape[0] if datasets.is_text(run.source.name) else 1)
         )
         self._exam: tuple[int, Tensor, Dataset] | None = None
 
@@ -107,13 +108,13 @@ def measure(run: RunFile, root: Path | None) -> Result:
     if isinstance(run, UntrainedPoint):
         return run.answer(root)
     simulated = simulate.Simulation(run, root)
-    series = _Series(run, simulated, _test(run.source, root))
+    series = _Series(run, simulated, _test(published_only(run.source), root))
     simulated.simulator.run(series.observe)
     series.end(simulated.role)
     if simulated.role.version == 0:  # an untrained model's accuracy is no result
         why = f"{simulated.role.halted}; {simulated.role.stale} answers came too late"
         raise ConfigError(
-            f"algorithm.name={run.algorithm.name!r} on {run.data.dataset}: not one update ({why})"
+            f"algorithm.name={run.algorithm.name!r} on {run.source.name}: not one update ({why})"
         )
     histories = [record.spent for record in simulated.role.edges.values()]
     epsilon = composed(run.algorithm.composition, histories, run.privacy.delta)
@@ -129,8 +130,8 @@ def measure(run: RunFile, root: Path | None) -> Result:
 
 
 @lru_cache(maxsize=2)
-def _test(source: Source, root: Path | None) -> Dataset:
-    return source.load("test", root)
+def _test(source: Benchmark, root: Path | None) -> Dataset:
+    return source.test(root)
 
 
 def sweep(
@@ -157,7 +158,7 @@ def sweep(
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_obey)
     try:
         ordered = sorted(
-            todo.items(), key=lambda item: (item[1].run.data.dataset, -item[1].run.run.updates)
+            todo.items(), key=lambda item: (item[1].run.source.name, -item[1].run.run.updates)
         )
         futures = [pool.submit(_measure_all, same, folder, root) for same in _alike(ordered)]
         count = 0

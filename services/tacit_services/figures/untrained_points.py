@@ -13,6 +13,7 @@ from tacit.algorithms.dp_pasgd.design import Planner
 from tacit.audit.inversion import cosine, invert
 from tacit.config import RunFile
 from tacit.config.sections import Positive, Section
+from tacit.datasets.source import Part, published_only
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.protocol.messages import GlobalModel, Push, Update
@@ -95,7 +96,8 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     ε is that of the victim that spent most.
     """
     definition = run.define()
-    table, model = simulate.training_rows(definition.source, root), definition.build_model()
+    table = simulate.training_rows(published_only(definition.source), root)
+    model = definition.build_model()
     chosen = torch.randperm(len(table), generator=torch.Generator().manual_seed(run.run.seed))[
         : attack.victims
     ]
@@ -103,7 +105,7 @@ def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
     likeness, spent = [], 0.0
     for number, row in enumerate(chosen):
         victim = table.take(row[None])
-        role = simulate.edge(definition, model, number, victim)
+        role = simulate.edge(definition, model, number, Part(victim, len(victim)))
         total = torch.zeros(model.size, dtype=torch.float64)
         for _ in range(attack.pushes):
             (out,) = role.on_message(asked)

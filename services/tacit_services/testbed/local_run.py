@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from tacit_client import ApiError, Client, Status, Unreachable
 
-from tacit import config, datasets
+from tacit import config
 from tacit.config import RunFile
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
@@ -68,7 +68,7 @@ def run(
     if policy is not None:
         load_policy(policy)  # readable, at least; every edge judges the run file by it
     # A missing file of the dataset is better reported before the start.
-    datasets.load_labels(run_file.data.dataset, "train", data)
+    run_file.source.check(data)
     http = _free_address(serve)
     _check_journal(journal)
     children: list[Child] = []

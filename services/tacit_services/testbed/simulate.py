@@ -23,7 +23,8 @@ from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
 from tacit.config.contract import Worker
 from tacit.config.definition import Definition
-from tacit.datasets import Dataset, Source
+from tacit.datasets import Benchmark, Dataset
+from tacit.datasets.source import Part, published_only
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.labels import randomised_response
@@ -37,15 +38,14 @@ from tacit_services.aggregator.reporting.evaluation import Points
 from tacit_services.aggregator.reporting.run_state import run_state
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.display import live, tables
-from tacit_services.worker.rows import dealt
 
 SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
 
 @lru_cache(maxsize=2)  # a sweep asks for the same again and again
-def training_rows(source: Source, root: Path | None) -> Dataset:
+def training_rows(source: Benchmark, root: Path | None) -> Dataset:
     """All training rows. Raises DataError."""
-    return source.load("train", root)
+    return source.train(root)
 
 
 @lru_cache(maxsize=1)
@@ -53,19 +53,19 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
     return datasets.splits(name, root)
 
 
-def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Dataset]:
+def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
     """The rows of every edge. Raises ConfigError, DataError."""
-    rows = training_rows(definition.source, root)
-    dealing = dealt(definition.source, definition.dealing, root)
-    return [rows.take(index) for index in dealing[: definition.workers]]
+    source = published_only(definition.source)
+    rows, dealing = training_rows(source, root), source.parts(root)
+    return [Part(rows.take(index), len(index)) for index in dealing[: definition.workers]]
 
 
-def edge(definition: Definition[Any], model: Model, number: int, rows: Dataset) -> EdgeRole:
+def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
     """Edge `number`, with noise from the run's seed; its budget binds as with secret noise."""
-    plan = definition.plans.plan(number, len(rows))
+    plan = definition.plans.plan(number, part.most)
     releaser = Releaser(plan, SimulatedLedger(), _random(definition, number))
     releaser.releases_left = plan.pushes_left(())
-    return registry.edge(definition, f"edge-{number}", rows, model, releaser)
+    return registry.edge(definition, f"edge-{number}", part.rows, model, releaser)
 
 
 def _random(definition: Definition[Any], number: int) -> Random:
@@ -78,8 +78,8 @@ def edges(
 ) -> tuple[ServerRole, list[EdgeRole]]:
     """A server, or what peers report to, and everybody who has rows."""
     found = [
-        edge(definition, model, number, rows)
-        for number, rows in enumerate(rows_by_edge(definition, root))
+        edge(definition, model, number, part)
+        for number, part in enumerate(rows_by_edge(definition, root))
     ]
     return registry.server(definition, model), found
 
@@ -171,7 +171,7 @@ def simulate(
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
-    test = simulation.definition.source.load("test", root)
+    test = published_only(run.source).test(root)
     observer = Observer(
         simulation.definition, simulation, out / "metrics.jsonl", virtual=simulation.clock
     )

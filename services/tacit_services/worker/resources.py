@@ -49,7 +49,7 @@ def worker_resources(
     # they belong to.
     with (
         closing(identity),
-        lineage.ledger(identity, settings.ledger, run.data.dataset) as ledger,
+        lineage.ledger(identity, settings.ledger, run.source.name) as ledger,
         closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
         closing(CpuTurns(settings.turns)) as turns,
     ):

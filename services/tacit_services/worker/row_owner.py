@@ -26,7 +26,6 @@ from tacit_services.settings import EdgeSettings
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources, worker_resources
-from tacit_services.worker.rows import dealt
 from tacit_services.worker.serving import loop_settings, serve, stopping
 
 log = logging.getLogger("tacit.edge")
@@ -72,9 +71,8 @@ def build_role(
         raise ConfigError(
             f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}"
         ) from error
-    rows = dealt(definition.source, definition.dealing, settings.data)[identity.number]
-    plan = definition.plans.plan(identity.number, len(rows))
+    part = definition.source.edge(identity.number, settings.data, identity.path)
+    plan = definition.plans.plan(identity.number, part.most)
     settings.load_policy().check(plan, definition.name, definition.model)
-    part = definition.source.load("train", settings.data, rows)
     releaser = Releaser(plan, ledger, Random())
-    return registry.edge(definition, identity.edge, part, model, releaser, settings.device)
+    return registry.edge(definition, identity.edge, part.rows, model, releaser, settings.device)

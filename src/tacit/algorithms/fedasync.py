@@ -33,7 +33,7 @@ from tacit.algorithms.base.rounds import RoundServer, mean
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import FedAsync
 from tacit.config.definition import Definition
-from tacit.datasets import Dataset
+from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.privacy.release import Releaser, Steps
 from tacit.protocol.messages import GlobalModel, Outgoing, Timer, Update
@@ -235,7 +235,7 @@ class Edge(LocalSteps):
         self,
         section: FedAsync,
         edge: str,
-        data: Dataset,
+        data: PrivateRows,
         model: Model,
         releaser: Releaser,
         device: str = "cpu",

@@ -36,7 +36,6 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import Mapa
 from tacit.config.definition import Definition
 from tacit.models import Model
-from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 
@@ -197,16 +196,13 @@ class Edge(EdgeRole):
         plan = self.releaser.plan
         if plan.private or plan.mechanism == "none":
             return super().query(params, clip)
-        params, index = (
-            params.to(self.device),
-            self.with_replacement(round(plan.batch)).to(self.device),
-        )
+        params, index = params.to(self.device), self.with_replacement(round(plan.batch))
         if plan.mechanism in ("paper:density", "paper:first_layer"):
             everyone = torch.ones(len(index), dtype=torch.bool)
             return Clipped(
                 self.clipped(params, clip, index, everyone).total.cpu() / plan.batch, math.inf
             )
-        mean = mean_gradient(self.model, params, self.x[index], self.y[index]).cpu()  # line 4
+        mean = self.mean(params, index).cpu()  # line 4
         if plan.noise_at == "server":  # the whole vector, clipped to C: the edge is the unit
             return Clipped(
                 clipped_sum(mean[None], clip, torch.ones(1, dtype=torch.bool)).total, math.inf

@@ -30,7 +30,7 @@ from tacit.algorithms.vafl.server import People
 from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.config.algorithms import DpPasgd, FedAsync, Gossip, Mapa, Vafl
 from tacit.config.definition import Definition
-from tacit.datasets import Dataset
+from tacit.datasets import Dataset, PrivateRows
 from tacit.datasets.alignment import names
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -48,7 +48,7 @@ class Owner:
     """
 
     name: str
-    data: Dataset
+    data: PrivateRows
     model: Model
     releaser: Releaser
     device: str = "cpu"
@@ -74,7 +74,7 @@ def server(definition: Definition[Any], model: Model, people: People | None = No
 def edge(
     definition: Definition[Any],
     name: str,
-    data: Dataset,
+    data: PrivateRows,
     model: Model,
     releaser: Releaser,
     device: str = "cpu",

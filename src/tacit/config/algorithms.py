@@ -6,13 +6,15 @@ Letters are the paper's.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.contract import AlgorithmSection, Worker
+from tacit.config.contract import AlgorithmSection, DataSection, Sections, Worker
+from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import ModelSection, Positive, Privacy, Sections
+from tacit.config.sections import Positive, Privacy
 from tacit.config.topology import Kind, Topology, build
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -393,7 +395,12 @@ class Vafl(AlgorithmSection):
         return "paper" if mechanism == "paper" else "none"
 
     def build_model(
-        self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int
+        self,
+        section: ModelSection,
+        shape: tuple[int, ...],
+        classes: int,
+        workers: int,
+        folder: Path,
     ) -> Model:
         """θ_0's, of everybody's embeddings. Raises ConfigError."""
         hidden = section.hidden if section.name == "mlp" else ()
@@ -424,11 +431,7 @@ class Vafl(AlgorithmSection):
             )
         if self.quadrants and parties != 4:
             raise ValueError(f"edges.count={parties}: quadrants are four")
-        if run.data.partition != "iid" or run.data.spare:
-            key, given = (
-                ("spare", run.data.spare) if run.data.spare else ("partition", run.data.partition)
-            )
-            raise ValueError(f"data.{key}={given}: vafl divides columns; leave it alone")
+        _columns_agree(run.data)
         if run.guard.norm_factor is not None:
             raise ValueError(
                 f"guard.norm_factor={run.guard.norm_factor:g}: vafl's uploads are no gradients"
@@ -438,6 +441,16 @@ class Vafl(AlgorithmSection):
                 f"model.name={run.model.name}: a sum of embeddings needs logistic; or combine = "
                 f"concat"
             )
+
+
+def _columns_agree(data: DataSection) -> None:
+    if data.kind != "benchmark":
+        raise ValueError(
+            f"data.kind={data.kind}: vafl's parties hold columns of a published data set"
+        )
+    if data.partition != "iid" or data.spare:
+        key, given = ("spare", data.spare) if data.spare else ("partition", data.partition)
+        raise ValueError(f"data.{key}={given}: vafl divides columns; leave it alone")
 
 
 def _local_steps_agree(name: str, run: Sections) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 _Location = tuple[int | str, ...]
+_CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the section's class
 
 
 def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
@@ -25,10 +26,10 @@ def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
         elif item["type"] == "missing":
             shown = ""
         elif item["type"] == "union_tag_invalid":
-            field, shown = f"{field}.name", f"={item['ctx']['tag']!r}"
+            field, shown = f"{field}.{_CHOSEN_BY[field]}", f"={item['ctx']['tag']!r}"
             message = f"is not known; use one of: {item['ctx']['expected_tags']}"
         elif item["type"] == "union_tag_not_found":
-            field, message = f"{field}.name", "Field required"
+            field, message = f"{field}.{_CHOSEN_BY[field]}", "Field required"
         problems.append(
             message if field == "run file" and not shown else f"{field}{shown}: {message}"
         )
@@ -69,4 +70,4 @@ def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
 
 def _location(location: _Location) -> _Location:
     # The name that chose the section's class is not a key of the file.
-    return location[:1] + location[2:] if location[:1] == ("algorithm",) else location
+    return location[:1] + location[2:] if location and location[0] in _CHOSEN_BY else location

@@ -1,15 +1,56 @@
-"""What an algorithm says of itself, so that nobody else has to ask which one it is."""
+"""What an algorithm and the data say of themselves, so that nobody has to ask which they are."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
 
+from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import ModelSection, Privacy, Section, Sections
-from tacit.models import Model, build
+from tacit.config.sections import Edges, Guard, Privacy, Run, Section
+from tacit.datasets import Source
+from tacit.models import Model
 from tacit.privacy.report import AT_EDGE, AT_SERVER, Composition, Promise
 
 Worker = Literal["edge", "peer", "party"]
+
+
+class DataSection(Section):
+    """The [data] section: whose rows these are, and what is public of them. One class for each kind
+    (`tacit.config.data`).
+
+    kind: of data. partition: how one file is dealt. spare: parts kept for edges that may join
+    later.
+    """
+
+    kind: str
+    partition: str
+    spare: int
+
+    def stated(self, different: dict[str, Any]) -> dict[str, Any]:
+        """What all who take part must agree on, of what is `different` from the defaults."""
+        return different
+
+    @property
+    def shared(self) -> bool:
+        """Whether the same people may be at several edges."""
+        return False
+
+    def source(self, run: Sections, folder: Path) -> Source:
+        """The data as the run's consumers use it; paths are relative to `folder`."""
+        raise NotImplementedError
+
+    def public_size(self, edges: int, columns: bool) -> int:
+        """n_public: how many records one of so many `edges` is taken to have; never counted from
+        private rows.
+
+        columns: whether everybody holds something of every record.
+        """
+        raise NotImplementedError
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        raise NotImplementedError
 
 
 class AlgorithmSection(Section):
@@ -93,25 +134,37 @@ class AlgorithmSection(Section):
         )
 
     def build_model(
-        self, section: ModelSection, shape: tuple[int, ...], classes: int, workers: int
+        self,
+        section: ModelSection,
+        shape: tuple[int, ...],
+        classes: int,
+        workers: int,
+        folder: Path,
     ) -> Model:
-        """The model that is trained on examples of `shape`. Raises ConfigError."""
-        return build(
-            section.name,
-            shape,
-            classes,
-            channels=section.channels,
-            kernel=section.kernel,
-            hidden=section.hidden,
-            regularization=section.regularization,
-            activation=section.activation,
-            normalization=section.normalization,
-            pool_every=section.pool_every,
-            embedding=section.embedding,
-            width=section.width,
-            blocks=section.blocks,
-        )
+        """The model that is trained on examples of `shape`; classes: 0 where the target is a
+        number; folder: the run file's. Raises ConfigError.
+        """
+        return section.build(shape, classes, folder)
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         raise NotImplementedError
+
+
+class Sections(Protocol):
+    """The sections of a run file that an algorithm and the data must agree with."""
+
+    @property
+    def algorithm(self) -> AlgorithmSection: ...
+    @property
+    def run(self) -> Run: ...
+    @property
+    def data(self) -> DataSection: ...
+    @property
+    def model(self) -> ModelSection: ...
+    @property
+    def privacy(self) -> Privacy: ...
+    @property
+    def edges(self) -> Edges: ...
+    @property
+    def guard(self) -> Guard: ...

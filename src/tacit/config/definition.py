@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
 from tacit.config.contract import AlgorithmSection
+from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import ModelSection, Privacy, Share
-from tacit.datasets import Dealing, Source
+from tacit.config.sections import Privacy, Share
+from tacit.datasets import Source
 from tacit.models import Model, checked_size
 from tacit.privacy.policy import Terms
 from tacit.privacy.report import Promise
@@ -21,14 +23,16 @@ UNCLIPPED: Final = 1.0  # C where none is given: without noise nothing is clippe
 class Definition(Generic[A_co]):
     """A run, with the section of its algorithm. Public numbers only; made by `RunFile.define`.
 
-    name, model: of the algorithm and the model, which has `layers`. horizon: T, updates after which
+    name, model: of the algorithm and the model, which has `layers`; folder: the run file's, where
+    its code lies. horizon: T, updates after which
     the run ends. workers: K. uploads: updates that make one version. clip: C, where the algorithm
     has no schedule for it. terms: what the server takes for granted of every edge. promise: what
     the run says of its privacy. every, samples: versions between two evaluations, and test rows of
     one while training. needed, wait: the run begins with so many edges, or with fewer so many
     seconds after the first. share: what an edge's part of the updates goes by; shared: whether one
-    that is ahead of its share waits for the others. fingerprint, older: the run's name, and what
-    earlier versions of tacit called it.
+    that is ahead of its share waits for the others. stated: what it says differently from the
+    defaults, and the SHA-256 of its code. fingerprint, older: the run's name, which is made of
+    that, and what earlier versions of tacit called it.
     """
 
     algorithm: A_co
@@ -36,7 +40,7 @@ class Definition(Generic[A_co]):
     model: str
     layers: ModelSection
     source: Source
-    dealing: Dealing
+    folder: Path
     horizon: int
     seed: int
     workers: int
@@ -54,6 +58,7 @@ class Definition(Generic[A_co]):
     share: Share
     shared: bool
     fingerprint: str
+    stated: dict[str, Any]
     older: tuple[str, ...]
 
     def build_model(self) -> Model:
@@ -62,7 +67,8 @@ class Definition(Generic[A_co]):
         Raises ConfigError when its layers do not fit data or memory.
         """
         shape, classes = self.source.shape
-        return checked_size(self.algorithm.build_model(self.layers, shape, classes, self.workers))
+        made = self.algorithm.build_model(self.layers, shape, classes, self.workers, self.folder)
+        return checked_size(made)
 
     def weight(self, edge: str) -> float:
         """The share of the edge called `edge`, where an ordinary one has 1:
@@ -72,5 +78,5 @@ class Definition(Generic[A_co]):
         if self.share == "budget":
             return self.plans.budget(edge) / self.plans.like.epsilon
         number = edge.removeprefix("edge-")
-        dealt = number.isdecimal() and len(number) < 10 and int(number) < self.workers
-        return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight
+        known = number.isdecimal() and len(number) < 10
+        return self.source.weight(int(number) if known else None)

@@ -32,6 +32,11 @@ def differences(section: BaseModel) -> dict[str, Any]:
             found[key] = [
                 differences(item) if isinstance(item, BaseModel) else item for item in value
             ]
+        elif isinstance(value, dict):
+            found[key] = {
+                name: differences(item) if isinstance(item, BaseModel) else item
+                for name, item in value.items()
+            }
         else:
             found[key] = differences(value) if isinstance(value, BaseModel) else value
     return found

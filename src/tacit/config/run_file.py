@@ -7,34 +7,27 @@ Everything here is public: a run file never holds a number computed from private
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import PrivateAttr, ValidationError, model_validator
 
 from tacit.config import fingerprint as names
 from tacit.config import fingerprint_0_1
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
+from tacit.config.data import Data, with_counts
 from tacit.config.definition import UNCLIPPED, Definition
+from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import (
-    GAUSSIAN,
-    Data,
-    Edges,
-    Evaluation,
-    Guard,
-    ModelSection,
-    Network,
-    Privacy,
-    Run,
-    Section,
-)
-from tacit.datasets import Dealing, Source, Text, group_count, is_text, nominal_size
+from tacit.config.sections import GAUSSIAN, Edges, Evaluation, Guard, Network, Privacy, Run, Section
+from tacit.datasets import Source
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
+from tacit.privacy.report import Promise
 
 _NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
 _NO_START = {
@@ -55,6 +48,16 @@ class RunFile(Section):
     evaluation: Evaluation = Evaluation()
     guard: Guard = Guard()
     network: Network = Network()
+    _folder: Path = PrivateAttr(default_factory=Path)
+    _counted: tuple[str, ...] = PrivateAttr(())
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Take from `context` what is no key: `folder`, that paths are relative to, and what was
+        `counted`.
+        """
+        context = context or {}
+        self._folder = context.get("folder", Path())
+        self._counted = context.get("counted", ())
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -67,6 +70,7 @@ class RunFile(Section):
                 f"no bound; only gaussian "
                 "and discrete_gaussian at the edge do"
             )
+        self.data.agree(self)
         self.algorithm.agree(self)
         rows = self.public_size()
         if p.batch > rows and p.private:
@@ -74,24 +78,6 @@ class RunFile(Section):
         for name, each in (("epsilon", edges.epsilon), ("slowdown", edges.slowdown)):
             if len(each) > edges.count:
                 raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
-        return self
-
-    @model_validator(mode="after")
-    def _data_fits(self) -> Self:
-        name, data = self.model.name, self.data
-        if data.features != "none" and name not in ("logistic", "svm"):
-            raise ValueError(
-                f"data.features={data.features}: needs model.name logistic or svm, not {name}"
-            )
-        if is_text(data.dataset) != (name == "lstm"):
-            raise ValueError(
-                f"model.name={name}: lstm is for text and text for lstm, "
-                f"data.dataset={data.dataset}"
-            )
-        if data.partition == "natural" and self.edges.count > (groups := group_count(data.dataset)):
-            raise ValueError(
-                f"edges.count={self.edges.count} is above the {groups} groups of {data.dataset}"
-            )
         return self
 
     @model_validator(mode="after")
@@ -139,18 +125,17 @@ class RunFile(Section):
 
     @property
     def source(self) -> Source:
-        """The data set, as examples."""
-        data = self.data
-        return Source(data.dataset, data.features, Text(data.vocabulary, data.sequence))
+        """The run's data. Raises ConfigError."""
+        return self.data.source(self, self._folder)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was counted in a private file, as the run file does not say it."""
+        return self._counted
 
     def public_size(self) -> int:
-        """n_public: the nominal rows of one edge's part, a function of public numbers only."""
-        data, rows = self.data, self.source.train_size
-        if self.algorithm.columns:
-            return rows
-        return nominal_size(
-            rows, shards=self.edges.count, spare=data.spare, spare_weight=data.spare_weight
-        )
+        """n_public: the nominal records of one edge, a function of public numbers only."""
+        return self.data.public_size(self.edges.count, self.algorithm.columns)
 
     @property
     def counted(self) -> str:
@@ -185,6 +170,12 @@ class RunFile(Section):
         [guard] is left out: what it refuses is not in the journal, so it may change while a run
         goes on. So is [network], which only the simulator reads.
         """
+        return names.name("run", self.stated())
+
+    def stated(self) -> dict[str, Any]:
+        """What all who take part must agree on: all that differs from the defaults, and the SHA-256
+        of the run's code.
+        """
         return self._names()[0]
 
     def older_fingerprints(self) -> tuple[str, ...]:
@@ -194,13 +185,22 @@ class RunFile(Section):
         """
         return self._names()[1]
 
-    def _names(self) -> tuple[str, tuple[str, ...]]:
+    def _names(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         different = names.differences(self)
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
         of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
-        return names.name("run", of_the_run), () if first is None else (first,)
+        of_the_run["data"] = self.data.stated(of_the_run["data"])
+        if module := self.model.module(self._folder):
+            of_the_run["code"] = module.digests()
+        return of_the_run, () if first is None else (first,)
 
     # -- built for its consumers -------------------------------------------------------------------
+
+    def _promise(self, plans: Plans, clip: float) -> Promise:
+        """What the algorithm promises, of the unit and the people that the data has."""
+        found = self.algorithm.promise(plans, clip)
+        own = found if self.data.kind == "benchmark" else found.for_unit(self.source.unit)
+        return replace(own, composition="together") if self.data.shared else own
 
     def build_model(self) -> Model:
         """The model of this run. Raises ConfigError."""
@@ -208,9 +208,9 @@ class RunFile(Section):
 
     def define(self) -> Definition[Any]:
         """All that its consumers need, made here: once, at the door of a process."""
-        a, p, data, source = self.algorithm, self.privacy, self.data, self.source
+        a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
-        (fingerprint, older), plans = self._names(), self.plans()
+        (stated, older), plans = self._names(), self.plans()
         z = p.noise_multiplier if plans.like.clip_is_bounded else None
         return Definition(
             algorithm=a,
@@ -218,9 +218,7 @@ class RunFile(Section):
             model=self.model.name,
             layers=self.model,
             source=source,
-            dealing=Dealing(
-                workers, data.partition, self.run.seed, data.alpha, data.spare, data.spare_weight
-            ),
+            folder=self._folder,
             horizon=self.run.updates,
             seed=self.run.seed,
             workers=workers,
@@ -230,54 +228,85 @@ class RunFile(Section):
             privacy=p,
             plans=plans,
             terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
-            promise=a.promise(plans, clip),
+            promise=self._promise(plans, clip),
             every=self.evaluation.every,
             samples=self.evaluation.samples,
             needed=workers if edges.min is None else edges.min,
             wait=edges.wait,
             share=edges.share,
             shared=a.in_turn and edges.share != "any",
-            fingerprint=fingerprint,
+            fingerprint=names.name("run", stated),
+            stated=stated,
             older=older,
         )
 
 
-def parse(text: str, origin: str, *, edges: int | None = None, seed: int | None = None) -> RunFile:
+def parse(
+    text: str,
+    origin: str,
+    *,
+    edges: int | None = None,
+    seed: int | None = None,
+    folder: Path = Path(),
+) -> RunFile:
     """Check the TOML `text`; `edges` and `seed` replace edges.count and run.seed where given.
 
-    CSGD and SGD are centralised: they keep their one edge whatever `edges` says.
-    Raises ConfigError with one line that names `origin`, the field and the value.
+    CSGD and SGD are centralised: they keep their one edge whatever `edges` says. folder: what its
+    paths are relative to.
+    Raises ConfigError with one line that names `origin`, the field and the value; DataError where
+    rows were to be counted and cannot be read.
     """
-    try:
-        content = tomllib.loads(text)
-        repr(
-            content
-        )  # what cannot be shown (0x and 5,000 digits) could not be complained about below
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also an integer of 5,000 digits, or as many brackets
-        raise ConfigError(f"{origin}: not TOML: {error}") from error
+    content = _content(text, origin)
     if _name(content) in CENTRALISED:
         edges = None
     for section, key, value in (("edges", "count", edges), ("run", "seed", seed)):
         if value is not None and isinstance(content.setdefault(section, {}), dict):
             content[section][key] = value
     try:
-        return RunFile.model_validate(content)
+        counted = _count(content, folder)
+        return RunFile.model_validate(content, context={"folder": folder, "counted": counted})
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from error
 
 
+def _content(text: str, origin: str) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(text)
+        # What cannot be shown (0x and 5,000 digits) could not be complained about.
+        repr(content)
+    # ValueError: also an integer of 5,000 digits; RecursionError: as many brackets.
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{origin}: not TOML: {error}") from error
+    return content
+
+
+def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    """Put what [data] leaves out and can be counted into `content`; returns what is to be said."""
+    data = content.get("data")
+    if not isinstance(data, dict) or data.get("kind") != "table":
+        return ()
+    edges = content.get("edges", {})
+    count = edges.get("count") if isinstance(edges, dict) else None
+    workers = count if isinstance(count, int) and count > 0 else Edges().count
+    try:
+        content["data"], said = with_counts(data, folder, workers)
+    except ValidationError:
+        return ()  # the whole file is refused for it in a moment, with the section's name
+    return said
+
+
 def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> RunFile:
-    """Read and check a run file. Raises ConfigError (missing, unreadable, or wrong)."""
+    """Read and check a run file.
+
+    Raises ConfigError (missing, unreadable, or wrong), and DataError as `parse`.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"run file {path}: {error}") from error
-    return parse(text, str(path), edges=edges, seed=seed)
+    return parse(text, str(path), edges=edges, seed=seed, folder=path.parent)
 
 
 def _name(content: dict[str, Any]) -> Any:

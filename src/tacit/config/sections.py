@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tacit.config.plans import Plans
-from tacit.datasets import Features, group_count, is_text
-from tacit.datasets.benchmarks.text import WORDS
-from tacit.models import Name, Normalization
 from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt, Plan
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Literal["rows", "budget", "any"]
-Size = Annotated[int, Field(gt=0, le=65_536)]
 Clip = Annotated[
     float, Field(ge=1e-6, le=1e6)
 ]  # where float32 squares and sums of gradients are exact enough
@@ -40,87 +36,6 @@ class Run(Section):
     snapshot_every: int = Field(
         200, gt=0, description="applies between two snapshots of the journal"
     )
-
-
-class Data(Section):
-    """Which data, and how the testbed deals it to the edges."""
-
-    dataset: str = Field(description="one of docs/data.md; digits is bundled")
-    features: Features = Field(
-        "none", description="what a linear model sees: pixels, or wavelet scattering of them"
-    )
-    partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
-        "iid",
-        description="how rows are dealt: at random, by label (two ways), by the data's own groups",
-    )
-    alpha: Positive = Field(
-        0.5, description="α of dirichlet: the smaller, the less alike the edges"
-    )
-    spare: int = Field(0, ge=0, le=1000, description="parts kept for edges that may join later")
-    spare_weight: float = Field(
-        0.25, gt=0, le=1, description="size of a spare part, relative to a main one"
-    )
-    vocabulary: int = Field(
-        2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>"
-    )
-    sequence: int = Field(32, ge=1, le=1000, description="T: words of an example of text")
-
-    @model_validator(mode="after")
-    def _kind(self) -> Self:
-        groups, text = group_count(self.dataset), is_text(self.dataset)
-        if self.partition == "natural" and not groups:
-            raise ValueError(f"partition=natural: {self.dataset} has no natural groups")
-        if self.partition == "natural" and self.spare:
-            raise ValueError(
-                f"spare={self.spare}: partition=natural deals whole groups and keeps none"
-            )
-        if text and self.partition in ("dirichlet", "shards"):
-            raise ValueError(
-                f"partition={self.partition}: {self.dataset} has no label for each row; use iid "
-                f"or natural"
-            )
-        for field in (
-            "sequence",
-            "vocabulary",
-        ):  # by value: a journal's header has the defaults written out
-            if not text and getattr(self, field) != type(self).model_fields[field].default:
-                raise ValueError(f"{field}={getattr(self, field)}: {self.dataset} is not a text")
-        return self
-
-
-class ModelSection(Section):
-    """The model and its layer sizes."""
-
-    name: Name = Field(description="the architecture; lstm is for text")
-    channels: tuple[Size, ...] = Field(  # strict=False: TOML has no tuples
-        (10, 20), strict=False, min_length=1, description="of each convolution, cnn"
-    )
-    kernel: int = Field(5, ge=1, le=15, description="side of a convolution's window, cnn")
-    pool_every: int = Field(1, ge=1, le=16, description="convolutions of a cnn before each pooling")
-    hidden: tuple[Size, ...] = Field(
-        (), strict=False, description="units of the dense, or LSTM, layers inside"
-    )
-    embedding: int = Field(64, gt=0, le=4096, description="numbers for a word, lstm")
-    width: int = Field(
-        16, gt=0, le=1024, description="channels of the first stage, resnet and mobilenet"
-    )
-    blocks: int = Field(
-        1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet"
-    )
-    activation: Literal["relu", "tanh"] = Field("relu", description="cnn; tanh bounds gradients")
-    regularization: float = Field(0.0, ge=0, le=1e6, description="λ of (λ/2)||x||², paper: 1e-4")
-    normalization: Normalization = Field(
-        "none", description="group: the convolutions' outputs, per example"
-    )
-
-    @field_validator("normalization", mode="before")
-    @classmethod
-    def _per_example(cls, value: Any) -> Any:
-        if value == "batch":
-            raise ValueError(
-                "batch normalization looks across examples, so clipping bounds nobody; use group"
-            )
-        return value
 
 
 class Privacy(Section):
@@ -349,20 +264,3 @@ class Guard(Section):
         return any(
             value is not None for value in (self.norm_factor, self.rate, self.quarantine_after)
         )
-
-
-class Sections(Protocol):
-    """The sections of a run file that an algorithm's own section must agree with."""
-
-    @property
-    def run(self) -> Run: ...
-    @property
-    def data(self) -> Data: ...
-    @property
-    def model(self) -> ModelSection: ...
-    @property
-    def privacy(self) -> Privacy: ...
-    @property
-    def edges(self) -> Edges: ...
-    @property
-    def guard(self) -> Guard: ...

@@ -16,17 +16,22 @@ from tacit.datasets.benchmarks.load import (
     train_size,
 )
 from tacit.datasets.benchmarks.text import Text
+from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.datasets.features import Features
 from tacit.datasets.partition import all_shards, nominal_size, shard
-from tacit.datasets.source import Dealing, Source
+from tacit.datasets.source import Benchmark, Dealing, PrivateRows, Source
 from tacit.datasets.vertical import feature_blocks, party_view
 
 __all__ = [
+    "Benchmark",
     "Dataset",
     "Dealing",
+    "EdgeRows",
     "Features",
+    "PrivateRows",
     "Source",
     "Text",
+    "Units",
     "all_shards",
     "available",
     "feature_blocks",

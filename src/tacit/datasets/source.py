@@ -1,41 +1,79 @@
-"""The published data set of a run: what its examples are made of, and how its rows are dealt."""
+"""The data of a run, as its consumers use it: its public facts, each edge's rows, the test set."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
 from tacit.datasets.benchmarks import load as published
 from tacit.datasets.benchmarks.load import Dataset
-from tacit.datasets.benchmarks.sources import Split
 from tacit.datasets.benchmarks.text import Text
+from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
 from tacit.datasets.partition import Method, all_shards
+from tacit.errors import ConfigError
+
+
+class PrivateRows(Protocol):
+    """An edge's rows: a part of a published data set, or of an own file."""
+
+    def for_edge(self, classes: int) -> EdgeRows:
+        """The rows, with the public row after them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A data set by its name, with what a model sees of its pixels, or how its text is cut."""
+class Part:
+    """An edge's rows, and the most that it may have: a public number, 0 where none is known."""
 
-    name: str
-    features: Features
-    text: Text
+    rows: PrivateRows
+    most: int
+
+
+class Source(Protocol):
+    """The data of a run. Everything but what `edge` gives is public."""
 
     @property
-    def train_size(self) -> int:
-        """Training rows."""
-        return published.train_size(self.name, self.text)
+    def name(self) -> str:
+        """Whose data it is, by what a ledger calls it."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """Whose privacy it is: "row", or the column that says so."""
+        ...
 
     @property
     def shape(self) -> tuple[tuple[int, ...], int]:
-        """The shape of an example, and how many classes there are."""
-        return published.shape_of(self.name, self.features, self.text)
+        """The shape of an example, and how many classes there are; 0: the target is a number."""
+        ...
 
-    def load(self, split: Split, root: Path | None, rows: torch.Tensor | None = None) -> Dataset:
-        """All `rows` of a split, or some. Raises ConfigError, DataError."""
-        return published.load(self.name, split, root, rows, self.features, self.text)
+    def weight(self, number: int | None) -> float:
+        """The share of edge `number` where an ordinary one has 1; None: of one nobody expects."""
+        ...
+
+    def edge(self, number: int, root: Path | None, keep: Path) -> Part:
+        """The rows of edge `number`. root: where published data lies; keep: the edge's own folder.
+
+        Raises ConfigError, DataError.
+        """
+        ...
+
+    def test(self, root: Path | None) -> Dataset | None:
+        """The public test set; None where there is none. Raises ConfigError, DataError."""
+        ...
+
+    def check(self, root: Path | None) -> None:
+        """Raise ConfigError or DataError for a file that is not there, without reading it all."""
+        ...
+
+    def available(self, root: Path | None) -> bool:
+        """Whether its files are there; what is in them is not looked at. Raises ConfigError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +102,78 @@ class Dealing:
             spare=self.spare,
             spare_weight=self.spare_weight,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A published data set by its name, with what a model sees of its pixels, or how its text is
+    cut, and how it is dealt.
+    """
+
+    name: str
+    features: Features
+    text: Text
+    dealing: Dealing
+
+    @property
+    def unit(self) -> str:
+        """One record of the published file (docs/data.md)."""
+        return "row"
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], int]:
+        """The shape of an example, and how many classes there are."""
+        return published.shape_of(self.name, self.features, self.text)
+
+    def weight(self, number: int | None) -> float:
+        """Less than 1 for a spare part."""
+        dealt = number is not None and number < self.dealing.shards
+        return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight
+
+    def edge(self, number: int, root: Path | None, keep: Path) -> Part:
+        """The rows that the dealing gives edge `number`, and how many they are: the file's division
+        is public. Raises ConfigError, DataError.
+        """
+        index = self.parts(root)[number]
+        rows = published.load(self.name, "train", root, index, self.features, self.text)
+        return Part(rows, len(index))
+
+    def parts(self, root: Path | None) -> list[torch.Tensor]:
+        """Row numbers of every part of the training data, the spare ones last.
+
+        Raises ConfigError, DataError.
+        """
+        return self.dealing.parts(_by(self.dealing.method == "natural", self.name, self.text, root))
+
+    def train(self, root: Path | None) -> Dataset:
+        """All training rows. Raises ConfigError, DataError."""
+        return published.load(self.name, "train", root, None, self.features, self.text)
+
+    def test(self, root: Path | None) -> Dataset:
+        """All test rows. Raises ConfigError, DataError."""
+        return published.load(self.name, "test", root, None, self.features, self.text)
+
+    def check(self, root: Path | None) -> None:
+        """Raise ConfigError or DataError for a training file that is missing or another."""
+        published.load_labels(self.name, "train", root)
+
+    def available(self, root: Path | None) -> bool:
+        """Whether its files are in `root`. Raises ConfigError."""
+        return published.available(self.name, root)
+
+
+def published_only(source: Source) -> Benchmark:
+    """`source`, which must be published data: who asks keeps no ledger. Raises ConfigError."""
+    if not isinstance(source, Benchmark):
+        raise ConfigError(
+            f"data {source.name}: is somebody's own, and a simulation charges no ledger; "
+            "use tacit run"
+        )
+    return source
+
+
+@lru_cache(maxsize=2)  # a sweep deals the same again and again
+def _by(natural: bool, name: str, text: Text, root: Path | None) -> torch.Tensor:
+    """What rows are told apart by: groups or labels."""
+    load = published.load_groups if natural else published.load_labels
+    return load(name, "train", root, text)

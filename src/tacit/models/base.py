@@ -160,6 +160,10 @@ class Model(ABC):
         """
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
+    def guesses(self, scores: torch.Tensor) -> torch.Tensor | None:
+        """The class (...) that scores (..., classes) speak for; None where there are no classes."""
+        return scores.argmax(-1)
+
     def random_batch(
         self, count: int, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:

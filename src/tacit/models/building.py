@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -180,13 +181,16 @@ def evaluate(
 ) -> tuple[float, float]:
     """(accuracy in [0, 1], mean loss without the penalty) over a dataset that is not empty.
 
+    The accuracy is nan where the model guesses no classes.
+
     Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the
     perplexity.
     """
-    right, loss = 0, 0.0
+    right, loss = 0.0, 0.0
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples
     for x, y in zip(torch.split(data.x, step), torch.split(data.y, step), strict=True):
         scores = model.logits(params, x)
-        right += int((scores.argmax(-1) == y).sum())
+        guessed = model.guesses(scores)
+        right += math.nan if guessed is None else int((guessed == y).sum())
         loss += float(model.data_loss(scores, y).double().sum())
     return right / data.y.numel(), loss / len(data)

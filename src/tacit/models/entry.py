@@ -40,18 +40,31 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
 
     Its module is executed, as any import is. Raises ConfigError, which names `field`.
     """
-    if not _ENTRY.fullmatch(entry):
-        raise ConfigError(
-            f'{field}={entry!r}: expected "module:name", of a module beside the run file or '
-            f"installed"
-        )
-    module_name, _, name = entry.partition(":")
+    module_name, _, name = _checked(entry, field).partition(":")
     files = _files(module_name, folder.resolve(), f"{field}={entry}")
     _forget_others(files, folder.resolve())
     module = _imported(module_name, folder.resolve(), f"{field}={entry}")
     if not callable(target := getattr(module, name, None)):
         raise ConfigError(f"{field}={entry}: {module_name} has no class or function {name}")
     return Entry(target, _digest(files))
+
+
+def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
+    """SHA-256 (hexadecimal) of the code that `entry` names, as `load_entry` gives it.
+
+    Executes nothing. Raises ConfigError.
+    """
+    module_name, _, _ = _checked(entry, field).partition(":")
+    return _digest(_files(module_name, folder.resolve(), f"{field}={entry}"))
+
+
+def _checked(entry: str, field: str) -> str:
+    if not _ENTRY.fullmatch(entry):
+        raise ConfigError(
+            f'{field}={entry!r}: expected "module:name", of a module beside the run file or '
+            f"installed"
+        )
+    return entry
 
 
 def _files(module: str, folder: Path, field: str) -> dict[str, Path]:

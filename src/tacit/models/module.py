@@ -70,7 +70,9 @@ class ModuleModel(Model):
     """A module, its public start and its loss. Compared by identity: code has no equality.
 
     digest: what the code of the entry hashes to, in hexadecimal. frozen: parameters and buffers
-    that are not trained. start: values by name that take the place of the module's own.
+    that are not trained. start: values by name that take the place of the module's own. classes:
+    numbers that it gives for an example; 0: whatever its own loss takes. labels: classes of the
+    target; 0 where it is a number.
     """
 
     digest: str = ""
@@ -78,6 +80,7 @@ class ModuleModel(Model):
     example_loss: Loss = field(default=cross_entropy, compare=False, repr=False)
     trainable: tuple[str, ...] = ("*",)
     start: Mapping[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    labels: int = 0
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -135,6 +138,21 @@ class ModuleModel(Model):
             return self.example_loss(scores, y)
         return torch.func.vmap(self.example_loss)(scores, y)
 
+    def guesses(self, scores: Tensor) -> Tensor | None:
+        """The class of each example (B,); None where the target is a number, or the output its own
+        loss's alone.
+        """
+        if self.labels == 2 and self.classes == 1:
+            return (scores.reshape(len(scores)) > 0).to(torch.int64)
+        return scores.argmax(-1) if self.labels and scores.shape[1:] == (self.labels,) else None
+
+    def random_batch(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """`count` random examples, of no data: x uniform in [0, 1), y a class or in [0, 1)."""
+        x = torch.rand(count, *self.shape, generator=generator)
+        if not self.labels:
+            return x, torch.rand(count, generator=generator)
+        return x, torch.randint(self.labels, (count,), generator=generator)
+
     def _made(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -159,6 +177,7 @@ def module_model(
     *,
     shape: tuple[int, ...],
     outputs: int,
+    labels: int | None = None,
     loss: Loss,
     digest: str = "",
     trainable: Sequence[str] = ("*",),
@@ -166,6 +185,9 @@ def module_model(
     regularization: float = 0.0,
 ) -> ModuleModel:
     """The model of the module that `factory` makes, for inputs of `shape` and `outputs` scores.
+
+    outputs: 0 where `loss` takes whatever the module gives. labels: classes of the target, as many
+    as outputs if not given; 0: it is a number.
 
     Raises ConfigError, naming the layer or the parameter and what to use instead, for a module that
     cannot be trained privately or at all. Nothing private is touched: all is tried on public
@@ -181,6 +203,7 @@ def module_model(
         loss,
         tuple(trainable),
         dict(start or {}),
+        outputs if labels is None else labels,
     )
     _check_start(entry, model)
     _check_layers(entry, model.module)
@@ -232,6 +255,8 @@ def _check_output(entry: str, model: ModuleModel) -> None:
         raise ConfigError(
             f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}"
         ) from error
+    if not model.classes:
+        return
     expected = {(2, model.classes)} | ({(2,)} if model.classes == 1 else set())
     if tuple(scores.shape) not in expected:
         raise ConfigError(

@@ -9,17 +9,20 @@ inf (no guarantee) is null in JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
 from tacit.privacy import gdp
 from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp
 from tacit.privacy.ledger import Charged
 
-Composition = Literal["max", "sum"]  # of ε over workers: they hold different people, or the same
+# Of ε over workers. max: they hold different people; sum: different columns of the same people;
+# together: the same people may be at several.
+Composition = Literal["max", "sum", "together"]
 _NONE = {"guarantee": "none", "trusted": "everybody who sees an update or a model"}
 _SIMULATED = {
     "simulated": True,
@@ -89,6 +92,16 @@ class EdgePrivacy(BaseModel):
     charged: SkipJsonSchema[dict[str, Any]]
     history: SkipJsonSchema[list[Any]]  # rows of q, z, count
     mu: SkipJsonSchema[float] = 0.0
+    _at_most: History = PrivateAttr(())
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Take from `context` the history that ε is computed of."""
+        self._at_most = context or ()
+
+    @property
+    def at_most(self) -> History:
+        """The history that ε is computed of: no less than `history`."""
+        return self._at_most
 
     def document(self) -> dict[str, Any]:
         """As JSON has it; an ε without a guarantee is still inf."""
@@ -159,13 +172,20 @@ class Promise:
         }
         if self.composition == "sum":
             found["mu"] = gdp.mu(history)
-        return EdgePrivacy(**found)
+        return EdgePrivacy.model_validate(found, context=at_most)
 
     def epsilon(self, edges: Iterable[EdgePrivacy]) -> float:
         """ε of the run: the largest of any edge, or that of one person at all parties together."""
         if self.composition == "sum":
             return gdp.epsilon(gdp.compose(edge.mu for edge in edges), self.delta)
+        if self.composition == "together":
+            return composed("together", (edge.at_most for edge in edges), self.delta)
         return max((edge.epsilon_pld or 0.0 for edge in edges), default=0.0)
+
+    def for_unit(self, unit: str) -> Promise:
+        """The same, of all rows of a unit together; `unit`: the column that says whose they are."""
+        words = self.guarantee.guarantee.replace("per record", f"per {unit}")
+        return replace(self, guarantee=replace(self.guarantee, guarantee=words, unit=unit))
 
     def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:
         """The whole run's. `simulated`: its noise comes from a seed, and protects nobody."""
@@ -185,4 +205,6 @@ def composed(composition: Composition, histories: Iterable[History], delta: floa
     """ε of a run at `delta`, of the histories of its workers."""
     if composition == "sum":
         return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
+    if composition == "together":
+        return epsilon_pld(tuple(chain.from_iterable(histories)), delta)
     return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)

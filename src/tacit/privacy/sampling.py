@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from tacit.datasets.edge_rows import Units
+
 # The probability, per push, that a Poisson batch is larger than the padded one (see `Batch`).
 TAIL = 1e-15
 
@@ -131,3 +133,26 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     index = np.full(size, records, dtype=np.int64)
     index[random.permutation(size)[: len(drawn)]] = drawn
     return Batch(torch.from_numpy(index), torch.from_numpy(index < records))
+
+
+def rows_of_units(
+    units: Units, drawn: torch.Tensor, random: Random
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row numbers (B, R) of the units `drawn` (B,), R = units.limit, and each row's weight (B, R).
+
+    A unit with fewer rows is filled up with the public row, which weighs nothing; of one with more,
+    R are drawn, uniformly and afresh. The number of units means an empty slot, as in `poisson`.
+    Guarantee: the shapes are public, and what stands for one unit depends on no other unit, so the
+    sum over slots of what is clipped to C has the sensitivity C for a unit with all of its rows.
+    """
+    which, most = drawn.numpy(), units.limit
+    ends = np.append(units.starts, units.starts[-1])  # an empty slot has no rows
+    first, count = ends[which], ends[which + 1] - ends[which]
+    place = np.arange(most)
+    inside = place < np.minimum(count, most)[:, None]
+    at = np.where(inside, first[:, None] + place, 0)
+    for slot in np.flatnonzero(count > most):
+        at[slot] = first[slot] + random.permutation(int(count[slot]))[:most]
+    rows = np.where(inside, units.order[at], len(units.order))
+    weights = inside / np.maximum(1, np.minimum(count, most))[:, None] if units.mean else inside
+    return torch.from_numpy(rows), torch.from_numpy(weights.astype(np.float32))

@@ -60,7 +60,8 @@ class Evaluator:
     if that takes longer than training does, some are left out; nobody waits.
     """
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points: Points | None) -> None:
+        """points: None where there is no test set, so nothing to do."""
         self._points = points
         self._last: ServerRole | None = None
         self._work: queue.Queue[tuple[int, torch.Tensor, Dataset] | None] = queue.Queue(maxsize=1)
@@ -69,10 +70,11 @@ class Evaluator:
 
     def offer(self, role: ServerRole) -> None:
         """Called by the driver thread between batches; never blocks."""
+        if self._points is None:
+            return
         self._last = role
-        exam = role.exam(
-            self._points.sample
-        )  # None: a vertical run's, which nobody has answered yet
+        # None: a vertical run's, which nobody has answered yet.
+        exam = role.exam(self._points.sample)
         if self._work.full() or exam is None or not self._points.due(exam[0]):
             return
         # The fold replaces `params`, it never writes into them: no copy is needed.
@@ -84,7 +86,9 @@ class Evaluator:
             return
         self._work.put(None)
         self._thread.join()
-        if self._last is not None and (exam := self._last.exam(self._points.test)):
+        if self._last is None or self._points is None:
+            return
+        if exam := self._last.exam(self._points.test):
             self._measure(*exam)
 
     def _loop(self) -> None:
@@ -92,9 +96,9 @@ class Evaluator:
             self._measure(*item)
 
     def _measure(self, version: int, params: Tensor, data: Dataset) -> None:
+        assert self._points is not None
         try:
             self._points.measure(version, params, data)
-        except (
-            OSError
-        ) as error:  # metrics.jsonl cannot be written: the run goes on without this point
+        # metrics.jsonl cannot be written: the run goes on without this point.
+        except OSError as error:
             log.warning("evaluation at version %d not recorded: %s", version, error)

@@ -55,9 +55,11 @@ def plot(path: Path, status: dict[str, Any], series: list[dict[str, Any]]) -> No
 
     versions = [point["version"] for point in series]
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    _line(
-        axes[0], versions, [100 * point["accuracy"] for point in series], BLUE, "test accuracy, %"
-    )
+    if all(point["accuracy"] is not None for point in series):
+        right = [100 * point["accuracy"] for point in series]
+        _line(axes[0], versions, right, BLUE, "test accuracy, %")
+    else:
+        _line(axes[0], versions, [point["loss"] for point in series], BLUE, "test loss")
     _line(axes[1], versions, [point["clip"] for point in series], ORANGE, "clip norm C")
     axes[1].set_ylim(bottom=0)
     spent = [point["epsilon"] for point in series]
@@ -83,10 +85,18 @@ def _title(status: dict[str, Any]) -> str:
     privacy = status["privacy"]
     epsilon = privacy["epsilon"]
     claim = f"ε = {epsilon:.2f}, δ = {privacy['delta']:g}" if epsilon is not None else "not private"
-    accuracy = status["test_accuracy"]
-    shown = f"{100 * accuracy:.2f} %" if accuracy is not None else "not evaluated"
+    shown = on_test(status["test_accuracy"], status["test_loss"])
     what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
     return f"{what} · {status['edges']} edges · {shown} · {claim}"
+
+
+def on_test(accuracy: float | None, loss: float | None) -> str:
+    """How good a model is on the test set, in words: its accuracy, its loss where it guesses no
+    classes, or that there is no test set.
+    """
+    if accuracy is not None:
+        return f"{100 * accuracy:.2f} %"
+    return "not evaluated" if loss is None else f"loss {loss:.4g}"
 
 
 def _dump(path: Path, content: object) -> None:

@@ -146,7 +146,7 @@ class Observer(Generic[_D]):
         point = {
             "version": version,
             "seconds": round(self.duration, 3),
-            "accuracy": round(accuracy, 6),
+            "accuracy": _json_number(round(accuracy, 6)),
             "loss": round(loss, 6),
             "samples": samples,
             **schedule,

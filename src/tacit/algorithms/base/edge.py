@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from tacit.datasets import Dataset
+from tacit.datasets import PrivateRows
 from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient
@@ -20,66 +20,52 @@ from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.release import Releaser, Steps
-from tacit.privacy.sampling import Batch, poisson
+from tacit.privacy.sampling import Batch, poisson, rows_of_units
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired
 
-HELD = (
-    2**24
-)  # bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time
+# Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
+HELD = 2**24
 
 
 class EdgeRole(ABC):
     """Holds the private rows; everything it says has passed its `Releaser`. `work` is the
     algorithm's.
 
-    x, y: the rows, `records` of them, and after them the public row, all zeros, which stands in the
-    empty slots of a batch. size: slots of a batch, a function of public numbers.
+    x, y: the rows, and after them the public row, all zeros, which stands in the empty slots of a
+    batch. records: how many units there are, each of one row if `units` is None. size: slots of a
+    batch, a function of public numbers.
     """
 
     def __init__(
-        self, edge: str, data: Dataset, model: Model, releaser: Releaser, device: str = "cpu"
+        self, edge: str, data: PrivateRows, model: Model, releaser: Releaser, device: str = "cpu"
     ) -> None:
-        """Raises PrivacyError for more rows than the plan's shapes are made for, or than its
+        """Raises PrivacyError for more units than the plan's shapes are made for, or than its
         integers can add up.
         """
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
-        self.records, self.size = len(data), releaser.plan.slots
+        rows = data.for_edge(model.classes)
+        self.records, self.units, self.size = rows.records, rows.units, releaser.plan.slots
         releaser.plan.check_rows(self.records)
-        self.x, self.y = (
-            torch.cat((rows, rows.new_zeros(1, *rows.shape[1:]))) for rows in self._known(data)
-        )
-        self.x, self.y = self.x.to(device), self.y.to(device)
-        outer = model.linear and not model.regularization  # what the gradient of every example is
+        self.x, self.y = rows.x.to(device), rows.y.to(device)
+        # What the gradient of every unit is.
+        outer = model.linear and not model.regularization and self.units is None
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         # The batch in parts of a public size, so that no batch needs much more memory than HELD.
-        self.rows = max(
-            1, HELD // (4 * (model.size // model.classes if self.ghost else model.size))
-        )
+        one = model.size // model.classes if self.ghost else model.size * self._rows_of_one()
+        self.rows = max(1, HELD // (4 * one))
         if releaser.plan.private:
             require_separate_examples(model, device, self._shapes())
         self.halted = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
 
+    def _rows_of_one(self) -> int:
+        """The most rows of one unit that are computed for it."""
+        return 1 if self.units is None else self.units.limit
+
     def _shapes(self) -> set[int]:
         """How many rows are computed at a time."""
-        return {min(self.rows, self.size), self.size % self.rows or min(self.rows, self.size)}
-
-    def _known(self, data: Dataset) -> tuple[Tensor, Tensor]:
-        """x and y, with zeros for a row that has a label or a word that the model does not know.
-
-        To raise, now or when it is drawn, would tell of it; so it counts as one like the public
-        row, clipped to C.
-        """
-        known = torch.ones(len(data), dtype=torch.bool)
-        for values in (data.x, data.y):
-            if not values.is_floating_point():
-                inside = (values >= 0) & (values < self.model.classes)
-                known &= inside.view(len(data), math.prod(values.shape[1:])).all(1)
-        x, y = (
-            torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0)
-            for values in (data.x, data.y)
-        )
-        return x, y
+        units = {min(self.rows, self.size), self.size % self.rows or min(self.rows, self.size)}
+        return {count * self._rows_of_one() for count in units}
 
     @abstractmethod
     def work(self, message: GlobalModel) -> list[Outgoing]:
@@ -149,10 +135,27 @@ class EdgeRole(ABC):
             batch = self.draw()
             clipped = self.clipped(params, clip, batch.index, batch.mask)
             return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
-        index = self.with_replacement(round(plan.batch)).to(self.device)
-        return Clipped(
-            mean_gradient(self.model, params, self.x[index], self.y[index]).cpu(), math.inf
-        )
+        index = self.with_replacement(round(plan.batch))
+        return Clipped(self.mean(params, index).cpu(), math.inf)
+
+    def mean(self, params: Tensor, index: Tensor) -> Tensor:
+        """The mean gradient (d,) of the units `index` (B,), not clipped."""
+        if self.units is not None:
+            return self.gradients(params, index).mean(0)
+        index = index.to(self.device)
+        return mean_gradient(self.model, params, self.x[index], self.y[index])
+
+    def gradients(self, params: Tensor, index: Tensor) -> Tensor:
+        """The gradient (B, d) of each unit in `index` (B,): of its row, or of its rows together."""
+        if self.units is None:
+            index = index.to(self.device)
+            return example_gradients(self.model, params, self.x[index], self.y[index])
+        rows, weights = rows_of_units(self.units, index, self.releaser.random)
+        rows, weights = rows.to(self.device), weights.to(self.device)
+        flat = rows.flatten()
+        each = example_gradients(self.model, params, self.x[flat], self.y[flat])
+        together: Tensor = torch.bmm(weights[:, None], each.view(*rows.shape, -1))
+        return together.squeeze(1)
 
     def draw(self) -> Batch:
         """A fresh Poisson batch."""
@@ -162,7 +165,7 @@ class EdgeRole(ABC):
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """The clipped sum over the rows `index` (B,) where `mask` (B,) is True."""
-        index, mask = index.to(self.device), mask.to(self.device)
+        mask = mask.to(self.device)
         first, *others = (
             self._clipped_part(params, clip, *part, len(mask))
             for part in zip(
@@ -179,10 +182,11 @@ class EdgeRole(ABC):
         """Of some of the slots of a batch of `rows`."""
         plan = self.releaser.plan
         if self.ghost:
+            index = index.to(self.device)
             return outer_sum(
                 *linear_factors(self.model, params, self.x[index], self.y[index]), clip, mask, rows
             )
-        gradients = example_gradients(self.model, params, self.x[index], self.y[index])
+        gradients = self.gradients(params, index)
         if plan.mechanism == "discrete_gaussian":
             return integer_sum(gradients, clip, mask, grid_step(clip, plan.noise_multiplier))
         return clipped_sum(gradients, clip, mask, rows)

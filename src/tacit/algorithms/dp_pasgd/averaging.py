@@ -29,7 +29,7 @@ from tacit.algorithms.base.edge import LocalSteps, descend
 from tacit.algorithms.base.rounds import RoundServer, mean
 from tacit.config.algorithms import DpPasgd
 from tacit.config.definition import Definition
-from tacit.datasets import Dataset
+from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.privacy.release import Releaser, Steps
 from tacit.protocol.messages import GlobalModel
@@ -64,7 +64,7 @@ class Edge(LocalSteps):
         self,
         section: DpPasgd,
         edge: str,
-        data: Dataset,
+        data: PrivateRows,
         model: Model,
         releaser: Releaser,
         device: str = "cpu",

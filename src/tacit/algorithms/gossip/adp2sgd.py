@@ -35,7 +35,7 @@ from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config.topology import Topology
-from tacit.datasets import Dataset
+from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.privacy.release import Released, Releaser
@@ -63,7 +63,7 @@ class Worker(EdgeRole):
     def __init__(
         self,
         edge: str,
-        data: Dataset,
+        data: PrivateRows,
         model: Model,
         releaser: Releaser,
         terms: Terms,
@@ -230,7 +230,7 @@ class Peer(Worker):
     def __init__(
         self,
         edge: str,
-        data: Dataset,
+        data: PrivateRows,
         model: Model,
         releaser: Releaser,
         terms: Terms,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.algorithms.gossip.adp2sgd import Terms, Worker
 from tacit.config.topology import Topology
-from tacit.datasets import Dataset
+from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.trained import Shared, Trained
@@ -39,7 +39,7 @@ class SyncPeer(Worker):
     def __init__(
         self,
         edge: str,
-        data: Dataset,
+        data: PrivateRows,
         model: Model,
         releaser: Releaser,
         terms: Terms,

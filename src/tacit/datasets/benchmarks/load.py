@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tacit.datasets import features as frozen
 from tacit.datasets.benchmarks import images, tables
 from tacit.datasets.benchmarks.sources import Array, Split, Stored, checked, source_of
 from tacit.datasets.benchmarks.text import Text, wikitext2
+from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
 from tacit.errors import ConfigError
 
@@ -38,11 +40,30 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.y)
 
+    def for_edge(self, classes: int) -> EdgeRows:
+        """These rows with the public row after them; zeros for a row with a label or a word that is
+        not in [0, classes).
+
+        To raise, now or when it is drawn, would tell of it; so it counts as one like the public
+        row, clipped to C.
+        """
+        known = torch.ones(len(self), dtype=torch.bool)
+        for values in (self.x, self.y):
+            if not values.is_floating_point():
+                inside = (values >= 0) & (values < classes)
+                known &= inside.view(len(self), math.prod(values.shape[1:])).all(1)
+        return EdgeRows(_with_public_row(self.x, known), _with_public_row(self.y, known))
+
     def take(self, index: torch.Tensor) -> Dataset:
         """The rows numbered by `index` (int64 (m,)), in that order, copied."""
         ids = None if self.ids is None else self.ids[index]
         groups = None if self.groups is None else self.groups[index]
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, groups=groups)
+
+
+def _with_public_row(values: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+    kept = torch.where(known.view(-1, *[1] * (values.dim() - 1)), values, 0)
+    return torch.cat((kept, kept.new_zeros(1, *kept.shape[1:])))
 
 
 def load(

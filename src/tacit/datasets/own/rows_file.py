@@ -2,8 +2,8 @@
 on.
 
     meta.json   format, SHA-256 of the source and of the schema, who the rows are dealt to, how many
-    x.f32       float32 (n, width)
-    y.bin       int64 or float32 (n,)
+    x.f32       float32 (n + 1, width), the last one the public row, all zeros
+    y.bin       int64 or float32 (n + 1,)
     units.bin   16 bytes (n,)
 
 The folder is made beside its place and renamed, so it is whole or not there. A source, a schema or
@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.datasets.own import source
 from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.encoding import UNIT_BYTES, EncodedRows, encode
@@ -32,6 +34,7 @@ from tacit.errors import DataError
 
 FORMAT = 1
 _FILES = ("x.f32", "y.bin", "units.bin")
+_UNIT = np.dtype((np.void, UNIT_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,22 @@ class Dealt:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class UnitRows:
+    """How a unit's rows count: at most so many in a draw, by their mean gradient or its sum."""
+
+    most: int = 1
+    mean: bool = True
+
+
 def rows_of(
-    path: Path, schema: TableSchema, folder: Path, dealt: Dealt = Dealt(), most: int | None = None
-) -> EncodedRows:
+    path: Path,
+    schema: TableSchema,
+    folder: Path,
+    dealt: Dealt = Dealt(),
+    most: int | None = None,
+    of_unit: UnitRows = UnitRows(),
+) -> EdgeRows:
     """The rows of the table at `path` that are this edge's, kept in `folder`.
 
     most: the public number of rows or, with a unit column, of units, that an edge may have.
@@ -62,17 +78,28 @@ def rows_of(
     }
     if not _is_there(folder, meta):
         _make(path, schema, folder, dealt, meta)
-    rows = _mapped(folder, schema)
-    _count(path, schema, rows, most)
+    x, y = _mapped(folder, schema)
+    units = _units(folder, of_unit) if schema.unit else None
+    rows = EdgeRows(torch.from_numpy(x), torch.from_numpy(y), units)
+    _count(path, rows, most)
     return rows
 
 
-def _count(path: Path, schema: TableSchema, rows: EncodedRows, most: int | None) -> None:
-    units = len(np.unique(rows.units)) if schema.unit else len(rows.units)
-    if not units:
+def _units(folder: Path, of_unit: UnitRows) -> Units:
+    """Which rows are whose: the rows' numbers, unit by unit."""
+    ids = _array(folder / "units.bin", _UNIT)
+    order = np.argsort(ids, kind="stable").astype(np.int64)
+    first = np.ones(len(ids), dtype=np.bool_)
+    first[1:] = ids[order[1:]] != ids[order[:-1]]
+    starts = np.append(np.flatnonzero(first), len(ids)).astype(np.int64)
+    return Units(order, starts, of_unit.most, of_unit.mean)
+
+
+def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
+    if not rows.records:
         raise DataError(f"{path.name}: no row is this edge's")
-    if most is not None and units > most:
-        word = "units" if schema.unit else "rows"
+    if most is not None and rows.records > most:
+        word = "rows" if rows.units is None else "units"
         raise DataError(
             f"{path.name}: more {word} than data.rows_max={most}; raise it: it is public, and "
             f"sets no ε"
@@ -112,6 +139,8 @@ def _write(path: Path, schema: TableSchema, folder: Path, dealt: Dealt) -> int:
             for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
+        files[0].write(bytes(4 * schema.width))  # the public row
+        files[1].write(bytes(np.dtype(_target(schema)).itemsize))
         for file in files:
             file.flush()
             os.fsync(file.fileno())
@@ -137,13 +166,13 @@ def _durable(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _mapped(folder: Path, schema: TableSchema) -> EncodedRows:
-    target: npt.DTypeLike = np.float32 if schema.classes is None else np.int64
-    return EncodedRows(
-        _array(folder / "x.f32", np.float32).reshape(-1, schema.width),
-        _array(folder / "y.bin", target),
-        _array(folder / "units.bin", np.dtype((np.void, UNIT_BYTES))),
-    )
+def _mapped(folder: Path, schema: TableSchema) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    x = _array(folder / "x.f32", np.float32).reshape(-1, schema.width)
+    return x, _array(folder / "y.bin", _target(schema))
+
+
+def _target(schema: TableSchema) -> npt.DTypeLike:
+    return np.float32 if schema.classes is None else np.int64
 
 
 def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

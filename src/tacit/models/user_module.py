@@ -1,0 +1,128 @@
+"""The module that a run file names: its code, its loss, its public start.
+
+Naming is all that a run file does. What is named lies beside it, or is installed; its SHA-256 is in
+the run definition, so that everybody runs the same code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from tacit.errors import ConfigError
+from tacit.models.entry import entry_digest, load_entry
+from tacit.models.module import LOSSES, Loss, ModuleModel, module_model
+
+
+@dataclass(frozen=True, slots=True)
+class UserModule:
+    """What [model] says of a user's module. Nothing is loaded before `build`.
+
+    entry: "module:name" in `folder`, the run file's, or installed; it is called with `arguments`.
+    loss: a name of `LOSSES`, "module:function", or None: by the target. weights: a safetensors file
+    in `folder`.
+    """
+
+    entry: str
+    arguments: Mapping[str, Any]
+    loss: str | None
+    weights: str | None
+    trainable: tuple[str, ...]
+    folder: Path
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each file that the section names, by its key. Executes nothing.
+
+        Raises ConfigError.
+        """
+        found = {"entry": entry_digest(self.entry, self.folder)}
+        if self._own_loss:
+            found["loss"] = entry_digest(str(self.loss), self.folder, "model.loss")
+        if self.weights is not None:
+            found["weights"] = hashlib.sha256(self._weights_path().read_bytes()).hexdigest()
+        return found
+
+    def build(self, shape: tuple[int, ...], classes: int, regularization: float) -> ModuleModel:
+        """The model for examples of `shape`; classes: 0 where the target is a number.
+
+        The code of the entry is executed. Raises ConfigError.
+        """
+        target = load_entry(self.entry, self.folder)
+        factory: Callable[[], nn.Module] = partial(target.target, **self.arguments)
+        _try(self.entry, factory)
+        loss, outputs = self._loss(classes)
+        return module_model(
+            self.entry,
+            factory,
+            shape=shape,
+            outputs=outputs,
+            labels=classes,
+            loss=loss,
+            digest=target.digest,
+            trainable=self.trainable,
+            start=self._start(),
+            regularization=regularization,
+        )
+
+    @property
+    def _own_loss(self) -> bool:
+        return self.loss is not None and ":" in self.loss
+
+    def _loss(self, classes: int) -> tuple[Loss, int]:
+        """The loss of one example, and how many numbers the module gives for one; 0: any."""
+        name = self.loss or ("cross_entropy" if classes else "mse")
+        if self._own_loss:
+            return load_entry(name, self.folder, "model.loss").target, 0
+        if name not in LOSSES:
+            raise ConfigError(
+                f'model.loss={name!r}: expected {", ".join(LOSSES)} or "module:function"'
+            )
+        if (name == "cross_entropy" and not classes) or (name == "mse" and classes):
+            kind = "classes" if classes else "a number"
+            raise ConfigError(f"model.loss={name}: the target is {kind}; leave loss out")
+        if name == "bce_with_logits" and classes != 2:
+            raise ConfigError(f"model.loss={name}: needs a target of two values, not {classes}")
+        return LOSSES[name], classes if name == "cross_entropy" else 1
+
+    def _weights_path(self) -> Path:
+        name, folder = str(self.weights), self.folder.resolve()
+        path = (folder / name).resolve()
+        if Path(name).is_absolute() or not path.is_relative_to(folder):
+            raise ConfigError(f"model.weights={name!r}: leaves the run file's folder")
+        if not path.is_file():
+            raise ConfigError(f"model.weights={name!r}: no such file in {self.folder}")
+        return path
+
+    def _start(self) -> dict[str, Tensor]:
+        if self.weights is None:
+            return {}
+        try:
+            return load_file(self._weights_path())
+        except (SafetensorError, OSError) as error:
+            raise ConfigError(
+                f"model.weights={self.weights!r}: not a safetensors file: {error}"
+            ) from error
+
+
+def _try(entry: str, factory: Callable[[], object]) -> None:
+    """Raise ConfigError unless the entry gives a torch module."""
+    try:
+        made = factory()
+    except Exception as error:  # a user's code may raise anything
+        why = str(error).splitlines()[0] if str(error) else ""
+        raise ConfigError(
+            f"model.entry={entry}: calling it with model.arguments failed: "
+            f"{type(error).__name__}: {why}"
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise ConfigError(
+            f"model.entry={entry}: gives a {type(made).__name__}, not a torch.nn.Module"
+        )
