@@ -161,6 +161,16 @@ class EdgeSettings(ServiceSettings):
         )
 
 
+def data_home() -> Path:
+    """The folder of the user's data, where ledgers of own data lie: `$XDG_DATA_HOME/tacit`, else
+    ~/.local/share/tacit.
+    """
+    named = os.environ.get("XDG_DATA_HOME", "")
+    # A relative path is to be ignored, says the XDG base directory specification.
+    root = Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "share"
+    return root / "tacit"
+
+
 def load_policy(path: Path) -> Policy:
     """Read and check a policy file. Raises ConfigError where it is missing, unreadable or wrong."""
     try:

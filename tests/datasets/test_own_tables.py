@@ -159,7 +159,10 @@ def test_rows_are_read_once_and_anew_when_the_source_differs(
     first = read(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(source, "batches", None)  # would not be called: the file is the same
-        assert rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows").x[:-1].tolist() == first.x.tolist()
+        assert (
+            rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows").x[:-1].tolist()
+            == first.x.tolist()
+        )
     assert read(tmp_path, age=["0", "0", "0", "0"]).x[:, 0].tolist() == [0, 0, 0, 0]
 
 

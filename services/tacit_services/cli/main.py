@@ -123,6 +123,9 @@ def run(
         Path | None,
         typer.Option(help="keep every accepted message in this new file, for tacit replay"),
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with the run that was stopped in OUT")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
@@ -143,6 +146,7 @@ def run(
         as_json=as_json,
         policy=policy,
         journal=journal,
+        resume=resume,
     )
     raise typer.Exit(code)
 

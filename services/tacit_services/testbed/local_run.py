@@ -27,7 +27,8 @@ from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
 from tacit_services.display import live, tables
 from tacit_services.launch import INTERRUPTED
-from tacit_services.settings import load_policy
+from tacit_services.settings import data_home, load_policy
+from tacit_services.testbed import own_budget
 from tacit_services.testbed.processes import (
     Child,
     free_port,
@@ -52,12 +53,14 @@ def run(
     as_json: bool,
     policy: Path | None = None,
     journal: Path | None = None,
+    resume: bool = False,
     observe: Callable[[Status], None] = lambda status: None,
     listening: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> int:
     """Run everything until the run has ended; returns the exit code.
 
-    `observe` is called with every status that is polled (for benchmarks). `listening` is given the
+    resume: go on with the run that was stopped in `out`. `observe` is called with every status that
+    is polled (for benchmarks). `listening` is given the
     broker's address and stays open while the run lasts (for measurements). Raises TacitError for
     bad input before anything is started.
     """
@@ -70,12 +73,13 @@ def run(
     # A missing file of the dataset is better reported before the start.
     run_file.source.check(data)
     http = _free_address(serve)
-    _check_journal(journal)
+    _check_journal(journal, resume)
+    ledgers = list(_ledgers(run_file))
     children: list[Child] = []
     with ExitStack() as beside:
         beside.enter_context(_output_lock(out))
-        state = _fresh_state(out, console)
-        _print_preamble(run_file, edges, console)
+        state = _kept_state(out) if resume else _fresh_state(out, console)
+        _print_preamble(run_file, edges, ledgers, console)
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
@@ -123,22 +127,35 @@ def _of_the_run(
     )
 
 
-def _print_preamble(run_file: RunFile, edges: int | None, console: Console) -> None:
+def _ledgers(run_file: RunFile) -> Iterator[str]:
+    """What is to be said of the run's ledgers. Raises PrivacyError where they pay for nothing."""
+    given = bool(os.environ.get("TACIT_LEDGER"))
+    if not given and (own := own_budget.left(run_file, data_home())):
+        yield from own_budget.said(run_file, own)
+    else:
+        yield live.ledgers(run_file, given)
+
+
+def _print_preamble(
+    run_file: RunFile, edges: int | None, ledgers: list[str], console: Console
+) -> None:
     if edges is not None and edges != run_file.edges.count:
         name = run_file.algorithm.name
         console.print(
             f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)"
         )
-    for note in live.notes(run_file):
+    for note in (*run_file.notes, *live.notes(run_file)):
         console.print(f"note: {note}")
-    console.print(live.ledgers(run_file, bool(os.environ.get("TACIT_LEDGER"))))
+    for line in ledgers:
+        console.print(line)
 
 
-def _check_journal(journal: Path | None) -> None:
-    if journal is not None and (journal.exists() or not journal.absolute().parent.is_dir()):
+def _check_journal(journal: Path | None, resume: bool) -> None:
+    there = journal is not None and journal.exists() and not resume
+    if journal is not None and (there or not journal.absolute().parent.is_dir()):
         why = (
             "there is such a file, and a journal is never overwritten"
-            if journal.exists()
+            if there
             else "no such directory"
         )
         raise ConfigError(f"--journal {journal}: {why}")
@@ -224,7 +241,8 @@ def _watch(
         while (code := aggregator.code()) != 0:
             if interrupted.wait(1.0):
                 console.print(
-                    "interrupted: no results are written (`tacit halt` ends a run with them)"
+                    "interrupted: no results are written (`tacit halt` ends a run with them; "
+                    "the same command with --resume goes on)"
                 )
                 return INTERRUPTED
             for child in children:
@@ -274,6 +292,18 @@ def _output_lock(out: Path) -> Iterator[None]:
         yield
 
 
+def _kept_state(out: Path) -> Path:
+    """OUT/state of a run that was stopped. Raises ConfigError where there is none, or it has
+    ended.
+    """
+    state = out / "state"
+    if not (state / MARKER).exists():
+        raise ConfigError(f"--resume: there is no run in {out} that was stopped")
+    if (out / "summary.json").exists():
+        raise ConfigError(f"--resume: the run in {out} has ended; its results are there")
+    return state
+
+
 def _fresh_state(out: Path, console: Console) -> Path:
     """Make an empty OUT/state; returns it.
 
@@ -284,9 +314,7 @@ def _fresh_state(out: Path, console: Console) -> Path:
         if state.exists():
             if not (state / MARKER).exists():
                 raise ConfigError(f"--out {out}: {state} exists and is not an earlier `tacit run`")
-            console.print(
-                f"replacing the earlier run in {out} (a testbed run starts with fresh ledgers)"
-            )
+            console.print(f"replacing the earlier run in {out}")
             shutil.rmtree(state)
             for name in results.FILES:
                 (out / name).unlink(missing_ok=True)

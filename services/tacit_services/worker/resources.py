@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
 from tacit.config import RunFile
 from tacit.privacy.ledger import Ledger
 from tacit_services.identity import folder as identities
-from tacit_services.identity import lineage
+from tacit_services.identity import lineage, own_ledgers
 from tacit_services.identity.folder import Identity
-from tacit_services.settings import EdgeSettings
+from tacit_services.settings import EdgeSettings, data_home
 from tacit_services.transport.tls import Tls
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.enroll import credentials
@@ -49,12 +49,27 @@ def worker_resources(
     # they belong to.
     with (
         closing(identity),
-        lineage.ledger(identity, settings.ledger, run.source.name) as ledger,
+        ledger_of(run, identity, settings.ledger) as ledger,
         closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
         closing(CpuTurns(settings.turns)) as turns,
     ):
         tls = credentials(settings, identity, stop)
         yield None if stop.is_set() else WorkerResources(identity, ledger, outbox, turns, tls)
+
+
+def ledger_of(
+    run: RunFile, identity: Identity, setting: str | None
+) -> AbstractContextManager[Ledger]:
+    """The ledger of this identity's data: `setting` (TACIT_LEDGER), else of own data the one in the
+    user's data folder, and of published data the identity's own.
+
+    Raises PrivacyError, and of own data ConfigError and DataError.
+    """
+    owned = None if setting else run.source.owned(identity.number)
+    if owned is None:
+        return lineage.ledger(identity, setting, run.source.name)
+    place = own_ledgers.place(owned, identity.number, data_home())
+    return lineage.ledger(identity, str(place.path), place.dataset)
 
 
 def parts(run: RunFile) -> int:

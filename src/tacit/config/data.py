@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,6 +24,7 @@ from tacit.datasets import (
 )
 from tacit.datasets.benchmarks.text import WORDS
 from tacit.datasets.own.schema import Category, Column, Number, TableSchema, Value, text_of
+from tacit.errors import ConfigError
 
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it
 EDGE = "{edge}"  # in the name of a file: the number of its edge
@@ -248,12 +250,13 @@ class TableData(DataSection):
 
     def source(self, run: Sections, folder: Path) -> Source:
         """The table in `folder`. Raises ConfigError without pyarrow."""
+        _require_pyarrow()
         from tacit.datasets.own.rows_file import UnitRows
         from tacit.datasets.own.table import OwnTable
 
         rows = self.public_size(run.edges.count, columns=False)
         return OwnTable(
-            name=self.name or str((folder / self.train).absolute()),
+            owner=self.name,
             folder=folder,
             train=self.train,
             examples=self.test,
@@ -285,6 +288,11 @@ class TableData(DataSection):
             raise ValueError("privacy.noise_at=server: own data has its noise at the edge")
 
 
+def _require_pyarrow() -> None:
+    if find_spec("pyarrow") is None:
+        raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
+
+
 def _kind_of(value: Any) -> str:
     if isinstance(value, dict):
         return str(value.get("kind", "benchmark"))
@@ -313,6 +321,7 @@ def with_counts(
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
+    _require_pyarrow()
     from tacit.datasets.own.source import located
     from tacit.datasets.own.table import counted
 

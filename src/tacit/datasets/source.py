@@ -34,6 +34,20 @@ class Part:
     most: int
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What the ledger of somebody's own data is found by.
+
+    name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
+    it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own.
+    """
+
+    name: str
+    digest: str
+    unit: str
+    dealing: str
+
+
 class Source(Protocol):
     """The data of a run. Everything but what `edge` gives is public."""
 
@@ -58,6 +72,13 @@ class Source(Protocol):
 
     def edge(self, number: int, root: Path | None, keep: Path) -> Part:
         """The rows of edge `number`. root: where published data lies; keep: the edge's own folder.
+
+        Raises ConfigError, DataError.
+        """
+        ...
+
+    def owned(self, number: int) -> Owned | None:
+        """Whose data edge `number` has; None: published data, whose ledger is the identity's.
 
         Raises ConfigError, DataError.
         """
@@ -137,6 +158,9 @@ class Benchmark:
         index = self.parts(root)[number]
         rows = published.load(self.name, "train", root, index, self.features, self.text)
         return Part(rows, len(index))
+
+    def owned(self, number: int) -> None:
+        """Nobody's own."""
 
     def parts(self, root: Path | None) -> list[torch.Tensor]:
         """Row numbers of every part of the training data, the spare ones last.

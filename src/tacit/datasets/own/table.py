@@ -14,7 +14,7 @@ from tacit.datasets.own.encoding import EncodedRows, encode
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.own.schema import TableSchema
 from tacit.datasets.own.source import batches, digest, located
-from tacit.datasets.source import Part
+from tacit.datasets.source import Owned, Part
 from tacit.errors import ConfigError
 
 EDGE = "{edge}"  # in the name of a file: the number of its edge
@@ -24,11 +24,12 @@ EDGE = "{edge}"  # in the name of a file: the number of its edge
 class OwnTable:
     """An own table: CSV or Parquet, one file that is dealt to `edges`, or a file for each.
 
-    name: what its ledger is called. folder: the run file's, which `train` and `test` are in. most:
-    the most units that an edge may have. of_unit: how a unit's rows count. seed: of the dealing.
+    owner: whose data it is, where the run file says so. folder: the run file's, which `train` and
+    `test` are in. most: the most units that an edge may have. of_unit: how a unit's rows count.
+    seed: of the dealing.
     """
 
-    name: str
+    owner: str | None
     folder: Path
     train: str
     examples: str | None
@@ -37,6 +38,11 @@ class OwnTable:
     of_unit: UnitRows
     edges: int
     seed: int
+
+    @property
+    def name(self) -> str:
+        """Its owner's, or the file's."""
+        return self.owner or self.train
 
     @property
     def unit(self) -> str:
@@ -71,6 +77,13 @@ class OwnTable:
             self.path(number), self.schema, keep / "rows", dealt, self.most, self.of_unit
         )
         return Part(rows, self.most)
+
+    def owned(self, number: int) -> Owned:
+        """What its ledger is found by. Raises ConfigError, DataError."""
+        path = self.path(number)
+        whole = self.folder.absolute() / self.train
+        dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
+        return Owned(self.owner or str(whole), digest(path), self.unit, dealing)
 
     def test(self, root: Path | None) -> Dataset | None:
         """The public test set, read whole. Raises ConfigError, DataError."""

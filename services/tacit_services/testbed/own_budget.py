@@ -1,0 +1,72 @@
+"""What the ledgers of own data still pay for, said before a run costs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.config import RunFile
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.ledger import read_chains
+from tacit_services.identity import own_ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the ledger of one edge's data has: ε spent so far at the run's δ, and the releases that
+    the budget still pays for; None: the run has no guarantee, so no budget.
+    """
+
+    edge: str
+    path: Path
+    spent: float
+    budget: float
+    releases: int | None
+
+
+def left(run: RunFile, home: Path) -> list[Left]:
+    """What is left to every edge of a run on own data; none of published data.
+
+    Raises PrivacyError, ConfigError, DataError.
+    """
+    return [
+        one for number in range(run.edges.count) if (one := _of_edge(run, number, home)) is not None
+    ]
+
+
+def _of_edge(run: RunFile, number: int, home: Path) -> Left | None:
+    owned = run.source.owned(number)
+    if owned is None:
+        return None
+    found = own_ledgers.place(owned, number, home)
+    (chain,) = read_chains(found.path)
+    plan, history = run.plan(number), chain.history()
+    spent = epsilon_pld(history, plan.delta)
+    return Left(f"edge-{number}", found.path, spent, plan.epsilon, plan.pushes_left(history))
+
+
+def said(run: RunFile, ledgers: list[Left]) -> Iterator[str]:
+    """What a user should know of `ledgers` before the run.
+
+    Raises PrivacyError where no edge can pay for anything.
+    """
+    first = ledgers[0]
+    yield f"ledgers: in {first.path.parent.parent.parent}, kept for good"
+    if all(one.releases is not None and one.releases < run.algorithm.steps for one in ledgers):
+        raise PrivacyError(
+            f"ledger {first.path}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
+            f"{first.releases} releases are left to {first.edge}, and no other edge has more to "
+            "spend: this data is trained out at this budget"
+        )
+    if any(one.spent for one in ledgers):
+        most = max(ledgers, key=lambda one: one.spent)
+        yield (
+            f"ε = {most.spent:.3f} of {most.budget:g} was spent before at {most.edge}; "
+            f"{most.releases} releases are left to it"
+        )
+    known = [one.releases for one in ledgers if one.releases is not None]
+    versions = sum(known) // run.algorithm.steps // run.algorithm.uploads(run.edges.count)
+    if len(known) == len(ledgers) and versions < run.run.updates:
+        yield f"they pay for {versions} of {run.run.updates} {run.counted}; the run ends there"
