@@ -87,7 +87,7 @@ def test_the_unit_is_fixed_by_the_first_charge(tmp_path: Path) -> None:
     own_ledgers.place(DEALT, 0, tmp_path)
     place = own_ledgers.place(by_person, 0, tmp_path)  # nothing was charged yet
     charge(place, 1)
-    with pytest.raises(PrivacyError, match="counts by 'patient_id', and data.unit says 'row'"):
+    with pytest.raises(PrivacyError, match=r"counts by 'patient_id', and data\.unit says 'row'"):
         own_ledgers.place(DEALT, 0, tmp_path)
     assert spent(own_ledgers.place(by_person, 0, tmp_path)) == 1
 
@@ -96,7 +96,7 @@ def test_a_name_and_bytes_of_two_ledgers_are_refused(tmp_path: Path) -> None:
     other = replace(DEALT, name="other", digest="bb")
     for data in (DEALT, other):
         charge(own_ledgers.place(data, 0, tmp_path), 1)
-    with pytest.raises(PrivacyError, match='say data.name = "/data/patients.csv"'):
+    with pytest.raises(PrivacyError, match=r'say data\.name = "/data/patients.csv"'):
         own_ledgers.place(replace(other, digest="aa"), 0, tmp_path)
     assert spent(own_ledgers.place(DEALT, 0, tmp_path)) == 1
 

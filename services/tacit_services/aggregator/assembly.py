@@ -18,6 +18,7 @@ from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.gate import gate as gate_of
 from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
+from tacit_services.aggregator.ingest.agreement import Agreement
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -82,6 +83,7 @@ def assemble(
         reassembly=reassembly,
         guard=guard,
         continuity=LedgerContinuity(role.dataset),
+        agreement=Agreement(definition.stated),
         noise=noise,
         gate=gate,
         presence=presence,

@@ -12,7 +12,7 @@ from tacit.protocol.messages import Outgoing
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
     """What the loop needs besides its role: run, model schema, largest payload, patience in
-    seconds, slowdown.
+    seconds, slowdown, and the run definition that Hello says (canonical JSON).
     """
 
     run_id: str
@@ -21,6 +21,7 @@ class LoopSettings:
     chunk: int
     patience: float
     slowdown: float = 1.0  # so many times as long as computing takes
+    definition: str = ""
 
 
 class Payer(Protocol):

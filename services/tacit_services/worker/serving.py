@@ -9,6 +9,7 @@ import signal
 import threading
 
 from tacit.config import RunFile
+from tacit.config.fingerprint import canonical
 from tacit.models import Model
 from tacit.protocol import topics
 from tacit_services.settings import EdgeSettings
@@ -37,7 +38,13 @@ def loop_settings(
     """
     slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
     return LoopSettings(
-        settings.run_id, model.schema_hash(), largest, settings.chunk, settings.patience, slowdown
+        settings.run_id,
+        model.schema_hash(),
+        largest,
+        settings.chunk,
+        settings.patience,
+        slowdown,
+        canonical(run.stated()),
     )
 
 

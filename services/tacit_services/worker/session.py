@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from tacit.errors import PrivacyError, WireError
+from tacit.errors import ConfigError, PrivacyError, WireError
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
@@ -100,7 +100,8 @@ class Session:
         for out in outgoing:
             assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
             seq = self.outbox.next_seq()
-            envelope = wire.up(self._settings.run_id, seq, out.message, self._settings.schema)
+            terms = self._settings
+            envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition)
             self.outbox.put(seq, envelope, self._role.releaser.ledger, self._kept())
         self._asked()
         self._send_now()
@@ -250,6 +251,11 @@ class Session:
         why, facts = wire.printable(reason, wire.MAX_REASON), {"edge": self._role.edge, "seq": seq}
         log.warning("message %d was refused: %s", seq, why, extra=facts)
         self._stop_if_rolled_back(reason)
+        if reason.startswith("definition"):
+            raise ConfigError(
+                f"{self._role.edge}: its run definition is not the aggregator's; {why}; "
+                "use the aggregator's run file"
+            )
         if reason == "unknown":
             self._known = False  # say Hello now; after any other refusal, after a while
         spent = reason == "budget" and self._role.releaser.plan.noise_at == "server"

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 DEFINITION_FORMAT = 1
+_MOST_SHOWN = 60  # characters of a value that differs
 
 
 def differences(section: BaseModel) -> dict[str, Any]:
@@ -50,6 +51,25 @@ def canonical(content: object) -> str:
     return json.dumps(
         content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
+
+
+def first_difference(theirs: object, ours: object, key: str = "") -> str | None:
+    """The first key, by name, in which two contents differ, with both values; None: they agree."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for inside in sorted({*theirs, *ours}, key=str):
+            deeper = f"{key}.{inside}" if key else str(inside)
+            found = first_difference(theirs.get(inside), ours.get(inside), deeper)
+            if found is not None:
+                return found
+        return None
+    if theirs == ours and type(theirs) is type(ours):
+        return None
+    return f"{key}={_shown(theirs)}, here {_shown(ours)}"
+
+
+def _shown(value: object) -> str:
+    text = "left out" if value is None else canonical(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def name(kind: str, different: dict[str, Any]) -> str:

@@ -174,9 +174,13 @@ def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
 
 
 def up(
-    run: str, seq: int, message: Hello | Push | Report | Embed | Retired, schema: bytes
+    run: str,
+    seq: int,
+    message: Hello | Push | Report | Embed | Retired,
+    schema: bytes,
+    definition: str = "",
 ) -> bytes:
-    """An edge's message as an envelope.
+    """An edge's message as an envelope. definition: what the edge works by, which a Hello says.
 
     Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
     `ReleasedEmbedding` in an Embed.
@@ -187,6 +191,7 @@ def up(
     match message:
         case Hello():
             meta.hello.CopyFrom(pack_hello(message))
+            meta.hello.definition = definition
             return encode(meta)
         case Push(released=Released() as released):
             update = pb.Update(

@@ -22,6 +22,7 @@ from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
 from tacit_services.aggregator.gate import Gate
+from tacit_services.aggregator.ingest.agreement import Agreement
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -66,6 +67,7 @@ class Admission:
         reassembly: Reassembly,
         guard: Guard,
         continuity: LedgerContinuity,
+        agreement: Agreement,
         noise: TrustedNoise | None,
         gate: Gate,
         presence: dict[str, str],
@@ -74,6 +76,7 @@ class Admission:
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
+        self._agreement = agreement
         self._noise, self._gate, self._presence = noise, gate, presence
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
@@ -138,7 +141,7 @@ class Admission:
             if (found := self._decode_and_screen(edge, seq, inbound)) is not None:
                 return found
         except WireError as error:
-            self._refuse(edge, seq, error.reason)
+            self._refuse(edge, seq, error)
         except RetryLater as later:
             self._counts[later.counted] += 1
             self._downlink.receipt(
@@ -173,6 +176,7 @@ class Admission:
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
+        self._agreement.check(received.meta)
         message = wire.read_up(received, journal.schema, journal.size)
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
@@ -207,15 +211,17 @@ class Admission:
         for out in self._answer_again(edge, seq):
             self._downlink.reply(out)
 
-    def _refuse(self, edge: str, seq: int, reason: str) -> None:
+    def _refuse(self, edge: str, seq: int, error: WireError) -> None:
+        reason = error.reason
+        said = str(error) if reason == "definition" else reason
         if reason == "halted":  # under way when the run ended: nobody's fault
             self._counts["late"] += 1
         else:
             self._counts[f"rejected:{reason}"] += 1
-            facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": reason}
+            facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": said}
             log.warning("a message was refused", extra=facts)
             self._guard.refused(edge, reason)
-        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=reason))
+        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=said))
 
     # -- append ------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class Terms(_message.Message):
     def __init__(self, mechanism: _Optional[str] = ..., sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent", "charged", "refusals", "refusal")
+    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent", "charged", "refusals", "refusal", "definition")
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Hello(_message.Message):
     CHARGED_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
     epsilon: float
     delta: float
     mechanism: str
@@ -59,7 +60,8 @@ class Hello(_message.Message):
     charged: Charged
     refusals: int
     refusal: str
-    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., refusals: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
+    definition: str
+    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., refusals: _Optional[int] = ..., refusal: _Optional[str] = ..., definition: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("step", "request", "rows")

@@ -1,0 +1,42 @@
+"""Whether an edge works by this run's definition: the same data schema, dealing, model and code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tacit.config.fingerprint import canonical, first_difference
+from tacit.errors import WireError
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+
+_MOST = 1 << 18  # characters of a definition
+
+
+class Agreement:
+    """Compares what a Hello says with the run's own definition. Nothing is computed with it."""
+
+    def __init__(self, stated: dict[str, Any]) -> None:
+        """stated: what the run says differently from the defaults, and the SHA-256 of its code."""
+        self.text = canonical(stated)
+        self._stated = json.loads(self.text)
+
+    def check(self, meta: pb.Meta) -> None:
+        """Raise WireError for a Hello with another definition: "definition: KEY=THEIRS, here OURS".
+
+        One without any is an older tacit's, and taken.
+        """
+        theirs = meta.hello.definition
+        if not theirs or theirs == self.text:
+            return
+        raise WireError(
+            "definition", wire.printable(self._difference(theirs), wire.MAX_REASON - 20)
+        )
+
+    def _difference(self, theirs: str) -> str:
+        try:
+            content = json.loads(theirs) if len(theirs) <= _MOST else None
+            found = first_difference(content, self._stated)
+        except (ValueError, RecursionError):
+            found = None
+        return found or "cannot be read"
