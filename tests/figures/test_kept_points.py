@@ -99,7 +99,7 @@ class TestAllAreFound:
         code = (
             "import sys, pathlib as p; from tacit_services.figures import figure_file, "
             "stored_results\n"
-            "from tacit.config.sections import *\n"
+            "from tacit.config.model import *; from tacit.config.sections import *\n"
             "figures = p.Path(sys.argv[1]); assert Architecture and Privacy().floor == 0.5\n"
             "runs = {f.stem: [c.run for c in figure_file.plotted_runs(figure_file.read(f), "
             "quick=False)]"

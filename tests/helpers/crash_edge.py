@@ -119,7 +119,7 @@ def warm(settings: dict[str, Any]) -> None:
     Plan.pushes_left = certified  # type: ignore[method-assign]
     given = read_settings(EdgeSettings, **settings)
     run = given.load_run()
-    identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0"})()
+    identity: Any = type("Identity", (), {"number": 0, "edge": "edge-0", "path": Path()})()
     ledger = Ledger(":memory:", run.source.name)
     plan = row_owner.build_role(
         given, run.define(), run.build_model(), identity, ledger

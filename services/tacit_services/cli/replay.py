@@ -60,13 +60,16 @@ def replay(
     salt: Annotated[
         str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")
     ] = SALT,
+    code: Annotated[
+        Path, typer.Option(help="folder of the run file, whose own module the run trained")
+    ] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Fold a run's journal again and print the model's SHA-256, as model.safetensors has it."""
     need("edge")
     from tacit.protocol.wire import printable
 
-    found = fold(file, data, labels, salt)
+    found = fold(file, data, labels, salt, code)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
         return
@@ -83,8 +86,14 @@ def replay(
     typer.echo(f"ended: {found.halted}" if found.halted else "the run has not ended")
 
 
-def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str = SALT) -> Replayed:
-    """Fold the journal file at `path`.
+def fold(
+    path: Path,
+    data: Path | None = None,
+    labels: Path = LABELS,
+    salt: str = SALT,
+    code: Path = Path(),
+) -> Replayed:
+    """Fold the journal file at `path`. code: the folder that a user's own module lies in.
 
     Raises DataError (no file, or no data of a vertical run), WireError (no journal, or altered).
     """
@@ -96,7 +105,7 @@ def fold(path: Path, data: Path | None = None, labels: Path = LABELS, salt: str 
     from tacit_services.journal.weights import weights
 
     with journal_file.open_journal(path) as file:
-        reader = journal_file.Reader(file, str(path))
+        reader = journal_file.Reader(file, str(path), code)
         header, run = reader.header, reader.header.parameters
         model = _model(run, path)
         definition = run.define()

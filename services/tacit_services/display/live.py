@@ -138,7 +138,7 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    shown = on_test(summary["test_accuracy"], summary["test_loss"])
+    shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
     simulated = " (simulated)" if "simulated" in privacy else ""
     rows = [
         ("test accuracy", shown),

@@ -87,9 +87,12 @@ class Reader:
     off. See Writer for an example.
     """
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        """Read the header. Raises WireError ("journal") unless it is whole and right."""
-        self._file, self._name = file, name
+    def __init__(self, file: BinaryIO, name: str, code: Path = Path()) -> None:
+        """Read the header. code: the folder of a user's own module.
+
+        Raises WireError ("journal") unless it is whole and right.
+        """
+        self._file, self._name, self._code = file, name, code
         self._size = os.fstat(file.fileno()).st_size
         self.header = self._read_header()
         self.start = self._end = file.tell()
@@ -133,7 +136,8 @@ class Reader:
             raise WireError("journal", f"{self._name}: the header does not match its checksum")
         try:
             content: dict[str, Any] = json.loads(text)
-            parameters = RunFile.model_validate_json(json.dumps(content["parameters"]))
+            text = json.dumps(content["parameters"])
+            parameters = RunFile.model_validate_json(text, context={"folder": self._code})
             header = Header(content["run"], parameters, Snapshot(content["cursor"], state))
             if (
                 not isinstance(header.run, str)
@@ -317,7 +321,7 @@ class Writer:
     def _check(self, begin: Header) -> None:
         assert self._file is not None
         with open_journal(self.path) as file:
-            reader = Reader(file, f"journal {self.path}")
+            reader = Reader(file, f"journal {self.path}", begin.parameters.folder)
             found = reader.header
             if (found.run, found.parameters.fingerprint()) != (
                 begin.run,

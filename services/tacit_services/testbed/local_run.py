@@ -74,7 +74,7 @@ def run(
     run_file.source.check(data)
     http = _free_address(serve)
     _check_journal(journal, resume)
-    ledgers = list(_ledgers(run_file))
+    ledgers = list(_ledgers(run_file, resume))
     children: list[Child] = []
     with ExitStack() as beside:
         beside.enter_context(_output_lock(out))
@@ -127,11 +127,11 @@ def _of_the_run(
     )
 
 
-def _ledgers(run_file: RunFile) -> Iterator[str]:
+def _ledgers(run_file: RunFile, resume: bool) -> Iterator[str]:
     """What is to be said of the run's ledgers. Raises PrivacyError where they pay for nothing."""
     given = bool(os.environ.get("TACIT_LEDGER"))
     if not given and (own := own_budget.left(run_file, data_home())):
-        yield from own_budget.said(run_file, own)
+        yield from own_budget.said(run_file, own, resume)
     else:
         yield live.ledgers(run_file, given)
 

@@ -47,14 +47,17 @@ def _of_edge(run: RunFile, number: int, home: Path) -> Left | None:
     return Left(f"edge-{number}", found.path, spent, plan.epsilon, plan.pushes_left(history))
 
 
-def said(run: RunFile, ledgers: list[Left]) -> Iterator[str]:
+def said(run: RunFile, ledgers: list[Left], resume: bool) -> Iterator[str]:
     """What a user should know of `ledgers` before the run.
 
-    Raises PrivacyError where no edge can pay for anything.
+    Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
+    may have paid for all that it needs.
     """
     first = ledgers[0]
     yield f"ledgers: in {first.path.parent.parent.parent}, kept for good"
-    if all(one.releases is not None and one.releases < run.algorithm.steps for one in ledgers):
+    if not resume and all(
+        one.releases is not None and one.releases < run.algorithm.steps for one in ledgers
+    ):
         raise PrivacyError(
             f"ledger {first.path}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
             f"{first.releases} releases are left to {first.edge}, and no other edge has more to "

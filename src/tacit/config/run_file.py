@@ -59,6 +59,11 @@ class RunFile(Section):
         self._folder = context.get("folder", Path())
         self._counted = context.get("counted", ())
 
+    @property
+    def folder(self) -> Path:
+        """What the paths in it are relative to: where the run file lies."""
+        return self._folder
+
     @model_validator(mode="after")
     def _agree(self) -> Self:
         p, edges = self.privacy, self.edges
