@@ -23,8 +23,11 @@ edges.count = 2
 """
 
 
-def stated(seed: int = 3, model: str = "mlp", hidden: str = "[8]") -> dict[str, Any]:
-    return config.parse(RUN.format(seed=seed, model=model, hidden=hidden), "test").stated()
+def stated(
+    seed: int = 3, model: str = "mlp", hidden: str = "[8]", more: str = ""
+) -> dict[str, Any]:
+    text = RUN.format(seed=seed, model=model, hidden=hidden) + more
+    return config.parse(text, "test").agreed()
 
 
 def hello(definition: str) -> pb.Meta:
@@ -35,6 +38,8 @@ def test_the_same_definition_and_an_older_edges_silence_are_taken() -> None:
     here = Agreement(stated())
     here.check(hello(canonical(stated())))
     here.check(hello(""))
+    # What only an aggregator reads is its own business.
+    here.check(hello(canonical(stated(more='edges.min = 1\nevaluation.every = 3\nrun.name = "x"'))))
     here.check(pb.Meta(update=pb.Update()))
 
 

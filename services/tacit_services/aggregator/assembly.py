@@ -83,7 +83,7 @@ def assemble(
         reassembly=reassembly,
         guard=guard,
         continuity=LedgerContinuity(role.dataset),
-        agreement=Agreement(definition.stated),
+        agreement=Agreement(definition.agreed),
         noise=noise,
         gate=gate,
         presence=presence,

@@ -136,8 +136,9 @@ class Reader:
             raise WireError("journal", f"{self._name}: the header does not match its checksum")
         try:
             content: dict[str, Any] = json.loads(text)
-            text = json.dumps(content["parameters"])
-            parameters = RunFile.model_validate_json(text, context={"folder": self._code})
+            parameters = RunFile.model_validate_json(
+                json.dumps(content["parameters"]), context={"folder": self._code}
+            )
             header = Header(content["run"], parameters, Snapshot(content["cursor"], state))
             if (
                 not isinstance(header.run, str)

@@ -44,7 +44,7 @@ def loop_settings(
         settings.chunk,
         settings.patience,
         slowdown,
-        canonical(run.stated()),
+        canonical(run.agreed()),
     )
 
 

@@ -30,9 +30,9 @@ class Definition(Generic[A_co]):
     the run says of its privacy. every, samples: versions between two evaluations, and test rows of
     one while training. needed, wait: the run begins with so many edges, or with fewer so many
     seconds after the first. share: what an edge's part of the updates goes by; shared: whether one
-    that is ahead of its share waits for the others. stated: what it says differently from the
-    defaults, and the SHA-256 of its code. fingerprint, older: the run's name, which is made of
-    that, and what earlier versions of tacit called it.
+    that is ahead of its share waits for the others. agreed: what all who take part must
+    agree on, of all that differs from the defaults, and the SHA-256 of its code. fingerprint,
+    older: the run's name, and what earlier versions of tacit called it.
     """
 
     algorithm: A_co
@@ -58,7 +58,7 @@ class Definition(Generic[A_co]):
     share: Share
     shared: bool
     fingerprint: str
-    stated: dict[str, Any]
+    agreed: dict[str, Any]
     older: tuple[str, ...]
 
     def build_model(self) -> Model:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -51,6 +52,20 @@ def canonical(content: object) -> str:
     return json.dumps(
         content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
+
+
+def without(content: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """`content` without some keys ("run.name") or whole sections ("evaluation")."""
+    left = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in content.items()
+    }
+    for key in keys:
+        section, _, inside = key.partition(".")
+        if not inside:
+            left.pop(section, None)
+        elif section in left:
+            left[section].pop(inside, None)
+    return {key: value for key, value in left.items() if value != {}}
 
 
 def first_difference(theirs: object, ours: object, key: str = "") -> str | None:

@@ -30,6 +30,15 @@ from tacit.privacy.release import Plan
 from tacit.privacy.report import Promise
 
 _NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
+_THE_AGGREGATORS = (
+    "evaluation",
+    "run.name",
+    "run.snapshot_every",
+    "edges.min",
+    "edges.wait",
+    "edges.share",
+    "edges.slowdown",
+)
 _NO_START = {
     "party": "waits for all its parties",
     "peer": "has no server to wait at",
@@ -178,10 +187,12 @@ class RunFile(Section):
         return names.name("run", self.stated())
 
     def stated(self) -> dict[str, Any]:
-        """What all who take part must agree on: all that differs from the defaults, and the SHA-256
-        of the run's code.
-        """
+        """All that differs from the defaults, and the SHA-256 of the run's code."""
         return self._names()[0]
+
+    def agreed(self) -> dict[str, Any]:
+        """What all who take part must agree on: `stated` without what only an aggregator reads."""
+        return names.without(self.stated(), _THE_AGGREGATORS)
 
     def older_fingerprints(self) -> tuple[str, ...]:
         """What earlier versions of tacit called this run.
@@ -241,7 +252,7 @@ class RunFile(Section):
             share=edges.share,
             shared=a.in_turn and edges.share != "any",
             fingerprint=names.name("run", stated),
-            stated=stated,
+            agreed=names.without(stated, _THE_AGGREGATORS),
             older=older,
         )
 

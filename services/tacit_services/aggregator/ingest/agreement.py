@@ -16,10 +16,10 @@ _MOST = 1 << 18  # characters of a definition
 class Agreement:
     """Compares what a Hello says with the run's own definition. Nothing is computed with it."""
 
-    def __init__(self, stated: dict[str, Any]) -> None:
-        """stated: what the run says differently from the defaults, and the SHA-256 of its code."""
-        self.text = canonical(stated)
-        self._stated = json.loads(self.text)
+    def __init__(self, agreed: dict[str, Any]) -> None:
+        """agreed: what all who take part must agree on, as `RunFile.agreed` has it."""
+        self.text = canonical(agreed)
+        self._agreed = json.loads(self.text)
 
     def check(self, meta: pb.Meta) -> None:
         """Raise WireError for a Hello with another definition: "definition: KEY=THEIRS, here OURS".
@@ -36,7 +36,7 @@ class Agreement:
     def _difference(self, theirs: str) -> str:
         try:
             content = json.loads(theirs) if len(theirs) <= _MOST else None
-            found = first_difference(content, self._stated)
+            found = first_difference(content, self._agreed)
         except (ValueError, RecursionError):
             found = None
         return found or "cannot be read"
