@@ -265,9 +265,9 @@ class Processes:
         os.kill(pid, signal.SIGTERM)
         assert self.forks.wait(pid, PATIENCE) == 0
 
-    def refused(self, number: int, **more: str) -> str:
-        """What the edge says when it leaves with 5 at once."""
-        assert self.forks.wait(self.edge(number, **more), PATIENCE) == 5
+    def refused(self, number: int, code: int = 5, **more: str) -> str:
+        """What the edge says when it leaves with `code` at once."""
+        assert self.forks.wait(self.edge(number, **more), PATIENCE) == code
         return (self.folder / "log").read_text().strip().splitlines()[-1]
 
 
@@ -315,3 +315,16 @@ def test_two_processes_on_one_ledger_are_refused(processes: Processes, tmp_path:
     assert f"ledger {ledger}: an edge is using it" in processes.refused(1, ledger=str(ledger))
     os.kill(first, signal.SIGTERM)
     assert processes.forks.wait(first, PATIENCE) == 0
+
+
+def test_an_edge_with_another_definition_leaves_and_names_the_key(
+    processes: Processes, tmp_path: Path
+) -> None:
+    # Given an edge whose rows are dealt by another seed: half of them would be another edge's, too;
+    other = tmp_path / "other.toml"
+    other.write_text((tmp_path / "run.toml").read_text().replace("[run]", "[run]\nseed = 7"))
+    said = processes.refused(1, code=2, run_file=str(other))
+    assert "its run definition is not the aggregator's; definition: run.seed=7" in said
+    assert processes.rig.driver.role.version == 0
+    # the one with the aggregator's own works.
+    processes.work(1)

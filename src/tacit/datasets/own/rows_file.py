@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -80,7 +81,7 @@ def rows_of(
         _make(path, schema, folder, dealt, meta)
     x, y = _mapped(folder, schema)
     units = _units(folder, of_unit) if schema.unit else None
-    rows = EdgeRows(torch.from_numpy(x), torch.from_numpy(y), units)
+    rows = EdgeRows(_tensor(x), _tensor(y), units)
     _count(path, rows, most)
     return rows
 
@@ -179,4 +180,11 @@ def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """The file as an array that is paged in when it is read, and not written to."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype=dtype)
-    return np.memmap(path, dtype=dtype, mode="c")
+    return np.memmap(path, dtype=dtype, mode="r")
+
+
+def _tensor(mapped: npt.NDArray[Any]) -> torch.Tensor:
+    """The same memory as a tensor, which is only ever indexed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that writing to it would be undefined
+        return torch.from_numpy(mapped)
