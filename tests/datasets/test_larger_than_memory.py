@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers.processes import environment
 
-COLUMNS, BLOCK, BLOCKS = 24, 20_000, 100
-ROOM = 160  # MiB that the process may allocate once its libraries are there; the rows are 183
+COLUMNS, BLOCK, BLOCKS = 24, 20_000, 180
+ROOM = 256  # MiB that the process may allocate once its libraries are there; the rows are 330
 COMMON = """
 import resource, sys
 from pathlib import Path

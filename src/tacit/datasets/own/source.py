@@ -14,7 +14,9 @@ from pyarrow import csv, parquet
 
 from tacit.errors import ConfigError, DataError
 
-BLOCK_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 16  # of a CSV that are read at a time, at least
+_BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that it reads
+_BLOCK_LINES = 16  # a block has so many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
 _OTHERS = {
     b"PK\x03\x04": "a zip",
@@ -72,7 +74,7 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
     for magic, what in _OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
-    reading = csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False)
+    reading = csv.ReadOptions(block_size=_block(path, len(columns)), use_threads=False)
     with csv.open_csv(path, read_options=reading) as probe:
         names = probe.schema.names
     _all_there(path, columns, names)
@@ -84,6 +86,13 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
     )
     with csv.open_csv(path, read_options=reading, convert_options=converting) as reader:
         yield from reader
+
+
+def _block(path: Path, columns: int) -> int:
+    """Bytes of a CSV to read at a time: a row must fit in, and a block for each column in memory."""
+    with path.open("rb") as file:
+        line = len(file.readline(1 << 24))
+    return max(BLOCK_BYTES, _BLOCK_MEMORY // max(1, columns), _BLOCK_LINES * line)
 
 
 def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
