@@ -89,7 +89,7 @@ def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch
 
 
 def _block(path: Path, columns: int) -> int:
-    """Bytes of a CSV to read at a time: a row must fit in, and a block for each column in memory."""
+    """Bytes of a CSV to read at a time: a row must fit in, and a block a column in memory."""
     with path.open("rb") as file:
         line = len(file.readline(1 << 24))
     return max(BLOCK_BYTES, _BLOCK_MEMORY // max(1, columns), _BLOCK_LINES * line)
