@@ -111,7 +111,8 @@ def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> 
 
     A privacy plan divides by this, never by the exact size of an edge's part. Raises ConfigError.
     """
-    size = math.floor(rows / sum(_weights(shards, spare, spare_weight)))
+    one = _spare_weight(shards, spare, spare_weight)
+    size = math.floor(rows / (shards + spare * one))
     if size < 1:
         raise ConfigError(
             f"edges.count = {shards} leaves less than one of {rows} rows to each part"
@@ -120,6 +121,12 @@ def nominal_size(rows: int, *, shards: int, spare: int, spare_weight: float) -> 
 
 
 def _weights(shards: int, spare: int, spare_weight: float) -> list[Fraction]:
+    one = _spare_weight(shards, spare, spare_weight)
+    return [Fraction(1)] * shards + [one] * spare
+
+
+def _spare_weight(shards: int, spare: int, spare_weight: float) -> Fraction:
+    """The weight of a spare part beside a main one's 1. Raises ConfigError for a senseless one."""
     if shards < 1:
         raise ConfigError(f"edges.count = {shards} must be at least 1")
     if spare < 0:
@@ -128,7 +135,7 @@ def _weights(shards: int, spare: int, spare_weight: float) -> list[Fraction]:
         raise ConfigError(f"data.spare_weight = {spare_weight} must be a positive number")
     # The decimal as written (0.1, not its binary neighbour), so that sizes are those that a person
     # computes.
-    return [Fraction(1)] * shards + [Fraction(str(spare_weight))] * spare
+    return Fraction(str(spare_weight))
 
 
 def _rng(method: str, seed: int) -> np.random.RandomState:
