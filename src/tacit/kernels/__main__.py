@@ -1,0 +1,51 @@
+"""Fills the cache of compiled functions: `python -m tacit.kernels`, where an image is built.
+
+Nothing is run, so it may be done for another level of the processor (`NUMBA_CPU_NAME=x86-64-v3`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from tacit.kernels import jit, network, noise, sums
+from tacit.kernels.loading import described
+
+_F32, _F64 = np.zeros(1, np.float32), np.zeros(1, np.float64)
+_I32, _I64, _U64 = np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint64)
+_ROWS, _PAIRS, _USED = np.zeros((1, 1), np.float32), np.zeros((2, 1)), np.zeros(1, np.bool_)
+_WORDS = np.frombuffer(bytes(8), dtype="<u8")  # read only, as a key stream's
+_PLAN = np.zeros(1, network.LAYER)
+
+# Every function that is called from Python, with arguments of the types that it is given.
+_CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
+    (noise.places, (_WORDS, _U64, _I32, 48, _I64)),
+    (noise.normals, (_WORDS, _PAIRS, _F64)),
+    (sums.add_integers, (_ROWS, _F32, _USED, 1, _I32)),
+    (sums.clip_integers, (_ROWS, 1.0, 1.0, 1, _I32)),
+    (sums.clip_floats, (_ROWS, _USED, 1.0, _F64)),
+    (sums.outer_integers, (_ROWS, _ROWS, _I64, 1.0, 1.0, 1, _I32, _F32)),
+    (sums.outer_floats, (_ROWS, _ROWS, _I64, 1.0, _F64)),
+    (network.deltas, (_F32, _ROWS, _I64, _I64, True, _ROWS)),
+    (
+        network.gradients,
+        (_PLAN, _F32, _ROWS, _I64, _I64, _F32, _I32, _I32, True, np.float32(0), _ROWS),
+    ),
+)
+
+
+def fill() -> None:
+    """Compile every function, and mark the cache as filled for this level."""
+    for function, arguments in _CALLS:
+        function.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
+    if jit.WRITABLE:
+        jit.FILLED.touch()
+
+
+if __name__ == "__main__":
+    fill()
+    sys.stdout.write(f"kernels: {described()}\n")

@@ -1,0 +1,130 @@
+"""How the loops of this room are compiled, for which processor, and where the result is kept.
+
+Only the modules of this room import this one, and they are imported by `loading.library` alone:
+whoever does not compute loads no numba.
+
+Code is made for a level of the processor (`x86-64-v3`: AVX2; `x86-64-v4`: AVX-512), not for its
+model, so that a cache that was filled where an image was built serves wherever it runs. The cache
+lies beside this file, in a folder that is named by the digest of the room's sources and numba's
+version: nothing stale is ever loaded. Its files are code, like the ones beside them. `python -m
+tacit.kernels` fills it, for a read-only container where its image is built. Where that folder can
+neither be written nor is filled for this processor, functions are compiled anew in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import binding
+from numba.core import config
+from numba.core.caching import UserProvidedCacheLocator
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+# LLVM's name of a level: what the processor must have, and what LLVM is told beside it.
+LEVELS = {"x86-64-v4": (_V4, "-prefer-256-bit"), "x86-64-v3": (_V3, "")}
+_HERE = Path(__file__).parent
+
+
+def _level() -> str:
+    """The level that code is made for: numba's setting, or this processor's; "": what LLVM finds.
+
+    numba's setting (`NUMBA_CPU_NAME`) is how a cache is filled for another level than one's own.
+    """
+    if config.CPU_NAME is not None:
+        return str(config.CPU_NAME)
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return ""
+    found = binding.get_host_cpu_features()
+    able = (name for name, (needed, _) in LEVELS.items() if all(map(found.get, needed)))
+    return next(able, "")
+
+
+def _digest() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(_HERE.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+LEVEL = _level()
+FOLDER = _HERE / "__pycache__" / f"kernels-{_digest()}"
+FILLED = FOLDER / f"{LEVEL or platform.machine()}.filled"
+
+
+def _writable() -> bool:
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        probe = FOLDER / f"probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError:
+        return False
+    return True
+
+
+WRITABLE = _writable()
+CACHED = WRITABLE or FILLED.exists()
+
+
+class Beside(UserProvidedCacheLocator):  # type: ignore[misc]
+    """numba's cache in `FOLDER`, which need not be writable."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+        self._cache_path = str(FOLDER)
+
+    def ensure_cache_path(self) -> None:
+        """Nothing: it is known already."""
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> Beside:
+        """The folder for every function of this room."""
+        return cls(function, file)
+
+
+if LEVEL in LEVELS:
+    config.CPU_NAME, config.CPU_FEATURES = LEVEL, LEVELS[LEVEL][1]
+
+
+def entry(function: _Function) -> _Function:
+    """`function` compiled at its first call, and kept. Called from Python."""
+    before = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES = f"{__name__}.Beside"
+    try:
+        made: _Function = numba.njit(cache=CACHED, nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_LOCATOR_CLASSES = before
+    if CACHED and not WRITABLE:
+        made._cache.save_overload = lambda *_: None  # type: ignore[attr-defined]
+    return made
+
+
+def inner(function: _Function) -> _Function:
+    """`function` compiled into whichever calls it; a·b + c may be one operation.
+
+    Sums keep the order in which they are written. It makes no array and returns none: so views of
+    one cost nothing (`_nrt`: they are not counted).
+    """
+    made: _Function = numba.njit(error_model="numpy", fastmath={"contract"}, _nrt=False)(function)
+    return made
+
+
+def dot(function: _Function) -> _Function:
+    """As `inner`; sums are added in an order that the compiler chooses, of the length alone."""
+    flags = {"contract", "reassoc", "nsz"}
+    made: _Function = numba.njit(error_model="numpy", fastmath=flags, _nrt=False)(function)
+    return made
+
+
+def viewing(function: _Function) -> _Function:
+    """As `inner`, of what returns a view, or calls what does."""
+    made: _Function = numba.njit(error_model="numpy")(function)
+    return made

@@ -1,0 +1,65 @@
+"""The one way to the compiled loops: `library()`, and `described()`, which says what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Every function that Python calls, each documented where it is written, and `LAYER`."""
+
+    places: Callable[..., int]
+    normals: Callable[..., None]
+    add_integers: Callable[..., None]
+    clip_integers: Callable[..., None]
+    clip_floats: Callable[..., None]
+    outer_integers: Callable[..., None]
+    outer_floats: Callable[..., None]
+    gradients: Callable[..., None]
+    deltas: Callable[..., None]
+    LAYER: np.dtype[Any]
+
+
+@lru_cache(maxsize=1)
+def library() -> Library | None:
+    """The compiled functions; None where numba is not installed (the extras `edge` and `run` have
+    it), and whoever asks takes the plain way.
+
+    Imports numba, once, which takes a third of a second. A function is compiled at its first call,
+    in seconds, or comes from the cache, in milliseconds.
+    """
+    try:
+        from tacit.kernels import network, noise, sums
+    except ImportError:
+        return None
+    return Library(
+        noise.places,
+        noise.normals,
+        sums.add_integers,
+        sums.clip_integers,
+        sums.clip_floats,
+        sums.outer_integers,
+        sums.outer_floats,
+        network.gradients,
+        network.deltas,
+        network.LAYER,
+    )
+
+
+def described() -> str:
+    """Which way hot loops go in this process, for its log."""
+    if library() is None:
+        return "plain torch (numba is not installed)"
+    import numba
+
+    from tacit.kernels import jit
+
+    target = jit.LEVEL or "this processor"
+    kept = f"kept in {jit.FOLDER}" if jit.CACHED else "compiled at every start: no cache"
+    return f"numba {numba.__version__} for {target}, {kept}"

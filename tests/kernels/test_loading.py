@@ -1,0 +1,103 @@
+"""Whether the compiled loops are loaded, by whom, and from where."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tacit.kernels import loading
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.skipif(
+    loading.library() is None and not os.environ.get("CI"), reason="numba is not installed"
+)
+SAME_BITS = """
+import hashlib, torch
+from tacit.kernels.loading import described
+from tacit.privacy.clipping import integer_sum
+from tacit.privacy.mechanisms import discrete_gaussian, gaussian
+from tacit.privacy.sampling import Random
+rows = torch.randn(20, 999, generator=torch.Generator().manual_seed(1))
+total = integer_sum(rows, 1.0, torch.ones(20, dtype=torch.bool), 2.0**-12).total
+noisy = discrete_gaussian(total, 1.0, Random(1))
+other = gaussian(total, 4096.0, Random(2))
+print(hashlib.sha256(noisy.numpy().tobytes() + other.numpy().tobytes()).hexdigest())
+print(described())
+"""
+USED = """
+import importlib, os
+import numba
+import numpy as np
+from tacit.kernels import jit
+numba.njit(lambda x: x)(1)  # loads the rest of numba, which the other user may not be able to read
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+importlib.reload(jit)
+from tacit.kernels import noise
+words = np.frombuffer(bytes(80), dtype="<u8")
+noise.normals(words, np.empty((2, 5)), np.empty(2))
+(hits,) = noise.normals.stats.cache_hits.values() or [0]
+print(jit.WRITABLE, jit.CACHED, hits)
+"""
+
+
+def child(script: str, source: Path = ROOT / "src") -> list[str]:
+    """The lines that a new process prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(source)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return list(done.stdout.splitlines())
+
+
+def test_what_an_edge_is_made_of_does_not_load_numba() -> None:
+    (found,) = child("import sys, tacit.algorithms.mapa; print('numba' in sys.modules)")
+    assert found == "False"
+
+
+def test_without_numba_the_same_bits_are_released() -> None:
+    bits, way = child(SAME_BITS)
+    without, other = child("import sys; sys.modules['numba'] = None\n" + SAME_BITS)
+
+    assert bits == without
+    assert way.startswith("numba ")
+    assert other == "plain torch (numba is not installed)"
+
+
+def test_every_function_is_compiled_beforehand() -> None:
+    from tacit.kernels import __main__ as filling
+
+    found = loading.library()
+    assert found is not None
+    functions = {getattr(found, one.name) for one in fields(found)} - {found.LAYER}
+    assert functions == {function for function, _ in filling._CALLS}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, who may not write")
+def test_a_filled_cache_serves_whoever_may_only_read(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+
+    unfilled = child(USED, tmp_path / "src")
+    subprocess.run(
+        [sys.executable, "-m", "tacit.kernels"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "src")},
+        cwd="/",
+        timeout=300,
+        check=True,
+    )
+
+    assert unfilled == ["False False 0"]
+    assert child(USED, tmp_path / "src") == ["False True 1"]
