@@ -6,19 +6,31 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from tacit.privacy.clipping import clipped_sum, integer_sum, outer_sum
 
-steady = settings(derandomize=True, deadline=None, max_examples=150)
+steady = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # `way` is for all examples alike
+)
 numbers = st.one_of(
     st.floats(width=32),
     st.floats(-10, 10, width=32),
     st.sampled_from([0.0, 1e-45, 1e-20, 1e19, 1e30, 3e38]),
 )
 clips = st.floats(1e-6, 1e6)
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds of the compiled way and of its definition."""
+    if request.param == "plain":
+        monkeypatch.setattr("tacit.privacy.clipping.library", lambda: None)
 
 
 def tables(columns: int = 5) -> st.SearchStrategy[Tensor]:

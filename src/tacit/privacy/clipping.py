@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit.kernels.loading import Library, library
+
 _SLACK = 2.0**-16  # of C: rounding of norm, factor and product adds less to a clipped row's norm
 _MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost
 _MAX_NORM = 2.0**60  # a longer row is about to overflow: it counts as non-finite
 _MAX_ROWS = 2**24  # with more, rounding of the sum would take more than an eighth of C
+MAX_INTEGER_ROWS = 2**18  # of at most 2^12 steps: fewer stay within 2^30, in 32 bits
 _CACHE_ELEMENTS = 2**18  # worked on at a time: they stay in a core's cache between the passes
 _NORM_COLUMNS = 2048  # added in float32 at a time; a whole long vector would lose 1e-3 of its norm
 
@@ -55,7 +58,10 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None =
     | more than 2^24 rows         | ValueError: rounding would take an eighth of C               |
     """
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
-    reduced = _reduced_clip(clip, rows or len(gradients))
+    reduced = reduced_clip(clip, rows or len(gradients))
+    if (kernels := _compiled(gradients)) is not None:
+        kernels.clip_floats(gradients.numpy(), mask.numpy(), reduced, total.numpy())
+        return Clipped(total, clip)
     block = max(1, _CACHE_ELEMENTS // max(1, gradients.shape[1]))
     for part, used in zip(torch.split(gradients, block), torch.split(mask, block), strict=True):
         wide = part.to(torch.float64)
@@ -92,7 +98,7 @@ def outer_sums(
 
     Guarantee: every part has the same bits as `outer_sum` gives for it alone.
     """
-    reduced = [_reduced_clip(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
+    reduced = [reduced_clip(clip, count) for clip, count in zip(clips, rows or sizes, strict=True)]
     lengths, wide = _norms64(inputs), deltas.to(torch.float64)
     norms = torch.linalg.vector_norm(wide, dim=1) * torch.sqrt(lengths**2 + 1)
     used = (norms <= _MAX_NORM) & (lengths <= _MAX_NORM)
@@ -134,12 +140,14 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     Raises ValueError for more than 2^12 steps in `clip`, and as `clipped_sum`.
     """
     norms = _norms(gradients)
-    factors = (_factors(norms, _reduced_clip(clip, 1), mask) / step).to(gradients.dtype)
-    finite = norms <= _MAX_NORM
-    # (clip/step)² is a whole number but for its own rounding.
-    limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))
-    if limit > 2**24:
-        raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
+    factors = (_factors(norms, reduced_clip(clip, 1), mask) / step).to(gradients.dtype)
+    finite, limit = norms <= _MAX_NORM, steps_limit(clip, step)
+    if (kernels := _compiled(gradients)) is not None and len(gradients) < MAX_INTEGER_ROWS:
+        whole = torch.zeros(gradients.shape[1], dtype=torch.int32)
+        kernels.add_integers(
+            gradients.numpy(), factors.numpy(), finite.numpy(), limit, whole.numpy()
+        )
+        return Clipped(whole.to(torch.int64), clip, step)
     total = torch.zeros(gradients.shape[1], dtype=torch.float64, device=gradients.device)
     # That many rows have a sum that float32 holds exactly, in whatever order they are added.
     exact = int(2**24 * step / clip)
@@ -160,7 +168,26 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
     return Clipped(total.to(torch.int64), clip, step)
 
 
-def _reduced_clip(clip: float, rows: int) -> float:
+def steps_limit(clip: float, step: float) -> int:
+    """What the squares of a clipped row's integers may add up to: (clip/step)², a whole number but
+    for its own rounding.
+
+    Raises ValueError for more than 2^12 steps in `clip`.
+    """
+    limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))
+    if limit > 2**24:
+        raise ValueError(f"step={step}: more than 2^12 steps in clip={clip}")
+    return limit
+
+
+def _compiled(gradients: Tensor) -> Library | None:
+    """The compiled loops, if they are there, and are for these rows."""
+    if gradients.is_cuda or gradients.dtype != torch.float32 or gradients.requires_grad:
+        return None
+    return library() if gradients.is_contiguous() else None
+
+
+def reduced_clip(clip: float, rows: int) -> float:
     """C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
 
     With its own rounding and that of the sum, a row then moves the sum by at most C.

@@ -15,9 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.kernels.loading import library
 from tacit.privacy.sampling import Random
 
 REACH = 13.5  # standard deviations beyond which the discrete Gaussian's table ends: 2^-131
+_GUIDE_BITS = 16  # a guide of 2^16 places is 256 KiB: it stays in a core's second cache
 GRID_BITS = 12  # a release is rounded to a grid at least 2^12 times finer than its noise
 
 
@@ -28,18 +30,30 @@ def standard_normal(count: int, random: Random) -> Tensor:
     (Holohan and Braghin, "Secure random sampling in differential privacy", arXiv:2107.10138).
     Uniforms have 52 bits and are centred, so that 0 and 1 never occur and one draw reaches 8.5σ. A
     pair of uniforms gives two draws, a cosine and a sine, which go to different normals. This is a
-    heuristic against floating-point attacks, not a proof.
+    heuristic against floating-point attacks, not a proof. Compiled or not, the same words give the
+    same normals to within 2^-46.
     """
     pairs = 2 * max(2, count)
-    uniforms = torch.from_numpy(_uniforms(2 * pairs, random))
-    radius, angle = (
-        torch.sqrt(-2.0 * torch.log(uniforms[:pairs])),
-        (2.0 * math.pi) * uniforms[pairs:],
-    )
+    words, kernels = random.words(2 * pairs), library()
+    if kernels is not None:
+        normals = np.empty(count)
+        kernels.normals(words, np.empty((2, pairs)), normals)
+        return torch.from_numpy(normals)
+    cosines, sines = _pairs(words)
     # A normal gets the sine of the pair before its cosine's, so that its four pairs all differ.
-    sines = torch.roll(radius * torch.sin(angle), 1)
-    draws = torch.cat((radius * torch.cos(angle), sines))  # independent
+    draws = torch.cat((cosines, torch.roll(sines, 1)))  # independent
     return draws.view(4, -1).sum(dim=0).mul_(0.5)[:count]
+
+
+def _pairs(words: NDArray[np.uint64]) -> tuple[Tensor, Tensor]:
+    """Box and Muller: r·cos 2πt and r·sin 2πt; the radii are of the first half of the words.
+
+    The definition of what `kernels.noise.normals` adds up.
+    """
+    uniforms = torch.from_numpy(_uniform(words))
+    first, second = torch.chunk(uniforms, 2)
+    radius, angle = torch.sqrt(-2.0 * torch.log(first)), (2.0 * math.pi) * second
+    return radius * torch.cos(angle), radius * torch.sin(angle)
 
 
 def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
@@ -93,14 +107,47 @@ def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tenso
 
 
 def discrete_normal(count: int, std: float, random: Random) -> Tensor:
-    """`count` int64 draws from the discrete Gaussian of parameter `std`: P(k) ∝ exp(-k²/2std²)."""
+    """`count` int64 draws from the discrete Gaussian of parameter `std`: P(k) ∝ exp(-k²/2std²).
+
+    Compiled or not, the same words give the same draws, bit for bit. The time depends on the noise
+    only: a search has one step for most words, and up to 17 in the tails.
+    """
     high, exact = _cumulative(std)
     words = random.words(count)
-    places = np.searchsorted(high, words, side="right")
-    for i in np.flatnonzero((places > 0) & (high[np.maximum(places, 1) - 1] == words)):
+    places, on_boundary = _places(words, high) if library() is None else _guided(words, high, std)
+    for i in on_boundary:
         # The first 64 bits lie on a boundary (probability 10^-14): the next 64 decide the side.
         places[i] = bisect_right(exact, int(words[i]) << 64 | int(random.words(1)[0]))
-    return torch.from_numpy(places.astype(np.int64) - len(high) // 2)
+    return torch.from_numpy(places - len(high) // 2)
+
+
+def _places(
+    words: NDArray[np.uint64], high: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many of the sorted `high` are <= each word; and which words equal one of them."""
+    places = np.searchsorted(high, words, side="right")
+    equal = (places > 0) & (high[np.maximum(places, 1) - 1] == words)
+    return places, np.flatnonzero(equal)
+
+
+def _guided(
+    words: NDArray[np.uint64], high: NDArray[np.uint64], std: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`_places`, compiled: the first bits of a word say between which two places to search."""
+    kernels = library()
+    assert kernels is not None
+    places = np.empty(len(words), dtype=np.int64)
+    if not kernels.places(words, high, _guide(std), 64 - _GUIDE_BITS, places):
+        return places, places[:0]
+    return places, _places(words, high)[1]
+
+
+@lru_cache(maxsize=4)
+def _guide(std: float) -> NDArray[np.int32]:
+    """(2^16 + 1,): how many of `_cumulative`'s numbers are below j·2^48."""
+    high, _ = _cumulative(std)
+    starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
+    return np.append(np.searchsorted(high, starts), len(high)).astype(np.int32)
 
 
 @lru_cache(maxsize=4)
@@ -155,7 +202,11 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
 
 def _uniforms(count: int, random: Random) -> NDArray[np.float64]:
     """Uniforms on (0, 1) of 52 bits each, never 0 or 1."""
-    return ((random.words(count) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return _uniform(random.words(count))
+
+
+def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def paper_noise(count: int, scale: float, random: Random) -> Tensor:
