@@ -189,11 +189,15 @@ def normalized(x: torch.Tensor) -> torch.Tensor:
 
     Each example by itself. Nothing is learned.
     """
-    channels = x.shape[-3]
-    groups = next(
+    groups = groups_of(x.shape[-3])
+    return functional.group_norm(x.reshape(-1, *x.shape[-3:]), groups).view(x.shape)
+
+
+def groups_of(channels: int) -> int:
+    """How many groups `normalized` makes of the channels: the fewest of at most 5 each."""
+    return next(
         count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0
     )
-    return functional.group_norm(x.reshape(-1, *x.shape[-3:]), groups).view(x.shape)
 
 
 def channels_last(kernel: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ It is made before a model sees a private row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import torch
@@ -73,31 +73,57 @@ def require_separate_examples(
             )
 
 
+def cancelling(model: Model, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Large parameters (d,) whose sums cancel for the first of a few rows x, y, also given.
+
+    The last bias takes its scores away, so that what is left of them is rounding: a last bit that
+    differs becomes another gradient.
+    """
+    params = torch.randn(model.size, generator=generator) * _SCALES[-1]
+    x, y = model.random_batch(9, generator)
+    name, shape = model.layout[-1]
+    if name.endswith("bias"):
+        params[-shape[0] :] -= model.logits(params, x[0])
+    return params, x, y
+
+
 def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: str = "cpu") -> bool:
     """Whether `kernel` gives an example the same bits at any place of a batch of any of `sizes`.
 
     True allows to compute the drawn rows only, in any order. Tried as `require_separate_examples`
-    does, with large parameters that cancel, in every place. Matrix products of libraries fail on
-    most machines.
+    does, with ordinary parameters and with large ones that cancel, in every place, and in the midst
+    of zeros, other rows, rows that overflow, and nan. Matrix products of libraries fail on most
+    machines.
     """
     generator = torch.Generator().manual_seed(_SEED)
-    params = (torch.randn(model.size, generator=generator) * _SCALES[-1]).to(device)
-    one, label = model.random_batch(1, generator)
-    found: list[Tensor] = []
-    for size in sizes:
-        others, labels = model.random_batch(size, generator)
-        others[size // 2], labels[size // 2] = one[0], label[0]
-        everywhere = (
-            one.expand(size, *one.shape[1:]).clone(),
-            label.expand(size, *label.shape[1:]).clone(),
-        )
-        for (x, y), places in (
-            (everywhere, slice(None)),
-            ((others, labels), slice(size // 2, size // 2 + 1)),
-        ):
-            with flushed():
-                found += kernel(params, x.to(device), y.to(device)).cpu()[places]
-    return all(torch.equal(found[0], row) for row in found)
+    large, (one, *_), (label, *_) = cancelling(model, generator)
+    ordinary = torch.randn(model.size, generator=generator) * _SCALES[0]
+    for params in (ordinary.to(device), large.to(device)):
+        found: list[Tensor] = []
+        for size in sizes:
+            for x, y, places in _surroundings(model, one, label, size, generator):
+                with flushed():
+                    found += kernel(params, x.to(device), y.to(device)).cpu()[places].nan_to_num()
+        if not all(torch.equal(found[0], row) for row in found):
+            return False
+    return True
+
+
+def _surroundings(
+    model: Model, one: Tensor, label: Tensor, size: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor, slice]]:
+    """Batches of `size` with the row `one` everywhere, or in the midst; and where it is."""
+    yield (
+        one.expand(size, *one.shape).clone(),
+        label.expand(size, *label.shape).clone(),
+        slice(None),
+    )
+    lengths = _LENGTHS if one.is_floating_point() else _WORD_LIMITS
+    for length in lengths:
+        x, y = model.random_batch(size, generator)
+        x = x * length if one.is_floating_point() else x % length
+        x[size // 2], y[size // 2] = one, label
+        yield x, y, slice(size // 2, size // 2 + 1)
 
 
 def _kernel(model: Model) -> Gradients:

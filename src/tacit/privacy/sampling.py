@@ -105,6 +105,26 @@ def padded_size(most: int, rate: float) -> int:
     return min(most, -(-bound // 16) * 16)
 
 
+def drawn_rows(records: int, rate: float, size: int, random: Random) -> NDArray[np.int64]:
+    """Draw each of `records` rows independently with probability floor(rate·2^64)/2^64: (R,) row
+    numbers, in ascending order.
+
+    Their number is secret. Edge cases and errors: those of `poisson`; a draw above `size` is a
+    random subset of it, in any order.
+    """
+    if not 0 < rate <= 1 or size < 1:
+        raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
+    threshold = min(int(rate * 2.0**64), 2**64 - 1)
+    drawn = (
+        np.arange(records)
+        if rate == 1
+        else np.flatnonzero(random.words(records) < np.uint64(threshold))
+    )
+    if len(drawn) > size:
+        drawn = drawn[random.permutation(len(drawn))[:size]]
+    return drawn
+
+
 def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     """Draw each of `records` rows independently, and put each drawn row into a random slot.
 
@@ -120,16 +140,7 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     subset, which the accountant pays for in δ.
     Raises ValueError unless 0 < rate <= 1 and size >= 1.
     """
-    if not 0 < rate <= 1 or size < 1:
-        raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
-    threshold = min(int(rate * 2.0**64), 2**64 - 1)
-    drawn = (
-        np.arange(records)
-        if rate == 1
-        else np.flatnonzero(random.words(records) < np.uint64(threshold))
-    )
-    if len(drawn) > size:
-        drawn = drawn[random.permutation(len(drawn))[:size]]
+    drawn = drawn_rows(records, rate, size, random)
     index = np.full(size, records, dtype=np.int64)
     index[random.permutation(size)[: len(drawn)]] = drawn
     return Batch(torch.from_numpy(index), torch.from_numpy(index < records))

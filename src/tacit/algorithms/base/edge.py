@@ -20,7 +20,8 @@ from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.release import Releaser, Steps
-from tacit.privacy.sampling import Batch, poisson, rows_of_units
+from tacit.privacy.rows import RowSums
+from tacit.privacy.sampling import Batch, drawn_rows, poisson, rows_of_units
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
@@ -37,23 +38,37 @@ class EdgeRole(ABC):
     """
 
     def __init__(
-        self, edge: str, data: PrivateRows, model: Model, releaser: Releaser, device: str = "cpu"
+        self,
+        edge: str,
+        data: PrivateRows,
+        model: Model,
+        releaser: Releaser,
+        device: str = "cpu",
+        *,
+        rows_alone: bool = False,
     ) -> None:
         """Raises PrivacyError for more units than the plan's shapes are made for, or than its
         integers can add up.
+
+        rows_alone: compute the drawn rows only, each by itself, where the model, the mechanism and
+        this machine allow it (`alone` then is not None); otherwise, and by default, a batch of a
+        fixed shape in random slots. Then the time of a step grows with the number of rows drawn,
+        which is secret: only for an edge whose pushes leave at a time that does not depend on it.
         """
         self.edge, self.model, self.releaser, self.device = edge, model, releaser, device
         rows = data.for_edge(model.classes)
         self.records, self.units, self.size = rows.records, rows.units, releaser.plan.slots
         releaser.plan.check_rows(self.records)
         self.x, self.y = rows.x.to(device), rows.y.to(device)
+        able = rows_alone and releaser.plan.private and device == "cpu" and self.units is None
+        self.alone = RowSums.checked(model) if able else None
         # What the gradient of every unit is.
         outer = model.linear and not model.regularization and self.units is None
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         # The batch in parts of a public size, so that no batch needs much more memory than HELD.
         one = model.size // model.classes if self.ghost else model.size * self._rows_of_one()
         self.rows = max(1, HELD // (4 * one))
-        if releaser.plan.private:
+        if releaser.plan.private and self.alone is None:
             require_separate_examples(model, device, self._shapes())
         self.halted = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
@@ -131,6 +146,8 @@ class EdgeRole(ABC):
         """
         plan = self.releaser.plan
         params = params.to(self.device)
+        if self.alone is not None:
+            return self._alone(self.alone, params, clip)
         if plan.private:  # a clipped sum over a Poisson batch
             batch = self.draw()
             clipped = self.clipped(params, clip, batch.index, batch.mask)
@@ -156,6 +173,14 @@ class EdgeRole(ABC):
         each = example_gradients(self.model, params, self.x[flat], self.y[flat])
         together: Tensor = torch.bmm(weights[:, None], each.view(*rows.shape, -1))
         return together.squeeze(1)
+
+    def _alone(self, sums: RowSums, params: Tensor, clip: float) -> Clipped:
+        """The clipped sum over the drawn rows, and no others."""
+        plan = self.releaser.plan
+        drawn = drawn_rows(self.records, plan.sampling_rate, self.size, self.releaser.random)
+        whole = plan.mechanism == "discrete_gaussian"
+        step = grid_step(clip, plan.noise_multiplier) if whole else None
+        return sums.sum(params, self.x, self.y, drawn, clip, step=step, rows=self.size)
 
     def draw(self) -> Batch:
         """A fresh Poisson batch."""

@@ -1,0 +1,156 @@
+"""Where the numbers of a network lie when its rows are computed alone: for `models.rows`.
+
+The kernel's order of parameters differs from the model's in two ways. A convolution of many
+channels has its weights channel after channel at each place of the window, filled up with zeros to
+whole lanes; and the first dense layer after it has its inputs channel after channel at each place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.models.base import groups_of
+from tacit.models.zoo.layered import Layered
+
+_LANES = 16  # float32 numbers that a processor works on at a time
+_PLANES, _PATCHES, _DENSE = 0, 1, 2  # as kernels.network
+_ACTIVATIONS = {"relu": 0, "tanh": 1}  # as kernels.layers; 2: none
+_Indices = NDArray[np.int64]
+
+
+@dataclass
+class Plan:
+    """The layers, one after another, and how much memory a row takes.
+
+    order: for each number of the kernel's parameters the model's, d where there is none. taps:
+    where each tap of the first layer begins. places: the numbers of all places, where a layer needs
+    them. memory: float32 numbers.
+    """
+
+    layers: list[dict[str, int]] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    taps: list[int] = field(default_factory=list)
+    memory: int = 0
+
+    def table(self, layer: np.dtype[Any]) -> NDArray[Any]:
+        """The layers as an array of `layer` records; what a layer has not is 0."""
+        names = layer.names or ()
+        rows = [tuple(one.get(name, 0) for name in names) for one in self.layers]
+        return np.array(rows, dtype=layer)
+
+    def take(self, count: int) -> int:
+        """The place of `count` more numbers of memory."""
+        self.memory += count
+        return self.memory - count
+
+
+def planned(model: Layered) -> Plan:
+    """The plan for a row of `model`."""
+    plan = Plan()
+    scratch = _convolutions(plan, model)
+    _dense(plan, model)
+    for before, after in pairwise(plan.layers):
+        if before["kind"] == _DENSE:
+            before["z"], before["dz"] = after["a"], after["da"]
+    last = plan.layers[-1]
+    last["z"], last["dz"] = plan.take(last["width"]), plan.take(last["width"])
+    last["activation"] = 2
+    shared = plan.take(scratch)
+    for layer in plan.layers:
+        layer["flat"] = shared
+    return plan
+
+
+def _convolutions(plan: Plan, model: Layered) -> int:
+    """Lay them; returns how much memory they may share."""
+    depth, side, scratch = model.shape[0], model.shape[-1], 0
+    for number, width in enumerate(model.channels, 1):
+        layer = {
+            "kind": _PATCHES if number > 1 else _PLANES,
+            "depth": depth,
+            "side": side + 2 * model.padding,
+            "kernel": model.kernel,
+            "width": width,
+            "out": side + 2 * model.padding - model.kernel + 1,
+            "pooled": int(number % model.pool_every == 0),
+            "activation": _ACTIVATIONS[model.activation],
+            "groups": groups_of(width) if model.normalization == "group" else 0,
+            "own_pad": model.padding,
+            "pad": model.padding if number < len(model.channels) else 0,
+        }
+        plan.layers.append(layer)
+        _weigh(plan, layer)
+        scratch = max(scratch, _place(plan, layer))
+        depth, side = width, layer["out"] // (1 + layer["pooled"])
+    return scratch
+
+
+def _weigh(plan: Plan, layer: dict[str, int]) -> None:
+    """Where a convolution's weights and biases are, in the kernel's order."""
+    depth, kernel, width = layer["depth"], layer["kernel"], layer["width"]
+    count, first = kernel**2 * depth, _parameters(plan)
+    weights = first + np.arange(width * count).reshape(width, depth, kernel, kernel)
+    layer["taps"] = count
+    if layer["kind"] == _PATCHES:
+        layer["taps"] = -(-count // _LANES) * _LANES
+        weights = weights.transpose(0, 2, 3, 1)
+    filled = np.full((width, layer["taps"]), -1)
+    filled[:, :count] = weights.reshape(width, count)
+    _append(plan, layer, filled, first + width * count)
+
+
+def _append(plan: Plan, layer: dict[str, int], weights: _Indices, bias: int) -> None:
+    layer["weight"] = len(plan.order)
+    plan.order += weights.flatten().tolist()
+    layer["bias"] = len(plan.order)
+    plan.order += range(bias, bias + layer["width"])
+
+
+def _parameters(plan: Plan) -> int:
+    """How many of the model's parameters are placed."""
+    return max(plan.order, default=-1) + 1
+
+
+def _place(plan: Plan, layer: dict[str, int]) -> int:
+    """Where a convolution's numbers are; returns how much shared memory it needs."""
+    places, width = layer["out"] ** 2, layer["width"]
+    inputs = layer["side"] ** 2 * layer["depth"]
+    layer |= {name: plan.take(inputs) for name in ("a", "da")}
+    layer |= {name: plan.take(places * width) for name in ("z", "dz")}
+    layer["inverse"] = plan.take(layer["groups"])
+    if layer["kind"] == _PATCHES:
+        layer["patches"] = plan.take(places * layer["taps"])
+    else:
+        _tap(plan, layer)
+    layer["places"] = len(plan.places)
+    plan.places += [0] * (places * width)
+    layer["all"] = len(plan.places)
+    plan.places += np.repeat(np.arange(places), width).tolist()
+    lines = layer["out"] * layer["side"] * width
+    return max(lines, 2 * places * width, layer["taps"])
+
+
+def _tap(plan: Plan, layer: dict[str, int]) -> None:
+    side, kernel = layer["side"], layer["kernel"]
+    window = np.arange(kernel)[:, None] * side + np.arange(kernel)
+    plan.taps = (np.arange(layer["depth"])[:, None, None] * side**2 + window).flatten().tolist()
+
+
+def _dense(plan: Plan, model: Layered) -> None:
+    sizes = [shape for name, shape in model.layout if name.endswith("weight") and len(shape) == 2]
+    for number, (width, inputs) in enumerate(sizes):
+        first = _parameters(plan)
+        channels = model.channels[-1] if number == 0 and model.channels else 1
+        weights = first + np.arange(width * inputs).reshape(width, channels, -1)
+        weights = weights.transpose(0, 2, 1)
+        layer = {"kind": _DENSE, "taps": inputs, "width": width, "side": inputs, "depth": 1}
+        layer["activation"] = _ACTIVATIONS[model.activation]
+        layer |= {name: plan.take(inputs) for name in ("a", "da")}
+        _append(plan, layer, weights.reshape(width, inputs), first + width * inputs)
+        plan.layers.append(layer)

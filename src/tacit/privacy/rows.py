@@ -1,0 +1,133 @@
+"""The private sum over drawn rows that are computed alone: each by itself, and only they.
+
+Shapes: R drawn rows, d parameters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.kernels.loading import Library, library
+from tacit.models import Model
+from tacit.models.rows import RowKernel, row_kernel
+from tacit.privacy.clipping import MAX_INTEGER_ROWS, Clipped, reduced_clip, steps_limit
+from tacit.privacy.denormals import flushed
+from tacit.privacy.probe import cancelling, rows_alone
+
+_HELD = 2**17  # gradients' numbers held at a time: they stay in a core's second cache
+_SEED = 20240229
+_TRIED, _MOST = 16, 64  # rows at a time: every number up to 16 is tried, and one up to 64
+
+
+class RowSums:
+    """`integer_sum` and `clipped_sum` of the gradients of drawn rows, computed row by row.
+
+    Guarantee: that of `integer_sum` or `clipped_sum` on those rows, with the other rows' gradients
+    the same with and without a record, to the bit: `row_kernel` computes a row by the same
+    operations in the same order, from the row and the parameters alone. So nothing needs slots, and
+    the public row is not computed. Norms are added in float64 in an order of the compiler's; a
+    row's integers are checked exactly all the same, and float64's allowance covers any order
+    (docs/privacy.md, "Rounding"). The edge cases are theirs, too: a row that is not finite or is
+    longer than 2^60 adds zero, no row is a sum of zeros.
+
+    It takes time in proportion to R, which is secret: whoever uses it must not let that time be
+    seen, so a push has to leave at a time that does not depend on it.
+    """
+
+    def __init__(self, model: Model, kernel: RowKernel, kernels: Library) -> None:
+        """Of `kernel`'s rows; `checked` makes one that was tried."""
+        self.model, self._kernel, self._kernels = model, kernel, kernels
+        self._linear = model.linear and not model.regularization
+        numbers = model.classes if self._linear else kernel.size
+        self._rows = np.empty((max(1, _HELD // numbers), numbers), dtype=np.float32)
+        self._row = np.empty(model.size if self._linear else 0, dtype=np.float32)
+
+    @classmethod
+    def checked(cls, model: Model) -> RowSums | None:
+        """Sums for `model`; None where there is no kernel for it, or the kernel fails its trial.
+
+        Tried on this machine: parameters that cancel, every number of rows that is computed at a
+        time (up to 16), every place, beside rows of zeros, strange and overflowing ones.
+        """
+        kernels, kernel = library(), row_kernel(model)
+        if kernels is None or kernel is None:
+            return None
+        sums = cls(model, kernel, kernels)
+        most = min(len(sums._rows), _MOST)
+        sizes = sorted({*range(1, min(most, _TRIED) + 1), most, 40})
+        if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
+            return None
+        return sums
+
+    def sum(
+        self,
+        params: Tensor,
+        x: Tensor,
+        y: Tensor,
+        index: NDArray[np.int64],
+        clip: float,
+        *,
+        step: float | None,
+        rows: int,
+    ) -> Clipped:
+        """Over the rows `index` (R,) of x (n, *shape) and y (n,), all of them drawn.
+
+        params (d,). step: of the integers' grid; None: float64. rows: the most rows that a batch
+        may have, a public number, which the allowance for rounding is made for.
+        Raises ValueError as `clipped_sum` and `integer_sum`.
+        """
+        given, flat, labels = self._kernel.arrange(params), x.flatten(1).numpy(), y.numpy()
+        whole = np.int32 if rows < MAX_INTEGER_ROWS else np.int64
+        steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else whole)
+        reduced = reduced_clip(clip, rows if step is None else 1)
+        limit = 0 if step is None else steps_limit(clip, step)
+        for start in range(0, len(index), len(self._rows)):
+            part = index[start : start + len(self._rows)]
+            self._add(given, flat, labels, part, reduced, step, limit, steps)
+        total = self._kernel.restore(steps)
+        return Clipped(total if step is None else total.to(torch.int64), clip, step)
+
+    def _add(
+        self,
+        params: NDArray[np.float32],
+        x: NDArray[np.float32],
+        y: NDArray[np.int64],
+        index: NDArray[np.int64],
+        reduced: float,
+        step: float | None,
+        limit: int,
+        total: NDArray[np.generic],
+    ) -> None:
+        """total += the clipped gradients of at most as many rows as are held."""
+        found, kernels = self._rows[: len(index)], self._kernels
+        if self._linear:
+            self._kernel.deltas(params, x, y, index, found)
+            if step is None:
+                kernels.outer_floats(found, x, index, reduced, total)
+            else:
+                kernels.outer_integers(found, x, index, reduced, step, limit, total, self._row)
+            return
+        self._kernel.gradients(params, x, y, index, found)
+        if step is None:
+            kernels.clip_floats(found, np.ones(len(found), np.bool_), reduced, total)
+        else:
+            kernels.clip_integers(found, reduced, step, limit, total)
+
+    def _adds_rows_alone(self) -> bool:
+        """Whether a row adds the same whole numbers among others as it does by itself."""
+        params, x, y = cancelling(self.model, torch.Generator().manual_seed(_SEED))
+        everyone, clip = np.arange(len(y)), 1.0
+
+        def total(index: NDArray[np.int64]) -> Tensor:
+            with flushed():
+                found = self.sum(params, x, y, index, clip, step=clip / 2**12, rows=len(y))
+            return found.total
+
+        whole = total(everyone)
+        return all(
+            torch.equal(whole - total(np.delete(everyone, one)), total(everyone[one : one + 1]))
+            for one in range(len(y))
+        )

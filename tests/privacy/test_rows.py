@@ -1,0 +1,234 @@
+"""Sums over drawn rows alone: the sums that they stand for, and the trial before they are used."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.algorithms.mapa import Edge
+from tacit.datasets import Dataset
+from tacit.kernels.loading import library
+from tacit.models import Model, build
+from tacit.models.rows import RowKernel
+from tacit.models.vectors import example_gradients
+from tacit.privacy.clipping import clipped_sum, integer_sum
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.probe import cancelling, rows_alone
+from tacit.privacy.release import Mechanism, Plan, Releaser
+from tacit.privacy.rows import RowSums
+from tacit.privacy.sampling import Random
+from tacit.protocol.messages import GlobalModel, Push
+
+pytestmark = pytest.mark.skipif(
+    library() is None and not os.environ.get("CI"), reason="numba is not installed"
+)
+IMAGE = (1, 12, 12)
+MODELS = {
+    "logistic": build("logistic", IMAGE, 10),
+    "svm": build("svm", IMAGE, 10, regularization=0.01),
+    "cnn": build("cnn", IMAGE, 10, channels=(4, 6), kernel=3, hidden=(11,)),
+    "mlp": build("mlp", IMAGE, 10, hidden=(7,), activation="tanh"),
+}
+CLIP = 0.3
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Model:
+    return MODELS[request.param]
+
+
+def sums_of(model: Model) -> RowSums:
+    sums = RowSums.checked(model)
+    assert sums is not None
+    return sums
+
+
+def params_of(model: Model) -> Tensor:
+    return torch.randn(model.size, generator=torch.Generator().manual_seed(4)) * 0.1
+
+
+def rows_of(model: Model, count: int = 40) -> tuple[Tensor, Tensor]:
+    return model.random_batch(count, torch.Generator().manual_seed(6))
+
+
+def total(
+    model: Model, x: Tensor, y: Tensor, index: list[int], *, whole: bool, clip: float = CLIP
+) -> Tensor:
+    step = clip / 4096 if whole else None
+    numbers = np.array(index, dtype=np.int64)
+    found = sums_of(model).sum(params_of(model), x, y, numbers, clip, step=step, rows=64)
+    assert found.sensitivity == clip
+    return found.total
+
+
+def test_in_float64_they_are_the_clipped_sum(model: Model) -> None:
+    x, y = rows_of(model)
+    index = [3, 1, 39, 17, *range(20, 33)]
+
+    found = total(model, x, y, index, whole=False)
+
+    gradients = example_gradients(model, params_of(model), x[index], y[index])
+    expected = clipped_sum(gradients, CLIP, torch.ones(len(index), dtype=torch.bool), 64).total
+    assert found.dtype == torch.float64
+    assert torch.allclose(found, expected, rtol=0, atol=1e-5 * CLIP)
+
+
+def test_in_whole_steps_they_are_the_integer_sum(model: Model) -> None:
+    """But for a step where a gradient's last bit decides which way it is cut."""
+    x, y = rows_of(model)
+    index = [3, 1, 39, 17, *range(20, 33)]
+
+    found = total(model, x, y, index, whole=True)
+
+    gradients = example_gradients(model, params_of(model), x[index], y[index])
+    mask = torch.ones(len(index), dtype=torch.bool)
+    expected = integer_sum(gradients, CLIP, mask, CLIP / 4096).total
+    assert found.dtype == torch.int64
+    assert int((found - expected).abs().max()) <= 1
+    assert int((found != expected).sum()) <= 0.01 * model.size
+
+
+def test_a_record_moves_the_integers_by_its_own_and_by_no_more_than_c(model: Model) -> None:
+    x, y = rows_of(model)
+    index = [*range(0, 40, 2)]
+    for record in (0, 10, 38):
+        without = [row for row in index if row != record]
+
+        moved = total(model, x, y, index, whole=True) - total(model, x, y, without, whole=True)
+
+        assert torch.equal(moved, total(model, x, y, [record], whole=True))
+        assert 4000**2 < int((moved**2).sum()) <= 4096**2
+
+
+@pytest.mark.parametrize("strange", [float("nan"), float("inf"), -float("inf"), 3e38])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_row_that_is_no_number_adds_nothing(model: Model, strange: float, whole: bool) -> None:
+    x, y = rows_of(model)
+    index = [4, 5, 6]
+    usual = total(model, x, y, [4, 6], whole=whole)
+    x[5] = strange
+    if model is MODELS["mlp"] and strange == 3e38:
+        return  # its units are at their bounds, and its gradient is a number
+
+    assert torch.equal(total(model, x, y, index, whole=whole), usual)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_row_is_a_sum_of_zeros(model: Model, whole: bool) -> None:
+    found = total(model, *rows_of(model), [], whole=whole)
+
+    assert found.shape == (model.size,)
+    assert not found.any()
+
+
+@pytest.mark.parametrize("clip", [0.0, 2.0**-41, float("nan"), float("inf")])
+def test_a_senseless_clip_is_refused(clip: float) -> None:
+    with pytest.raises(ValueError, match=r"^clip="):
+        total(MODELS["logistic"], *rows_of(MODELS["logistic"]), [1], whole=False, clip=clip)
+
+
+def test_more_steps_than_float32_holds_are_refused() -> None:
+    model = MODELS["logistic"]
+    given = params_of(model), *rows_of(model), np.arange(3)
+    with pytest.raises(ValueError, match=r"^step="):
+        sums_of(model).sum(*given, 1.0, step=2.0**-13, rows=64)
+    with pytest.raises(ValueError, match=r"rows: float64 sums"):
+        sums_of(model).sum(*given, 1.0, step=None, rows=2**24 + 1)
+
+
+def test_what_cancels_leaves_only_rounding() -> None:
+    for model in MODELS.values():
+        params, x, _ = cancelling(model, torch.Generator().manual_seed(1))
+        scores = model.logits(params, x)
+        assert float(scores[0].abs().max()) < 1e-5 * float(scores[1:].abs().max())
+
+
+class ByPlace(RowKernel):
+    """A mutant that rounds every second row otherwise."""
+
+    def gradients(self, *given: np.ndarray) -> None:
+        """As it should be, but for one bit."""
+        super().gradients(*given)
+        given[-1][1::2] = np.nextafter(given[-1][1::2], np.float32(1))
+
+
+class Remembers(RowKernel):
+    """A mutant that keeps something of the row before."""
+
+    def gradients(self, *given: np.ndarray) -> None:
+        """As it should be, but for a row after one that is no number."""
+        super().gradients(*given)
+        out = given[-1]
+        out[1:][~np.isfinite(out[:-1]).all(1)] = 0
+
+
+@pytest.mark.parametrize("mutant", [ByPlace, Remembers])
+def test_a_kernel_that_looks_at_others_is_not_used(
+    mutant: type[RowKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = MODELS["cnn"]
+    assert not rows_alone(mutant(model).rows, model, (1, 2, 3, 8))  # type: ignore[arg-type]
+    monkeypatch.setattr("tacit.privacy.rows.row_kernel", mutant)
+    assert RowSums.checked(model) is None
+
+
+def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = RowSums._add
+
+    def add(self: RowSums, *given: object) -> None:
+        honest(self, *given)  # type: ignore[arg-type]
+        given[-1][0] += len(given[3]) > 8  # type: ignore[arg-type, index]
+
+    monkeypatch.setattr(RowSums, "_add", add)
+    assert RowSums.checked(MODELS["cnn"]) is None
+
+
+def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> Edge:
+    x, y = rows_of(model, 60)
+    plan = Plan(mechanism, 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
+    releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
+    return Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser, device, rows_alone=alone)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
+def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
+    model: Model, mechanism: Mechanism
+) -> None:
+    """Both draw all rows of the same noise, so that only rounding differs."""
+    params, pushed = params_of(model), []
+    for alone in (True, False):
+        one = edge(model, mechanism, alone=alone)
+        assert (one.alone is not None) == alone
+        one.records, all_rows = 60, np.arange(60)
+        index, mask = torch.from_numpy(all_rows), torch.ones(60, dtype=torch.bool)
+        if one.alone is not None:
+            step = 1 / 4096 if mechanism == "discrete_gaussian" else None
+            found = one.alone.sum(params, one.x, one.y, all_rows, 1.0, step=step, rows=60)
+        else:
+            found = one.clipped(params, 1.0, index, mask)
+        pushed.append(found.total.to(torch.float64) * (found.step or 1.0))
+        (said,) = one.on_message(GlobalModel(0, params, 1.0))
+        assert isinstance(said.message, Push)
+
+    first, second = pushed
+    assert torch.allclose(first, second, rtol=0, atol=2e-3)
+
+
+def test_by_default_and_without_privacy_nothing_is_computed_alone() -> None:
+    model = MODELS["cnn"]
+    x, y = rows_of(model, 60)
+    plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
+    releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
+    assert Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser).alone is None
+    assert edge(model, "none", alone=True).alone is None
+    assert edge(build("resnet", (3, 8, 8), 10, width=4), "gaussian", alone=True).alone is None
+
+
+def test_without_numba_an_edge_goes_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("tacit.privacy.rows", "tacit.models.rows"):
+        monkeypatch.setattr(f"{module}.library", lambda: None)
+    assert edge(MODELS["logistic"], "gaussian", alone=True).alone is None
