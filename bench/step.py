@@ -1,13 +1,19 @@
 """What a private step costs over a plain one, for each network, mechanism and expected batch.
 
-    python -m bench.step [--out out/step.json]     (two to three minutes on one core)
+    python -m bench.step [--out out/step.json] [--way alone|slots] [--networks cnn …] [--disk]
+                                                   (two to three minutes on one core)
 
 A *plain* step draws as many rows as the private one expects, and takes their mean gradient: no
 padding, no privacy. The private step is all that an edge does for one push: draw, gather, clipped
-sum, noise, a charge in a ledger on disk, release. Both in one thread of one process, by the
-processor time of that thread. The steps take turns, a round after another, so that whatever else
-the machine does falls on all of them; the median of the rounds' ratios counts. The rows are random:
-no step asks what stands in them.
+sum, noise, a charge in its ledger, release. Both in one thread of one process, by the processor
+time of that thread. The steps take turns, a round after another, so that whatever else the machine
+does falls on all of them; the median of the rounds' ratios counts. The rows are random: no step
+asks what stands in them.
+
+Two ways: the drawn rows *alone*, where the network has kernels for it (else as the other), or a
+fixed shape with random *slots*. The ledger is a file in memory (/dev/shm, if there is one), because
+what a durable write takes is the disk's and the kernel's: a charge's own time, in memory and on
+this disk, is said beside the ratios; with --disk it is in them.
 """
 
 from __future__ import annotations
@@ -21,6 +27,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -53,8 +61,24 @@ SECONDS, WARM, LEAST, MOST = (
 )  # of one network and batch; rounds that do not count, that do: at least, …
 _ROOT = Path(__file__).parent.parent
 _ALONE = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # as the edges of `tacit run`
+_MEMORY = Path("/dev/shm")
 Ratios = dict[str, dict[str, dict[str, float]]]
 Step = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the private step is made: its rows alone, or in slots; its ledger on disk, or in
+    memory.
+    """
+
+    alone: bool = True
+    disk: bool = False
+
+    @property
+    def folder(self) -> Path | None:
+        """Where ledgers are; None: where temporary files are."""
+        return None if self.disk or not _MEMORY.is_dir() else _MEMORY
 
 
 def step_over_plain(
@@ -62,6 +86,7 @@ def step_over_plain(
     batches: Sequence[int] = BATCHES,
     rows: int = ROWS,
     seconds: float = SECONDS,
+    way: Way = Way(),
 ) -> Ratios:
     """{network: {batch: {mechanism: processor time of a private step over that of a plain one}}}.
 
@@ -73,15 +98,15 @@ def step_over_plain(
     for name, model in networks.items():
         x, y = model.random_batch(rows, torch.Generator().manual_seed(1))
         data = Dataset(x, y, model.classes, "random")
-        found[name] = {str(batch): _ratios(model, data, batch, seconds) for batch in batches}
+        found[name] = {str(batch): _ratios(model, data, batch, seconds, way) for batch in batches}
     return found
 
 
-def _ratios(model: Model, data: Dataset, batch: int, seconds: float) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
+def _ratios(model: Model, data: Dataset, batch: int, seconds: float, way: Way) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(dir=way.folder) as folder:
         params = model.init(1)
         edges = {
-            name: _edge(model, data, batch, name, Path(folder) / f"{name}.db")
+            name: _edge(model, data, batch, name, Path(folder) / f"{name}.db", way.alone)
             for name in MECHANISMS
         }
         steps = {name: _push(edge, params) for name, edge in edges.items()}
@@ -103,13 +128,16 @@ def _plain(model: Model, data: Dataset, batch: int, params: Tensor) -> Step:
     return step
 
 
-def _edge(model: Model, data: Dataset, batch: int, mechanism: Mechanism, path: Path) -> Edge:
+def _edge(
+    model: Model, data: Dataset, batch: int, mechanism: Mechanism, path: Path, alone: bool
+) -> Edge:
     """With a real ledger, a secret key, and as many slots as rows that are dealt in public give
     it.
     """
     rate = batch / len(data)
     plan = Plan(mechanism, rate, batch, 1.0, CLIP, CLIP, 1e6, 1e-5, rows_max=len(data))
-    return Edge("edge-0", data, model, Releaser(plan, Ledger(path, data.name), Random()))
+    releaser = Releaser(plan, Ledger(path, data.name), Random())
+    return Edge("edge-0", data, model, releaser, rows_alone=alone)
 
 
 def _push(edge: Edge, params: Tensor) -> Step:
@@ -120,11 +148,11 @@ def _push(edge: Edge, params: Tensor) -> Step:
     return step
 
 
-def _rounds(steps: dict[str, Step], seconds: float) -> dict[str, list[float]]:
+def _rounds(steps: dict[str, Step], seconds: float, most: int = MOST) -> dict[str, list[float]]:
     """Processor seconds of every step in every round."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     number, began = 0, 0.0
-    while number < WARM + LEAST or (number < WARM + MOST and time.monotonic() - began < seconds):
+    while number < WARM + LEAST or (number < WARM + most and time.monotonic() - began < seconds):
         if number == WARM:
             times, began = {name: [] for name in steps}, time.monotonic()
         for name, step in steps.items():
@@ -133,6 +161,16 @@ def _rounds(steps: dict[str, Step], seconds: float) -> dict[str, list[float]]:
             times[name].append(time.thread_time() - before)
         number += 1
     return times
+
+
+def charge_ms(way: Way, count: int = 100) -> float:
+    """Processor milliseconds of one charge, the median of `count`."""
+    with tempfile.TemporaryDirectory(dir=way.folder) as folder:
+        ledger = Ledger(Path(folder) / "ledger.db", "random")
+        charge = partial(ledger.charge, 0.1, 1.0, "gaussian", secret=True)
+        times = _rounds({"charge": charge}, seconds=60.0, most=count)["charge"]
+        ledger.close()
+    return round(1e3 * statistics.median(times), 3)
 
 
 def measured() -> Ratios:
@@ -166,11 +204,19 @@ def main() -> None:
         )
     parser = argparse.ArgumentParser(prog="python -m bench.step")
     parser.add_argument("--out", type=Path, default=Path("out/step.json"))
-    out: Path = parser.parse_args().out
-    found = step_over_plain(NETWORKS)
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--way", choices=("alone", "slots"), default="alone")
+    parser.add_argument("--disk", action="store_true", help="with ledgers on disk")
+    given = parser.parse_args()
+    way = Way(given.way == "alone", given.disk)
+    found = step_over_plain({name: NETWORKS[name] for name in given.networks}, way=way)
+    charges = {"memory": charge_ms(Way()), "disk": charge_ms(Way(disk=True))}
     show(found)
+    print(f"    a charge: {charges['memory']} ms in memory, {charges['disk']} ms on this disk")
+    out: Path = given.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"step_over_plain": found}, indent=2) + "\n", encoding="utf-8")
+    written = {"step_over_plain": found, "way": given.way, "charge_ms": charges}
+    out.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 
-from bench.step import MECHANISMS, NETWORKS, step_over_plain
+import pytest
+
+from bench.step import MECHANISMS, NETWORKS, Way, charge_ms, step_over_plain
 from tacit.models import build
 
 
-def test_every_network_batch_and_mechanism_has_a_ratio_of_processor_times() -> None:
+@pytest.mark.parametrize("way", [Way(), Way(alone=False), Way(disk=True)])
+def test_every_network_batch_and_mechanism_has_a_ratio_of_processor_times(way: Way) -> None:
     tiny = {
         "logistic": build("logistic", (4,), 2),
         "cnn": build("cnn", (1, 8, 8), 2, channels=(2,), kernel=3),
     }
 
-    found = step_over_plain(tiny, (4, 8), rows=40, seconds=0.0)
+    found = step_over_plain(tiny, (4, 8), rows=40, seconds=0.0, way=way)
 
     assert {name: list(batches) for name, batches in found.items()} == {
         name: ["4", "8"] for name in tiny
@@ -28,3 +31,8 @@ def test_the_networks_are_the_five_that_edges_train() -> None:
     assert {name: model.name for name, model in NETWORKS.items()} == {
         name: name for name in ("cnn", "resnet", "mobilenet", "lstm", "logistic")
     }
+
+
+def test_a_charge_has_a_time_of_its_own_in_memory_and_on_disk() -> None:
+    assert 0 < charge_ms(Way(), 5) < math.inf
+    assert 0 < charge_ms(Way(disk=True), 5) < math.inf
