@@ -48,6 +48,7 @@ setup: .venv/ready ## make .venv with everything (as root on Debian also the pac
 	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $(PIP) -r $(TORCH)
 	$(PIP) --require-hashes --no-deps -r requirements-dev.lock
 	$(PIP) --no-deps -e .
+	$(BIN)/python -m tacit.kernels
 	@touch $@
 
 define SYSTEM_PACKAGES

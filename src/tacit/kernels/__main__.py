@@ -1,10 +1,12 @@
-"""Fills the cache of compiled functions: `python -m tacit.kernels`, where an image is built.
+"""Fills the cache of compiled functions: `python -m tacit.kernels`, for this processor.
 
-Nothing is run, so it may be done for another level of the processor (`NUMBA_CPU_NAME=x86-64-v3`).
+With `--every-level` for all of its kind, where an image is built that may run elsewhere. Nothing is
+run, so that can be done on any of them.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +48,20 @@ def fill() -> None:
         jit.FILLED.touch()
 
 
+def fill_every_level() -> int:
+    """`fill` in a process for each level, as numba has one target in a process; the exit code."""
+    command = [sys.executable, "-m", "tacit.kernels"]
+    codes = [
+        os.spawnve(  # noqa: S606 (our own)
+            os.P_WAIT, sys.executable, command, os.environ | {"NUMBA_CPU_NAME": level}
+        )
+        for level in jit.LEVELS
+    ]
+    return max(codes)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--every-level"] and jit.LEVEL in jit.LEVELS:
+        sys.exit(fill_every_level())
     fill()
     sys.stdout.write(f"kernels: {described()}\n")
