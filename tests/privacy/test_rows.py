@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tacit.algorithms import registry
 from tacit.algorithms.mapa import Edge
 from tacit.datasets import Dataset
 from tacit.kernels.loading import library
@@ -226,6 +229,21 @@ def test_by_default_and_without_privacy_nothing_is_computed_alone() -> None:
     assert Edge("edge-0", Dataset(x, y, 10, "mine"), model, releaser).alone is None
     assert edge(model, "none", alone=True).alone is None
     assert edge(build("resnet", (3, 8, 8), 10, width=4), "gaussian", alone=True).alone is None
+
+
+@pytest.mark.parametrize("name", ["mapa", "fedasync", "dp-pasgd"])
+def test_a_run_may_have_its_edges_compute_rows_alone(name: str) -> None:
+    found = fields(registry.Owner)
+    assert found[-1].name == "rows_alone"
+    assert found[-1].default is False
+    model = MODELS["logistic"]
+    x, y = rows_of(model, 60)
+    plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
+    releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
+    definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name))
+    given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
+    assert registry.edge(*given, rows_alone=True).way == "drawn rows alone"  # type: ignore[arg-type]
+    assert registry.edge(*given).way == "48 slots"  # type: ignore[arg-type]
 
 
 def test_without_numba_an_edge_goes_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:

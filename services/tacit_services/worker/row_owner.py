@@ -16,6 +16,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError
+from tacit.kernels.loading import described
 from tacit.models import Model
 from tacit.privacy.denormals import flush_pool
 from tacit.privacy.ledger import Ledger
@@ -48,6 +49,7 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
         role = build_role(settings, definition, model, resources.identity, resources.ledger)
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
+        log.info("%s computes %s, loops by %s", role.edge, role.way, described())
         needs = loop_settings(settings, run, model, model.size, resources.identity.number)
         with loops(run, role, resources, needs) as loop:
             serve(settings, loop, stop, resources.tls)

@@ -44,7 +44,8 @@ from tacit.privacy.sampling import Random
 class Owner:
     """What an edge has of its own:
 
-    its name, its rows, what releases them, and where it computes.
+    its name, its rows, what releases them, where it computes, and whether drawn rows alone (see
+    `EdgeRole`).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Owner:
     model: Model
     releaser: Releaser
     device: str = "cpu"
+    rows_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +80,21 @@ def edge(
     model: Model,
     releaser: Releaser,
     device: str = "cpu",
+    *,
+    rows_alone: bool = False,
 ) -> EdgeRole:
-    """An edge role of a run, with its rows."""
+    """An edge role of a run, with its rows.
+
+    rows_alone: as `EdgeRole` has it, and only where pushes leave at a time that does not depend on
+    the rows drawn; a peer does not take it yet.
+    """
     made = ROLES[definition.name].edge
     if made is None:
         raise ConfigError(
             f"algorithm.name={definition.name!r}: a vertical run has parties, not edges; start "
             f"tacit party"
         )
-    return made(definition, Owner(name, data, model, releaser, device))
+    return made(definition, Owner(name, data, model, releaser, device, rows_alone))
 
 
 # -- vertical runs ---------------------------------------------------------------------------------
@@ -155,18 +163,32 @@ def _vertical_server(
 
 
 def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
-    return mapa.Edge(own.name, own.data, own.model, own.releaser, own.device)
+    return mapa.Edge(
+        own.name, own.data, own.model, own.releaser, own.device, rows_alone=own.rows_alone
+    )
 
 
 def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
     return fedasync.Edge(
-        definition.algorithm, own.name, own.data, own.model, own.releaser, own.device
+        definition.algorithm,
+        own.name,
+        own.data,
+        own.model,
+        own.releaser,
+        own.device,
+        rows_alone=own.rows_alone,
     )
 
 
 def _averaging_edge(definition: Definition[DpPasgd], own: Owner) -> EdgeRole:
     return averaging.Edge(
-        definition.algorithm, own.name, own.data, own.model, own.releaser, own.device
+        definition.algorithm,
+        own.name,
+        own.data,
+        own.model,
+        own.releaser,
+        own.device,
+        rows_alone=own.rows_alone,
     )
 
 

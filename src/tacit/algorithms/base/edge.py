@@ -77,6 +77,13 @@ class EdgeRole(ABC):
         """The most rows of one unit that are computed for it."""
         return 1 if self.units is None else self.units.limit
 
+    @property
+    def way(self) -> str:
+        """How a step is computed, for the log: nothing in it depends on a row."""
+        if self.alone is not None:
+            return "drawn rows alone"
+        return f"{self.size} slots" if self.releaser.plan.private else "a plain batch"
+
     def _shapes(self) -> set[int]:
         """How many rows are computed at a time."""
         units = {min(self.rows, self.size), self.size % self.rows or min(self.rows, self.size)}

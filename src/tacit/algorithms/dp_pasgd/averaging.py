@@ -68,8 +68,10 @@ class Edge(LocalSteps):
         model: Model,
         releaser: Releaser,
         device: str = "cpu",
+        *,
+        rows_alone: bool = False,
     ) -> None:
-        super().__init__(edge, data, model, releaser, device)
+        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
         self.algorithm = section
 
     def steps(self, message: GlobalModel) -> Steps:
