@@ -97,7 +97,9 @@ class Rig:
         self.ended: Callable[[], None] = lambda: None  # in the driver's thread
 
     def new_driver(self, store: Store) -> ServerDriver:
-        largest, run = max(1 << 24, 5 * self.model.size), ungated(self.run)
+        run, largest = self.run, max(1 << 24, 5 * self.model.size)
+        if run.algorithm.oldest is not None:  # rounds begin with those whom they expect
+            run = ungated(run)
         place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
         # The role knows how many edges the run file expects: a first round waits for them.
         role = registry.server(self.run.define(), self.model)
