@@ -221,12 +221,12 @@ def _path(
     run = config.load(file)
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
-    line = Line(broker, "bench-aggregator")
+    line = Line(broker, "bench-aggregator", 30.0)
     place = Place("bench", open_store(url, "bench"), line, max_message=1 << 28, chunk=256 * 1024)
     definition = run.define()
     driver = assemble(run, definition, Server(definition, model), model, place)
     driver.recover()
-    line.open([topics.up_all("bench")], driver.inbox.hear, 30.0)
+    line.open([topics.up_all("bench")], driver.inbox.hear)
     common = {
         "broker": broker,
         "run_file": str(file),

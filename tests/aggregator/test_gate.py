@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.gate import FairGate, Gate, gate
+from tacit_services.aggregator.gate import Gate, gate
 
 from tacit import config
 from tacit.algorithms import registry
@@ -50,7 +50,7 @@ class Gated:
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()
         self.now = 0.0
-        self.gate = FairGate(
+        self.gate = gate(
             self.run.define(), self.role, self.presence, lambda: self.shut, lambda: self.now
         )
 

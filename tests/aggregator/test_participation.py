@@ -331,7 +331,7 @@ def digits(**edges: str) -> config.RunFile:
 
 
 def test_the_slack_is_a_twentieth_of_what_an_edge_does_in_the_run() -> None:
-    assert participation.slack(digits().define()) == 2500 / 5 / 20
+    assert participation.slack(2500, [1.0] * 5) == 2500 / 5 / 20
 
 
 def test_rows_are_public_ones_and_a_budget_is_the_run_files() -> None:

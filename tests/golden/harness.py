@@ -189,7 +189,7 @@ class MqttRun:
         self._together = threading.Barrier(
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
-        self.line = Line(broker, f"{run_id}-aggregator")
+        self.line = Line(broker, f"{run_id}-aggregator", PATIENCE)
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
@@ -215,7 +215,7 @@ class MqttRun:
     def connect(self) -> Connection:
         """The driver's, to the broker."""
         heard = [topics.up_all(self.run_id), topics.presence_all(self.run_id)]
-        return self.line.open(heard, self.driver.inbox.hear, PATIENCE)
+        return self.line.open(heard, self.driver.inbox.hear)
 
     def edge_threads(self, seed: int | None) -> list[threading.Thread]:
         """Start every edge; they end at Halt or when `stop` is set."""

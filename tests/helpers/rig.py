@@ -87,7 +87,8 @@ class Rig:
         self.model = run.build_model()
         self.schema = self.model.schema_hash()
         self.store = MemoryStore(run_id, ROOMY) if store is None else store
-        self.line, self.ledger, self.clock = Line(broker, f"{run_id}-aggregator"), ledger, clock
+        self.line = Line(broker, f"{run_id}-aggregator", PATIENCE)
+        self.ledger, self.clock = ledger, clock
         self.driver = self.new_driver(self.store)
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
@@ -107,7 +108,7 @@ class Rig:
 
     def connect(self) -> Connection:
         """The driver's connection, up."""
-        return self.line.open(self.driver.subscriptions(), self.driver.inbox.hear, PATIENCE)
+        return self.line.open(self.driver.subscriptions(), self.driver.inbox.hear)
 
     def serve(self) -> None:
         """Run the driver in a thread until the role halts or `close`."""

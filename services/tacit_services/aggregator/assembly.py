@@ -67,7 +67,8 @@ def assemble(
         if definition.privacy.noise_at == "server"
         else None
     )
-    guard, presence = Guard(run, role, place.clock), dict[str, str]()
+    guard = Guard(run.guard, role, definition.plans.named, place.clock)
+    presence: dict[str, str] = {}
     gate = gate_of(definition, role, presence, lambda: guard.quarantined)
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, gate)
     update_bytes = 4 * max(model.size, role.largest)

@@ -49,19 +49,22 @@ class FairGate(Gate):
 
     def __init__(
         self,
-        definition: Definition[Any],
         role: ServerRole,
         presence: Mapping[str, str],
         shut_out: Callable[[], Set[str]],
-        clock: Callable[[], float] = time.monotonic,
+        start: participation.Start,
+        *,
+        weight: Callable[[str], float],
+        slack: float,
+        shared: bool,
+        clock: Callable[[], float],
     ) -> None:
-        """shut_out: edges that the guard hears no more."""
+        """shut_out: edges that the guard hears no more. weight, slack: of the edges' shares, which
+        are kept to if `shared`.
+        """
         self._role, self._presence, self._shut_out, self._clock = role, presence, shut_out, clock
-        self._start = participation.Start(definition.needed, definition.wait)
-        self._shared = definition.shared
-        self._shares = participation.Shares(
-            definition.weight, participation.slack(definition), self._able
-        )
+        self._start, self._shared = start, shared
+        self._shares = participation.Shares(weight, slack, self._able)
         self._waiting: dict[str, None] = {}
 
     @property
@@ -126,8 +129,19 @@ def gate(
     role: ServerRole,
     presence: Mapping[str, str],
     shut_out: Callable[[], Set[str]],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Gate:
-    """The gate of a run."""
+    """The gate of a run; shut_out: edges that the guard hears no more."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
         return Gate()
-    return FairGate(definition, role, presence, shut_out)
+    weights = [definition.weight(f"edge-{number}") for number in range(definition.workers)]
+    return FairGate(
+        role,
+        presence,
+        shut_out,
+        participation.Start(definition.needed, definition.wait),
+        weight=definition.weight,
+        slack=participation.slack(definition.horizon * definition.uploads, weights),
+        shared=definition.shared,
+        clock=clock,
+    )

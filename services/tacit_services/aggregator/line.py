@@ -24,10 +24,19 @@ class Line:
     """Says nothing before it is opened; `up` and `reconnects` are for any thread."""
 
     def __init__(
-        self, broker: str, client_id: str, *, chunk: int = 0, tls: Tls | None = None
+        self,
+        broker: str,
+        client_id: str,
+        connect_timeout: float,
+        *,
+        chunk: int = 0,
+        tls: Tls | None = None,
     ) -> None:
-        """`chunk`, `tls`: as Connection takes them."""
+        """`connect_timeout`: seconds that `open` may take. `chunk`, `tls`: as Connection takes
+        them.
+        """
         self._broker, self._id, self._chunk, self._tls = broker, client_id, chunk, tls
+        self._connect_timeout = connect_timeout
         self._connection: Connection | None = None
         self._came_up = threading.Event()
         self._earlier_reconnects = 0
@@ -36,12 +45,11 @@ class Line:
         self,
         subscriptions: Sequence[str],
         hear: Callable[[Inbound], None],
-        seconds: float,
         stop: threading.Event | None = None,
     ) -> Connection:
-        """Connect, within so many seconds, and let `hear` have what comes (network thread).
+        """Connect, and let `hear` have what comes (network thread).
 
-        Raises ServiceError.
+        Raises ServiceError: not connected within `connect_timeout`.
         """
         self._came_up.clear()
         self._earlier_reconnects = self.reconnects
@@ -54,7 +62,7 @@ class Line:
             chunk=self._chunk,
             tls=self._tls,
         )
-        self._connection.start(seconds, stop)
+        self._connection.start(self._connect_timeout, stop)
         return self._connection
 
     def close(self) -> None:

@@ -6,25 +6,19 @@ import functools
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import uvicorn
 
 from tacit.algorithms import registry
-from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
-from tacit.config import RunFile
-from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
-from tacit.models import Model
 from tacit.protocol import topics
 from tacit_services.aggregator.api.routes import Operator, create_app
 from tacit_services.aggregator.assembly import Place, assemble
@@ -37,9 +31,10 @@ from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.journal.journal_file import Writer
-from tacit_services.journal.store import Store, open_store
+from tacit_services.journal.store import open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.settings import AggregatorSettings
+from tacit_services.signals import stopping
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 
@@ -53,51 +48,52 @@ def main(settings: AggregatorSettings) -> None:
 
     Raises TacitError.
     """
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+    stop = stopping()
     torch.set_num_threads(settings.threads)
     # Hashing, sockets and tensors let go of the interpreter lock all the time, and may wait 5 ms to
     # have it back.
     sys.setswitchinterval(1e-4)
-    settings.tls()  # a wrong setting is better said before the data is loaded
+    tls = settings.tls()  # a wrong setting is better said before the data is loaded
     run = settings.load_run()
     definition = run.define()
     model = definition.build_model()
     test = definition.source.test(settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
-    store = _store(settings, run)
+    people = None
+    if definition.algorithm.worker == "party":
+        vertical = vertical_settings.vertical(definition)
+        people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
+    role = registry.server(definition, model, people)
+    name, chunk = settings.run_id, settings.chunk
+    store = open_store(settings.store, name, max_entries=settings.max_journal)
+    if settings.journal_file is not None:
+        store = StoreWithJournalFile(store, Writer(settings.journal_file), name, run)
     line = Line(
-        settings.broker, f"{settings.run_id}-aggregator", chunk=settings.chunk, tls=settings.tls()
+        settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
-    place = Place(
-        settings.run_id, store, line, settings.max_message, settings.chunk, settings.trusted
-    )
-    driver = assemble(run, definition, _role(settings, definition, model), model, place)
+    place = Place(name, store, line, settings.max_message, chunk, settings.trusted)
+    driver = assemble(run, definition, role, model, place)
     observer = Observer(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )
-    operator = Operator(_token(settings.token_file, settings.http))
-    inference = (
-        Inference(driver, driver.role, settings.salt)
-        if isinstance(driver.role, vafl.Server)
-        else None
-    )
+    operator = Operator(_token(settings.token_file))
+    inference = Inference(driver, role, settings.salt) if isinstance(role, vafl.Server) else None
     server, serving = _web(create_app(observer, operator, model, inference), listener)
     evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
     try:
-        _recover(driver, observer, settings, stop)
-        _train(settings, line, driver, observer, operator, evaluator, stop)
+        _recover(driver, settings.connect_timeout, stop)
+        observer.resumed()
+        _train(line, driver, observer, operator, evaluator, stop)
         evaluator.close()  # the last evaluation, on the whole test set
-        if driver.role.halted:
+        if role.halted:
             results.write(settings.out, observer, model)
-        if settings.linger and driver.role.halted:
+        if role.halted and settings.linger:
             log.info("run %s; still serving http://%s", driver.state, settings.http)
             if inference is None:
-                _watch_presence(settings, line, driver, stop)
+                _watch_presence(line, driver, stop)
             else:
-                _answer_questions(settings, line, driver, inference, stop)
+                _answer_questions(line, driver, inference, stop)
     finally:
         # Order: no new input (connection, in _train), last snapshot (driver), store, then the
         # window to it all.
@@ -109,28 +105,9 @@ def main(settings: AggregatorSettings) -> None:
         serving.join(5.0)
 
 
-def _store(settings: AggregatorSettings, run: RunFile) -> Store:
-    store = open_store(settings.store, settings.run_id, max_entries=settings.max_journal)
-    if settings.journal_file is None:
-        return store
-    return StoreWithJournalFile(store, Writer(settings.journal_file), settings.run_id, run)
-
-
-def _role(settings: AggregatorSettings, definition: Definition[Any], model: Model) -> ServerRole:
-    people = None
-    if definition.algorithm.worker == "party":
-        vertical = vertical_settings.vertical(definition)
-        people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
-    return registry.server(definition, model, people)
-
-
-def _recover(
-    driver: ServerDriver,
-    observer: Observer[ServerDriver],
-    settings: AggregatorSettings,
-    stop: threading.Event,
-) -> None:
-    deadline = time.monotonic() + settings.connect_timeout
+def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> None:
+    """Take the run over; a store that does not answer has so many seconds to come up."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
             driver.recover()
@@ -140,7 +117,6 @@ def _recover(
                 raise
             log.warning("%s; trying again", error)
             stop.wait(1.0)
-    observer.resumed()
     if driver.journal.cursor:
         replayed = driver.counts["replayed"]
         log.info(
@@ -149,7 +125,6 @@ def _recover(
 
 
 def _train(
-    settings: AggregatorSettings,
     line: Line,
     driver: ServerDriver,
     observer: Observer[ServerDriver],
@@ -157,7 +132,7 @@ def _train(
     evaluator: Evaluator,
     stop: threading.Event,
 ) -> None:
-    line.open(driver.subscriptions(), driver.inbox.hear, settings.connect_timeout, stop)
+    line.open(driver.subscriptions(), driver.inbox.hear, stop)
     lonely_since: float | None = None
 
     def idle() -> None:
@@ -201,13 +176,11 @@ def _train(
         line.close()
 
 
-def _watch_presence(
-    settings: AggregatorSettings, line: Line, driver: ServerDriver, stop: threading.Event
-) -> None:
+def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
     hear = functools.partial(presence.note, driver.presence)
     try:
-        line.open([topics.presence_all(settings.run_id)], hear, settings.connect_timeout, stop)
+        line.open([topics.presence_all(driver.run_id)], hear, stop)
     except ServiceError as error:
         log.warning("%s; who leaves from here on is not noticed", error)
     stop.wait()
@@ -215,16 +188,12 @@ def _watch_presence(
 
 
 def _answer_questions(
-    settings: AggregatorSettings,
-    line: Line,
-    driver: ServerDriver,
-    inference: Inference,
-    stop: threading.Event,
+    line: Line, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`, and predictions, for which the parties of this vertical run are
     asked.
     """
-    line.open(driver.subscriptions(), driver.inbox.hear, settings.connect_timeout, stop)
+    line.open(driver.subscriptions(), driver.inbox.hear, stop)
 
     def idle() -> None:
         if line.came_up():
@@ -253,9 +222,10 @@ def _prepare(out: Path) -> None:
         raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
 
 
-def _token(path: Path | None, http: str) -> str | None:
-    """The operator's token; made with mode 0600 if the file does not exist. None: writes are
-    refused.
+def _token(path: Path | None) -> str | None:
+    """The operator's token; made with mode 0600 if the file does not exist.
+
+    None: writes are refused.
     """
     if path is None:
         return None

@@ -20,9 +20,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
-
-from tacit.config.definition import Definition
 
 # seconds that a task may take before nobody waits for it; or LEASES usual turns, if that is longer
 LEASE = 2.0
@@ -172,7 +169,8 @@ class Shares:
         return 0.0
 
 
-def slack(definition: Definition[Any]) -> float:
-    """What an edge may be ahead of another, in turns of an edge of weight 1."""
-    whole = sum(definition.weight(f"edge-{number}") for number in range(definition.workers))
-    return max(LEAST, definition.horizon * definition.uploads / whole / PART)
+def slack(updates: int, weights: Iterable[float]) -> float:
+    """What an edge may be ahead of another, in turns of an edge of weight 1, in a run of so many
+    `updates` by edges of these `weights`.
+    """
+    return max(LEAST, updates / sum(weights) / PART)

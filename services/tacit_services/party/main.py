@@ -20,8 +20,9 @@ from tacit_services.identity.folder import Identity
 from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import party_loop
 from tacit_services.settings import EdgeSettings
+from tacit_services.signals import stopping
 from tacit_services.worker.resources import worker_resources
-from tacit_services.worker.serving import loop_settings, serve, stopping
+from tacit_services.worker.serving import loop_settings, serve
 
 log = logging.getLogger("tacit.party")
 

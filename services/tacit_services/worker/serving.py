@@ -1,11 +1,8 @@
-"""What edge, party and peer share: the signals that end them, their loop's settings, and the
-connection they serve.
-"""
+"""What edge, party and peer share: their loop's settings, and the connection they serve."""
 
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 
 from tacit.config import RunFile
@@ -13,6 +10,7 @@ from tacit.config.fingerprint import canonical
 from tacit.models import Model
 from tacit.protocol import topics
 from tacit_services.settings import EdgeSettings
+from tacit_services.signals import stopping as stopping
 from tacit_services.transport.mqtt import Connection, Will
 from tacit_services.transport.tls import Tls
 from tacit_services.worker.contract import LoopSettings
@@ -20,14 +18,6 @@ from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.session import Standing
 
 log = logging.getLogger("tacit.edge")
-
-
-def stopping() -> threading.Event:
-    """What SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
-    return stop
 
 
 def loop_settings(

@@ -28,7 +28,7 @@ from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.server import People
 from tacit.algorithms.vafl.vertical_settings import Vertical
-from tacit.config.algorithms import DpPasgd, FedAsync, Gossip, Mapa, Vafl
+from tacit.config.algorithms import DpPasgd, FedAsync, Gossip, Mapa
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset, PrivateRows
 from tacit.datasets.alignment import names
@@ -58,19 +58,30 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """How one algorithm's roles are made of the run's definition.
+    """How one algorithm's roles are made of the run's definition: a server's with the model, an
+    edge's with what it owns.
 
-    server: of its model, and of the people in it where the run is vertical. edge: with its own
-    rows; of vertical runs, which have parties instead, None.
+    None: the run is vertical, with parties instead of edges and a server that knows the labels.
     """
 
-    server: Callable[[Definition[Any], Model, People | None], ServerRole]
-    edge: Callable[[Definition[Any], Owner], EdgeRole] | None
+    server: Callable[[Any, Model], ServerRole] | None
+    edge: Callable[[Any, Owner], EdgeRole] | None
 
 
 def server(definition: Definition[Any], model: Model, people: People | None = None) -> ServerRole:
-    """The server role of a run, at its beginning; a vertical one's knows `people`."""
-    return ROLES[definition.name].server(definition, model, people)
+    """The server role of a run, at its beginning; a vertical one's knows `people`.
+
+    Raises ConfigError where a vertical run's are missing.
+    """
+    made = ROLES[definition.name].server
+    if made is not None:
+        return made(definition, model)
+    if people is None:
+        raise ConfigError(
+            f"algorithm.name={definition.name!r}: its server needs the labels of its people"
+        )
+    found = vertical_settings.vertical(definition)
+    return vafl.Server(definition, model, found.protocol, people, cache(found.named))
 
 
 def edge(
@@ -145,23 +156,6 @@ def party(
 # -- the table -------------------------------------------------------------------------------------
 
 
-def _of_edges(
-    kind: Callable[[Any, Model], ServerRole],
-) -> Callable[[Any, Model, People | None], ServerRole]:
-    return lambda definition, model, people: kind(definition, model)
-
-
-def _vertical_server(
-    definition: Definition[Vafl], model: Model, people: People | None
-) -> ServerRole:
-    if people is None:
-        raise ConfigError(
-            f"algorithm.name={definition.name!r}: its server needs the labels of its people"
-        )
-    found = vertical_settings.vertical(definition)
-    return vafl.Server(definition, model, found.protocol, people, cache(found.named))
-
-
 def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
     return mapa.Edge(
         own.name, own.data, own.model, own.releaser, own.device, rows_alone=own.rows_alone
@@ -224,9 +218,9 @@ def _terms(definition: Definition[Gossip]) -> adp2sgd.Terms:
     )
 
 
-_MAPA = Roles(_of_edges(mapa.Server), _mapa_edge)
-_MIXING = Roles(_of_edges(fedasync.MixingServer), _fedasync_edge)
-_GOSSIP = Roles(_of_edges(Observer), _peer)
+_MAPA = Roles(mapa.Server, _mapa_edge)
+_MIXING = Roles(fedasync.MixingServer, _fedasync_edge)
+_GOSSIP = Roles(Observer, _peer)
 
 ROLES: dict[str, Roles] = {
     "mapa": _MAPA,
@@ -235,11 +229,11 @@ ROLES: dict[str, Roles] = {
     "csgd": _MAPA,
     "fedasync": _MIXING,
     "sgd": _MIXING,
-    "fedbuff": Roles(_of_edges(fedasync.BufferedServer), _fedasync_edge),
-    "fedavg": Roles(_of_edges(fedasync.AveragingServer), _fedasync_edge),
-    "dp-pasgd": Roles(_of_edges(averaging.Server), _averaging_edge),
+    "fedbuff": Roles(fedasync.BufferedServer, _fedasync_edge),
+    "fedavg": Roles(fedasync.AveragingServer, _fedasync_edge),
+    "dp-pasgd": Roles(averaging.Server, _averaging_edge),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
-    "sync": Roles(_of_edges(Observer), _sync_peer),
-    "vafl": Roles(_vertical_server, None),
+    "sync": Roles(Observer, _sync_peer),
+    "vafl": Roles(None, None),
 }

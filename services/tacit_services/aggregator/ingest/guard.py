@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 from tacit.algorithms import mapa
 from tacit.algorithms.base.server import ServerRole
-from tacit.config import RunFile
+from tacit.config import sections
 from tacit.errors import WireError
+from tacit.privacy.release_plan import Plan
 from tacit_services.aggregator.ingest.buckets import Bucket, norm_bound
 from tacit_services.aggregator.ingest.retry import RetryLater
 
@@ -30,11 +31,15 @@ class Guard:
     """Judges messages for one driver, in its thread; `quarantined` and `release` are for any."""
 
     def __init__(
-        self, run: RunFile, role: ServerRole, clock: Callable[[], float] = time.monotonic
+        self,
+        section: sections.Guard,
+        role: ServerRole,
+        plan: Callable[[str], Plan],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._section, self._role, self._clock = run.guard, role, clock
-        self._batch, self._first_clip = run.privacy.batch, role.clip  # C falls only
-        self._plan = run.plans().named
+        """plan: the privacy plan of an edge, by its name."""
+        self._section, self._role, self._plan, self._clock = section, role, plan, clock
+        self._first_clip = role.clip  # C falls only
         self._buckets: dict[
             str, tuple[Bucket, int]
         ] = {}  # and the highest number that was let through
@@ -79,7 +84,7 @@ class Guard:
         this_stage = base_version >= role.version - role.stage_step
         return norm_bound(
             role.clip if this_stage else self._first_clip,
-            self._batch,
+            role.batch,
             self._plan(edge).noise_multiplier,
             size,
             factor=section.norm_factor,
