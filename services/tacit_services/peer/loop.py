@@ -147,7 +147,8 @@ class Peering:
 
     def _gradient(self, params: Tensor, session: Session, stop: threading.Event) -> Released | None:
         try:
-            return self._computing.do(lambda: self._role.gradient(params), stop)
+            with self._computing.turn(stop):
+                return self._role.gradient(params)
         except BudgetSpent as spent:
             session.retire(self._role.retire(str(spent)))
             return None

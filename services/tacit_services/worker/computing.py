@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tacit_services.worker.cpu_turns import CpuTurns
-
-T = TypeVar("T")
 
 
 class Computing:
@@ -19,12 +17,15 @@ class Computing:
         """`slowdown`: so many times as long as the work itself."""
         self._turns, self._slowdown = turns, slowdown
 
-    def do(self, work: Callable[[], T], stop: threading.Event) -> T:
-        """What `work` gives. The turn is given back before a straggler waits, which `stop` ends."""
+    @contextmanager
+    def turn(self, stop: threading.Event) -> Iterator[None]:
+        """A turn at computing: what is done in the `with` block counts as the work.
+
+        The turn is given back before a straggler waits, which `stop` ends.
+        """
         with self._turns.take():
             began = time.monotonic()
-            made = work()
+            yield
             took = time.monotonic() - began
         if self._slowdown > 1:
             stop.wait((self._slowdown - 1) * took)
-        return made

@@ -82,7 +82,8 @@ class Tasks:
     def _step(self, session: Session, stop: threading.Event) -> None:
         role, task = self._role, session.take_task()
         refusals = role.refusals
-        outgoing = self._computing.do(lambda: role.on_message(task), stop)
+        with self._computing.turn(stop):
+            outgoing = role.on_message(task)
         if role.refusals > refusals:
             self._refuse(session)
         elif any(isinstance(out.message, Retired) for out in outgoing):
