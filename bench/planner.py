@@ -28,8 +28,8 @@ from tacit_services.testbed import measure
 from torch import Tensor
 
 from tacit import datasets
-from tacit.algorithms.dp_pasgd import design as design
-from tacit.algorithms.dp_pasgd.design import Problem
+from tacit.algorithms.dp_pasgd import design, formulas
+from tacit.algorithms.dp_pasgd.problem import Problem
 
 ROUNDS, TURNS = 30, 7  # of `cost`: rounds of a run, and how often each is repeated
 OUT = Path("out") / "planner.json"
@@ -141,7 +141,7 @@ def grid(p: Problem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
     """The plan, its outcome, and where that lies among all feasible pairs' outcomes."""
     found = design.plan(p, planner, RATE if planner == "poisson" else None)
     rounds, tau = (array.astype(int).tolist() for array in _some(p, found))
-    noise: design.Zcdp | design.Poisson = design.Zcdp(p, design.scale(p.epsilon, p.delta))
+    noise: design.Zcdp | design.Poisson = design.Zcdp(p, formulas.scale(p.epsilon, p.delta))
     if planner == "poisson":
         noise = design.Poisson(p, RATE, max(R * t for R, t in zip(rounds, tau, strict=True)))
         noise.exact(found.K)

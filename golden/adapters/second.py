@@ -36,7 +36,8 @@ from tacit import config, datasets, errors
 from tacit.algorithms import registry as _registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.gossip.adp2sgd import Peer
+from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.vafl import vertical_settings as _vertical
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.server import People

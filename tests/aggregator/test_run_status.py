@@ -152,7 +152,7 @@ def test_a_run_file_becomes_its_peers() -> None:
     peer = role(RUN)
     assert isinstance(peer, Peer)
     assert peer.neighbours == {"edge-0", "edge-2"}
-    assert (peer.terms.horizon, peer.terms.clip) == (100, 1.0)
+    assert (peer.settings.horizon, peer.settings.clip) == (100, 1.0)
     sync = role(run_file("sync"))
     assert isinstance(sync, SyncPeer)
     assert sync.neighbours == {"edge-0", "edge-2", "edge-3"}

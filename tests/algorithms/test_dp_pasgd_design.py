@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.algorithms.dp_pasgd import design as design
-from tacit.algorithms.dp_pasgd.design import Numbers, Plan, Problem, plan
+from tacit.algorithms.dp_pasgd import design, formulas
+from tacit.algorithms.dp_pasgd.design import Plan, plan
+from tacit.algorithms.dp_pasgd.formulas import Numbers
+from tacit.algorithms.dp_pasgd.problem import Problem
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import Spend, calibrate, epsilon_pld
 
@@ -48,7 +50,7 @@ def at(*values: float) -> Numbers:
 
 
 def test_eq_8_cost_counts_every_step_and_every_average() -> None:
-    assert design.cost(problem(), at(8), at(22))[0] == 100 * 176 / 22 + 1 * 176 == 976
+    assert formulas.cost(problem(), at(8), at(22))[0] == 100 * 176 / 22 + 1 * 176 == 976
 
 
 @pytest.mark.parametrize(
@@ -59,21 +61,21 @@ def test_eq_9_epsilon_of_k_steps(K: int, X: float, G: float, sigma: float) -> No
     as_printed = 2 * K * G**2 / (X * sigma) ** 2 + 2 * G / (X * sigma) * math.sqrt(
         2 * K * math.log(1 / delta)
     )
-    assert design.epsilon_zcdp(K, sigma * X / G, delta) == pytest.approx(as_printed, rel=1e-12)
+    assert formulas.epsilon_zcdp(K, sigma * X / G, delta) == pytest.approx(as_printed, rel=1e-12)
 
 
 def test_eq_9_is_lemmas_1_to_3() -> None:
     rho = sum(
         (2 / 4.0) ** 2 / (2 * 0.5**2) for _ in range(7)
     )  # Lemma 2 at Δ = 2G/X, X = 4, G = 1, σ = 0.5; Lemma 1
-    assert design.epsilon_zcdp(7, 0.5 * 4, 1e-3) == pytest.approx(
+    assert formulas.epsilon_zcdp(7, 0.5 * 4, 1e-3) == pytest.approx(
         rho + 2 * math.sqrt(rho * math.log(1e3))
     )  # Lemma 3
 
 
 def test_eq_12_as_printed() -> None:
     p = problem(gap=2.0, strong_convexity=0.2, lr=0.5)
-    assert design.paper_bound(p, at(3), at(0.5))[0] == pytest.approx(0.9**3 * (2 - 0.5) / 3 + 0.5)
+    assert formulas.paper_bound(p, at(3), at(0.5))[0] == pytest.approx(0.9**3 * (2 - 0.5) / 3 + 0.5)
 
 
 def test_eq_13_and_20_the_floor() -> None:
@@ -82,7 +84,7 @@ def test_eq_13_and_20_the_floor() -> None:
     sigmas = (z * 2 / 10, z * 2 / 40)
     spread = 0.3 + 103 / 2 * sum(s**2 for s in sigmas)
     rate = 0.1 * 0.25 + (0.1 * 0.25) ** 2 * (7 - 1) * 2
-    assert design.variance_floor(p, at(7), at(z**2))[0] == pytest.approx(
+    assert formulas.variance_floor(p, at(7), at(z**2))[0] == pytest.approx(
         rate / (2 * 0.01 * 2) * spread
     )
 
@@ -100,7 +102,7 @@ def test_eq_21_every_feasible_pair_and_no_other() -> None:
     }
     assert ours == brute
     assert (
-        max(tau for _, tau in brute) == int(design.longest_period(p)) == 2
+        max(tau for _, tau in brute) == int(formulas.longest_period(p)) == 2
     )  # here it is (21e) that ends it
 
 
@@ -114,10 +116,12 @@ def test_eq_22_spends_the_whole_resource() -> None:
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 1.0, 2.0, 4.0, 10.0, 1e3])
 def test_eq_23_inverts_eq_9_by_the_right_root(epsilon: float) -> None:
     for K in (1, 99, 176, 10_000):
-        z = math.sqrt(2 * K / design.scale(epsilon, 1e-4))
-        assert design.epsilon_zcdp(K, z, 1e-4) == pytest.approx(epsilon, rel=1e-9, abs=0)
+        z = math.sqrt(2 * K / formulas.scale(epsilon, 1e-4))
+        assert formulas.epsilon_zcdp(K, z, 1e-4) == pytest.approx(epsilon, rel=1e-9, abs=0)
     root = (math.sqrt(math.log(1e4) + epsilon) - math.sqrt(math.log(1e4))) ** 2
-    assert design.scale(epsilon, 1e-4) == pytest.approx(root, rel=1e-2 if epsilon < 1e-6 else 1e-9)
+    assert formulas.scale(epsilon, 1e-4) == pytest.approx(
+        root, rel=1e-2 if epsilon < 1e-6 else 1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,40 +129,40 @@ def test_eq_23_inverts_eq_9_by_the_right_root(epsilon: float) -> None:
     [(1.0, 76.6, 38.8), (2.0, 79.5, 20.4), (4.0, 85.0, 11.1), (10.0, 100.0, 5.50)],
 )
 def test_eq_25_as_printed_is_the_wrong_root(epsilon: float, truth: float, too_small: float) -> None:
-    Z = design.paper_scale(epsilon, 1e-4)
-    assert design.epsilon_zcdp(50, math.sqrt(2 * 50 / Z), 1e-4) == pytest.approx(truth, abs=0.06)
-    assert math.sqrt(Z / design.scale(epsilon, 1e-4)) == pytest.approx(too_small, rel=3e-3)
-    assert Z * design.scale(epsilon, 1e-4) == pytest.approx(
+    Z = formulas.paper_scale(epsilon, 1e-4)
+    assert formulas.epsilon_zcdp(50, math.sqrt(2 * 50 / Z), 1e-4) == pytest.approx(truth, abs=0.06)
+    assert math.sqrt(Z / formulas.scale(epsilon, 1e-4)) == pytest.approx(too_small, rel=3e-3)
+    assert Z * formulas.scale(epsilon, 1e-4) == pytest.approx(
         epsilon**2
     )  # the two roots of one quadratic
 
 
 def test_eq_25_figures_of_privacy_md() -> None:
-    assert design.paper_scale(10, 1e-4) == pytest.approx(55.02, abs=0.005)
-    assert design.scale(10, 1e-4) == pytest.approx(1.8174, abs=5e-5)
+    assert formulas.paper_scale(10, 1e-4) == pytest.approx(55.02, abs=0.005)
+    assert formulas.scale(10, 1e-4) == pytest.approx(1.8174, abs=5e-5)
 
 
 def test_eq_24_is_eq_12_with_22_and_23_put_in() -> None:
     p = problem(devices=3, batch=(20.0, 50.0, 90.0), variance=0.01, smoothness=0.4, lr=0.3)
-    Z, step = design.paper_scale(10, 1e-4), 0.3 * 0.01
+    Z, step = formulas.paper_scale(10, 1e-4), 0.3 * 0.01
     for K in (20.0, 105.3, 400.0):
         tau = 100 * K / (1000 - K)  # (22)
         left = (1 - step) ** K / K
         slope = 0.3 * 0.4 / (2 * 0.01 * 3) + (0.3 * 0.4) ** 2 * (tau - 1) / (2 * 0.01)
         noise = 0.01 + 2 * K * 103 / (3 * Z) * sum(1 / x**2 for x in (20, 50, 90))
         as_printed = p.gap * left + (1 - left) * slope * noise
-        ours = design.paper_bound(p, at(K), design.variance_floor(p, at(tau), at(2 * K / Z)))[0]
+        ours = formulas.paper_bound(p, at(K), formulas.variance_floor(p, at(tau), at(2 * K / Z)))[0]
         assert ours == pytest.approx(as_printed, rel=1e-12)
 
 
 def test_the_relaxed_optimum_rounds_past_the_resource() -> None:
     K, tau = design.relaxed(problem())
     assert [K, tau] == pytest.approx([105.3, 11.8], abs=0.05)
-    assert design.cost(problem(), at(round(K / tau)), at(round(tau)))[0] == 1008  # of 1000
+    assert formulas.cost(problem(), at(round(K / tau)), at(round(tau)))[0] == 1008  # of 1000
     grid = np.linspace(9.91, 900, 20_000)
-    Z = design.paper_scale(10, 1e-4)
-    B = design.variance_floor(problem(), 100 * grid / (1000 - grid), 2 * grid / Z)
-    assert abs(K - grid[design.paper_bound(problem(), grid, B).argmin()]) < 0.1
+    Z = formulas.paper_scale(10, 1e-4)
+    B = formulas.variance_floor(problem(), 100 * grid / (1000 - grid), 2 * grid / Z)
+    assert abs(K - grid[formulas.paper_bound(problem(), grid, B).argmin()]) < 0.1
 
 
 # -- what the bounds say of a run whose gap is known -----------------------------------------------
@@ -183,15 +187,15 @@ def test_eq_12_is_false_without_any_noise() -> None:
     p = problem(
         devices=1, dim=1, smoothness=1.0, strong_convexity=1.0, lr=1e-3, gap=1.0, variance=0.0
     )
-    B = design.variance_floor(p, at(1), at(0))
+    B = formulas.variance_floor(p, at(1), at(0))
     gaps = quadratic(p, 100, 1, 0.0, 1)
     assert B[0] == 0
     assert gaps.min() == gaps[-1] == pytest.approx(0.8187, abs=1e-4)
-    assert design.paper_bound(p, at(100), B)[0] == pytest.approx(
+    assert formulas.paper_bound(p, at(100), B)[0] == pytest.approx(
         0.00905, abs=1e-5
     )  # claims a hundredth of it
-    assert design.last_iterate(p, at(100), B)[0] == pytest.approx(0.9048, abs=1e-4)
-    assert design.average_iterate(p, at(100), B)[0] == pytest.approx(
+    assert formulas.last_iterate(p, at(100), B)[0] == pytest.approx(0.9048, abs=1e-4)
+    assert formulas.average_iterate(p, at(100), B)[0] == pytest.approx(
         np.mean(0.999 ** np.arange(1, 101))
     )
 
@@ -209,11 +213,11 @@ def test_the_corrected_bounds_hold_where_eq_12_does_not(K: int) -> None:
         batch=(1.0,),
     )
     sigma, tau = 0.5, 5
-    B = design.variance_floor(p, at(tau), at(sigma**2))  # z = σX/G = σ
+    B = formulas.variance_floor(p, at(tau), at(sigma**2))  # z = σX/G = σ
     gaps = quadratic(p, K, tau, sigma, 200)
-    assert gaps[-1] < design.last_iterate(p, at(K), B)[0]
-    assert gaps.mean() < design.average_iterate(p, at(K), B)[0]
-    assert (gaps.min() > design.paper_bound(p, at(K), B)[0]) == (
+    assert gaps[-1] < formulas.last_iterate(p, at(K), B)[0]
+    assert gaps.mean() < formulas.average_iterate(p, at(K), B)[0]
+    assert (gaps.min() > formulas.paper_bound(p, at(K), B)[0]) == (
         K < 200
     )  # at 200 the gap is at B, all agree
 
@@ -222,7 +226,7 @@ def test_the_corrected_bounds_hold_where_eq_12_does_not(K: int) -> None:
 def test_the_last_iterate_is_no_later_than_the_average(K: int, B: float, step: float) -> None:
     p = problem(smoothness=1.0, strong_convexity=1.0, lr=step)
     last, average = (
-        bound(p, at(K), at(B))[0] for bound in (design.last_iterate, design.average_iterate)
+        bound(p, at(K), at(B))[0] for bound in (formulas.last_iterate, formulas.average_iterate)
     )
     assert min(p.gap, B) * (1 - 1e-9) <= last <= average * (1 + 1e-9)
 
@@ -267,7 +271,7 @@ def _brute(p: Problem, Z: float) -> Iterator[tuple[float, int, int]]:
 )
 def test_the_search_finds_what_trying_everything_finds(changes: dict[str, Any]) -> None:
     p = problem(**changes)
-    found, (least, K, tau) = plan(p), brute(p, design.scale(p.epsilon, p.delta))
+    found, (least, K, tau) = plan(p), brute(p, formulas.scale(p.epsilon, p.delta))
     assert found.predicted_loss == pytest.approx(least, rel=1e-9)
     assert (found.K, found.tau) == (K, tau)
 
@@ -351,7 +355,7 @@ def test_the_poisson_planner_finds_what_calibrating_everywhere_finds(poisson: Pl
     K = rounds * tau
     noise = {k: calibrate(2, 1e-4, int(k), Q, "discrete_gaussian") for k in set(K.tolist())}
     z = np.array([noise[k] for k in K.tolist()])
-    losses = design.last_iterate(p, K, design.variance_floor(p, tau, z**2))
+    losses = formulas.last_iterate(p, K, formulas.variance_floor(p, tau, z**2))
     assert poisson.predicted_loss == pytest.approx(losses.min(), rel=2e-3)
     assert poisson.predicted_loss == pytest.approx(
         losses[(K == poisson.K) & (tau == poisson.tau)].item(), rel=1e-12
@@ -370,7 +374,7 @@ def test_the_poisson_planner_keeps_the_budget_with_less_noise(poisson: Plan) -> 
     )
     assert poisson.sigma == poisson.noise_multiplier / 256
     zcdp = plan(problem(**SMALL))
-    assert poisson.sigma < math.sqrt(2 * poisson.K / design.scale(2, 1e-4)) / 256 / 5
+    assert poisson.sigma < math.sqrt(2 * poisson.K / formulas.scale(2, 1e-4)) / 256 / 5
     assert poisson.predicted_loss < zcdp.predicted_loss
 
 
@@ -380,7 +384,7 @@ def test_poisson_sampling_needs_a_nineteenth_of_the_noise() -> None:
         (0.546, False),
     ):  # privacy.md §5: X = 64, n = 1628, K = 100: σ = .00855
         assert (epsilon_pld([Spend(64 / 1628, z, 100)], 1e-4) <= 10) == within
-    assert math.sqrt(2 * 100 / design.scale(10, 1e-4)) / 64 == pytest.approx(0.164, abs=5e-4)
+    assert math.sqrt(2 * 100 / formulas.scale(10, 1e-4)) / 64 == pytest.approx(0.164, abs=5e-4)
 
 
 # -- whatever is asked -----------------------------------------------------------------------------
@@ -441,7 +445,7 @@ def test_a_plan_keeps_both_limits(
     assert found.rounds * found.tau == found.K
     assert c1 * found.rounds + c2 * found.K <= p.resource * (1 + 1e-12)
     for size, sigma in zip(batch, found.sigmas, strict=True):
-        spent = design.epsilon_zcdp(found.K, sigma * size / lipschitz, delta)
+        spent = formulas.epsilon_zcdp(found.K, sigma * size / lipschitz, delta)
         assert epsilon * (1 - 1e-6) <= spent <= epsilon * (1 + 1e-13)
     assert found.epsilon <= epsilon
     step = p.lr * p.smoothness

@@ -29,7 +29,7 @@ from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile

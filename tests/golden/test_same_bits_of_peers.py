@@ -19,7 +19,8 @@ from tacit_services.journal.store.rules import Limits
 from torch import Tensor
 
 from tacit import config
-from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.gossip.adp2sgd import Peer
+from tacit.algorithms.gossip.worker import Worker
 from tacit.config import RunFile
 from tacit.protocol import wire, wire_gossip
 from tacit.protocol.messages import Gossip, Outgoing

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.algorithms.gossip.adp2sgd import Peer, Terms
+from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.algorithms.gossip.worker import GossipSettings
 from tacit.config.topology import Kind, Topology
 from tacit.config.topology import build as build_graph
 from tacit.datasets import Dataset
@@ -65,12 +66,12 @@ def make(
     number = topology.peers.index(me)
     plan = Plan(mechanism, rate, batch, z, 1e-6, 1e6, epsilon, 1e-5, rows_max=100)
     releaser = Releaser(plan, ledger or Ledger(":memory:", "test"), random or Random(number))
-    terms = Terms(learning_rate, clip, horizon, max_staleness, report_every=10)
+    settings = GossipSettings(learning_rate, clip, horizon, max_staleness, report_every=10)
     rows_ = rows(number) if data is None else data
     if sync:
-        return SyncPeer(me, rows_, model, releaser, terms, topology, seed=1)
+        return SyncPeer(me, rows_, model, releaser, settings, topology, seed=1)
     return Peer(
-        me, rows_, model, releaser, terms, topology, seed=1, life=life, random=Chooser(number)
+        me, rows_, model, releaser, settings, topology, seed=1, life=life, random=Chooser(number)
     )
 
 

@@ -13,8 +13,9 @@ import torch
 from tacit_services.testbed.simulate import Simulation
 
 from tacit import config
-from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.report_fold import Observer
+from tacit.algorithms.gossip.worker import Worker
 from tacit.privacy.clipping import Clipped
 from tacit.simulation import gossip
 from tacit.simulation.batched_edges import clipped_sums

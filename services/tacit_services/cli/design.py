@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tacit.algorithms.dp_pasgd.design import Plan, Problem
+    from tacit.algorithms.dp_pasgd.design import Plan
+    from tacit.algorithms.dp_pasgd.problem import Problem
 
 BLUE, ORANGE = "#0072B2", "#E69F00"  # Okabe-Ito: safe for colour-blind readers
 
@@ -85,13 +86,14 @@ def dp_pasgd(
     Every number is public: what is estimated on private data is a leak that no ledger counts.
     """
     from tacit.algorithms.dp_pasgd import design
+    from tacit.algorithms.dp_pasgd.problem import Problem
 
     if plot is not None and plot.suffix != ".png":
         raise ConfigError(f"--plot {plot}: expected FILE.png")
     if plot is not None:
         need("figures")
     try:
-        problem = design.Problem(
+        problem = Problem(
             epsilon,
             delta,
             devices,
@@ -177,7 +179,8 @@ def _table(to: Console, problem: Problem, found: Plan) -> Table:
 
 
 def _notes(problem: Problem, found: Plan) -> list[str]:
-    from tacit.algorithms.dp_pasgd.design import longest_period, relaxed
+    from tacit.algorithms.dp_pasgd.design import relaxed
+    from tacit.algorithms.dp_pasgd.formulas import longest_period
 
     notes = []
     if found.planner == "paper":

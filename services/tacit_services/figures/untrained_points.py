@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tacit.algorithms.dp_pasgd import design as dp_pasgd_plan
 from tacit.algorithms.dp_pasgd.design import Planner
+from tacit.algorithms.dp_pasgd.problem import Problem
 from tacit.audit.inversion import cosine, invert
 from tacit.config import RunFile
 from tacit.config.sections import Positive, Section
@@ -68,7 +69,7 @@ def _planned(run: RunFile, design: Design) -> Result:
     p, a = run.privacy, run.algorithm
     if a.name != "dp-pasgd":
         raise ConfigError(f"algorithm.name={a.name!r}: a [design] is of dp-pasgd")
-    problem = dp_pasgd_plan.Problem(
+    problem = Problem(
         epsilon=p.epsilon,
         delta=p.delta,
         devices=run.edges.count,

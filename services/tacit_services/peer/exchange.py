@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.gossip.worker import Worker
 from tacit.errors import PrivacyError, WireError
 from tacit.protocol import topics, wire, wire_gossip
 from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal, Share

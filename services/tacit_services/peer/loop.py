@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.gossip.worker import Worker
 from tacit.errors import BudgetSpent
 from tacit.privacy.release import Released
 from tacit.protocol.messages import Outgoing

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from tacit.algorithms.base.edge import EdgeRole
-from tacit.algorithms.gossip.adp2sgd import Peer, Worker
+from tacit.algorithms.gossip.adp2sgd import Peer
+from tacit.algorithms.gossip.worker import Worker
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit_services.peer.loop import peer_loop
@@ -40,7 +41,7 @@ def _loop(
     with closing(PeerState(resources.identity.path / "peer.db", settings.run_id)) as state:
         restore(role, state)
         yield peer_loop(
-            role, resources.outbox, settings, state, role.terms.report_every, resources.turns
+            role, resources.outbox, settings, state, role.settings.report_every, resources.turns
         )
 
 

@@ -23,6 +23,7 @@ from tacit.algorithms.dp_pasgd import averaging
 from tacit.algorithms.gossip import adp2sgd
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.report_fold import Observer
+from tacit.algorithms.gossip.worker import GossipSettings
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.party import Party
@@ -188,14 +189,14 @@ def _averaging_edge(definition: Definition[DpPasgd], own: Owner) -> EdgeRole:
 
 def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
-    terms, graph = _terms(definition), a.graph(definition.workers, seed)
+    settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
     chooser = Chooser(f"{seed}/{own.name}")
     return adp2sgd.Peer(
         own.name,
         own.data,
         own.model,
         own.releaser,
-        terms,
+        settings,
         graph,
         seed=seed,
         random=chooser,
@@ -205,15 +206,15 @@ def _peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
 
 def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
     a, seed = definition.algorithm, definition.seed
-    terms, graph = _terms(definition), a.graph(definition.workers, seed)
+    settings, graph = _gossip_settings(definition), a.graph(definition.workers, seed)
     return SyncPeer(
-        own.name, own.data, own.model, own.releaser, terms, graph, seed=seed, device=own.device
+        own.name, own.data, own.model, own.releaser, settings, graph, seed=seed, device=own.device
     )
 
 
-def _terms(definition: Definition[Gossip]) -> adp2sgd.Terms:
+def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
     a = definition.algorithm
-    return adp2sgd.Terms(
+    return GossipSettings(
         a.learning_rate, definition.clip, definition.horizon, a.max_staleness, a.report_every
     )
 

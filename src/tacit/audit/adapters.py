@@ -11,7 +11,8 @@ from torch import Tensor
 from tacit.algorithms import fedasync
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.dp_pasgd import averaging
-from tacit.algorithms.gossip.adp2sgd import Peer, Terms
+from tacit.algorithms.gossip.adp2sgd import Peer
+from tacit.algorithms.gossip.worker import GossipSettings
 from tacit.algorithms.mapa import Edge
 from tacit.audit.subject import CLIP, EDGE, RUN, SCHEMA, Randomness, Subject
 from tacit.config.algorithms import DpPasgd, FedAsync
@@ -95,7 +96,7 @@ class PeerAdapter(EdgeAdapter):
     def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
         """One peer of two."""
         terms, pair = (
-            Terms(self.subject.learning_rate, CLIP, 10**9, 10, 10),
+            GossipSettings(self.subject.learning_rate, CLIP, 10**9, 10, 10),
             build("complete", (EDGE, "edge-1")),
         )
         self.asked = 0

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.edge import EdgeRole, LocalSteps
-from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.mapa import Edge as Mapa
 from tacit.models.vectors import linear_factors_together
 from tacit.privacy.clipping import Clipped, outer_sums
@@ -75,7 +75,9 @@ def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clip
     done, and must be, when the step is.
     """
     return _sums(
-        peers, [params.to(torch.float32) for params in models], [peer.terms.clip for peer in peers]
+        peers,
+        [params.to(torch.float32) for params in models],
+        [peer.settings.clip for peer in peers],
     )
 
 

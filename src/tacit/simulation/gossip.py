@@ -18,7 +18,7 @@ from functools import partial
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.gossip.adp2sgd import Worker
+from tacit.algorithms.gossip.worker import Worker
 from tacit.config import RunFile
 from tacit.errors import BudgetSpent
 from tacit.privacy.clipping import Clipped
@@ -117,11 +117,11 @@ class PeerSimulator:
         return (
             role.gradient(params)
             if total is None
-            else role.releaser.release(role.terms.clip, lambda: total)
+            else role.releaser.release(role.settings.clip, lambda: total)
         )
 
     def _can_batch(self, name: str) -> bool:
-        return can_batch(self.edges[name], self.edges[name].terms.clip)
+        return can_batch(self.edges[name], self.edges[name].settings.clip)
 
     def _finish(self, name: str) -> None:
         role = self.edges[name]
@@ -180,7 +180,7 @@ class PeerSimulator:
         steps, params = role.steps, role.trained.params
         before, said = self._reported[role.edge]
         last = role.finished and role.settled and params is not said
-        if last or steps - before >= role.terms.report_every:
+        if last or steps - before >= role.settings.report_every:
             self._reported[role.edge] = steps, params
             self._tell(role.report())
 

@@ -23,176 +23,21 @@ exactly once: see `Peer`. `mechanism = "none"` is ADPSGD.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.gossip.worker import GossipSettings, Worker, as_tensor
 from tacit.config.topology import Topology
 from tacit.datasets import PrivateRows
 from tacit.models import Model
-from tacit.models.vectors import learnable
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.trained import Shared, Trained
-from tacit.protocol.messages import SERVER, Answer, GlobalModel, Gossip, Outgoing, Proposal, Report
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The numbers that all workers of a run share."""
-
-    learning_rate: float
-    clip: float
-    horizon: int
-    max_staleness: int
-    report_every: int  # own steps between two reports
-
-
-class Worker(EdgeRole):
-    """Lines 5 to 7, and what both kinds of worker need:
-
-    the rows, the model, and the global counter.
-    """
-
-    def __init__(
-        self,
-        edge: str,
-        data: PrivateRows,
-        model: Model,
-        releaser: Releaser,
-        terms: Terms,
-        topology: Topology,
-        *,
-        seed: int,
-        device: str = "cpu",
-    ) -> None:
-        """`seed`: of the public initial model, w⁰ for everybody (line 1)."""
-        super().__init__(edge, data, model, releaser, device)
-        self.terms, self.topology = terms, topology
-        self.trained = Trained(model, seed)
-        self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
-        self.here: set[str] = set()  # the neighbours that are there
-        self.patient = True  # whether those that are still owe an answer are waited for
-
-    @abstractmethod
-    def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """ŵ to compute a gradient at (None: not now), and what is to be said beside."""
-
-    @abstractmethod
-    def finish(self, released: Released) -> list[Outgoing]:
-        """The step that `begin` began, with the `gradient` that came of it."""
-
-    @abstractmethod
-    def abandon(self) -> list[Outgoing]:
-        """The step that `begin` began is not to be: the budget is spent."""
-
-    @abstractmethod
-    def hear(self, message: Gossip) -> list[Outgoing]:
-        """What another peer says. Whatever was seen before changes nothing."""
-
-    @abstractmethod
-    def propose(self) -> list[Outgoing]:
-        """Something new to another peer, without a step; nothing if there is nobody."""
-
-    @abstractmethod
-    def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Ask once more for what is still to come from `neighbours`."""
-
-    @property
-    @abstractmethod
-    def settled(self) -> bool:
-        """Nothing is still to come."""
-
-    @abstractmethod
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues. A tensor never changes:
-
-        a new one takes its place.
-        """
-
-    @abstractmethod
-    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Continue from what `state` returned."""
-
-    waits = False  # whether a step may have to wait for other peers
-
-    def work(self, message: GlobalModel) -> list[Outgoing]:
-        """Nothing: a peer takes its model from nobody."""
-        return []
-
-    @property
-    def neighbours(self) -> frozenset[str]:
-        """Those that this peer has to do with."""
-        return self.topology.neighbours(self.edge)
-
-    @property
-    def steps(self) -> int:
-        """Steps of this worker."""
-        return self.counts[self.edge]
-
-    @property
-    def version(self) -> int:
-        """The global counter, as far as known here: never more than the truth."""
-        return sum(self.counts.values())
-
-    @property
-    def finished(self) -> bool:
-        """Line 3: T steps have been taken by all together."""
-        return self.version >= self.terms.horizon
-
-    def gradient(self, params: Tensor) -> Released:
-        """g̃ of lines 5 to 7 at ŵ = `params`, (d,): charged, then drawn, clipped, summed, noised
-        and divided by L.
-
-        Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent,
-        PrivacyError.
-        """
-        read, clip = params.to(torch.float32), self.terms.clip
-        return self.releaser.release(clip, lambda: self.query(read, clip))
-
-    def report(self) -> list[Outgoing]:
-        """The model, and what it has cost, for whoever observes; no peer waits for an observer.
-
-        The counter says T only when no step and no proposal of this peer will follow; a neighbour's
-        may.
-        """
-        version = min(self.version, self.terms.horizon - (not (self.finished and self.settled)))
-        ledger = self.releaser.ledger
-        charged = (ledger.history(), ledger.charged())
-        return [
-            Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))
-        ]
-
-    def _count(self, counts: Mapping[str, int]) -> None:
-        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no
-        loss, no server.
-
-        No more than T are believed of anybody: that ends the run as well, and no lie is too large
-        for a counter.
-        """
-        for peer, steps in counts.items():
-            if peer in self.counts and peer != self.edge:
-                self.counts[peer] = max(self.counts[peer], min(steps, self.terms.horizon))
-
-    def _sane(self, vector: Shared | Tensor) -> Tensor | None:
-        tensor = _vector(vector)
-        if tensor.shape == (self.model.size,) and learnable(tensor):
-            return tensor
-        self.refusals, self.refusal = (
-            self.refusals + 1,
-            "a peer's model or difference is out of all bounds",
-        )
-        return None
-
-
-def _vector(vector: Shared | Tensor) -> Tensor:
-    return vector.vector if isinstance(vector, Shared) else vector
+from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal
 
 
 @dataclass(slots=True)
@@ -233,7 +78,7 @@ class Peer(Worker):
         data: PrivateRows,
         model: Model,
         releaser: Releaser,
-        terms: Terms,
+        settings: GossipSettings,
         topology: Topology,
         *,
         seed: int,
@@ -245,7 +90,7 @@ class Peer(Worker):
 
         when this peer's durable state was made, so that a newer one is larger.
         """
-        super().__init__(edge, data, model, releaser, terms, topology, seed=seed, device=device)
+        super().__init__(edge, data, model, releaser, settings, topology, seed=seed, device=device)
         self.life, self.random = life, random
         self.links = {name: Link() for name in sorted(self.neighbours)}
         self.staleness: Counter[int] = Counter()
@@ -271,7 +116,7 @@ class Peer(Worker):
         then what had to wait for it.
         """
         assert self._age is not None
-        self.trained.descend(released, self.terms.learning_rate)
+        self.trained.descend(released, self.settings.learning_rate)
         self.counts[self.edge] += 1
         self.staleness[self._age] += 1
         return self.abandon()
@@ -326,7 +171,7 @@ class Peer(Worker):
             return []
         self._count(message.counts)
         if (
-            self._age is not None and self._age >= self.terms.max_staleness
+            self._age is not None and self._age >= self.settings.max_staleness
         ):  # Assumption 2.3: τ is a bound
             self._waiting[message.peer, isinstance(message, Answer)] = message
             return []
@@ -344,7 +189,7 @@ class Peer(Worker):
         ):  # it would not have gone on without the answer
             return []
         if message.seq > link.answered:
-            link.answered, link.delta = message.seq, self.trained.meet(_vector(message.model))
+            link.answered, link.delta = message.seq, self.trained.meet(as_tensor(message.model))
             self._older()
         return [self._answer(message.peer, link)]
 
@@ -352,7 +197,7 @@ class Peer(Worker):
         link = self.links[message.peer]
         if not link.open or (message.life, message.seq) != (self.life, link.proposed):
             return []  # a second answer
-        delta = _vector(message.delta)
+        delta = as_tensor(message.delta)
         if (
             self._sane(self.trained.params - delta) is None
         ):  # many differences in bounds may lead out of them

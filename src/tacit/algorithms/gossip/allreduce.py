@@ -5,7 +5,7 @@ each learner's weight update in each iteration and then the average of the weigh
 learners".
 
 The paper's all-reduce is NCCL's, on one machine's GPUs; here every worker says its model to every
-other. Sampling, clipping, noise and ledger are those of `adp2sgd.Worker`, so at the same z and T
+other. Sampling, clipping, noise and ledger are those of `worker.Worker`, so at the same z and T
 the two spend the same ε.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.algorithms.gossip.adp2sgd import Terms, Worker
+from tacit.algorithms.gossip.worker import GossipSettings, Worker
 from tacit.config.topology import Topology
 from tacit.datasets import PrivateRows
 from tacit.models import Model
@@ -42,13 +42,13 @@ class SyncPeer(Worker):
         data: PrivateRows,
         model: Model,
         releaser: Releaser,
-        terms: Terms,
+        settings: GossipSettings,
         topology: Topology,
         *,
         seed: int,
         device: str = "cpu",
     ) -> None:
-        super().__init__(edge, data, model, releaser, terms, topology, seed=seed, device=device)
+        super().__init__(edge, data, model, releaser, settings, topology, seed=seed, device=device)
         self.round = 0
         self._said: dict[int, Shared] = {}  # ours, of this round and the last
         self._heard: dict[int, dict[str, Tensor]] = {}  # others', of this round and the next
@@ -62,7 +62,7 @@ class SyncPeer(Worker):
 
     def finish(self, released: Released) -> list[Outgoing]:
         """w_k ← w - ηg̃ (4), said to all."""
-        self.trained.descend(released, self.terms.learning_rate)
+        self.trained.descend(released, self.settings.learning_rate)
         self.counts[self.edge] = self.round + 1
         self._said = {
             number: said for number, said in self._said.items() if number == self.round - 1

@@ -1,0 +1,177 @@
+"""What every worker of a run without a server has: its rows, its model, a counter of all steps.
+
+Paper: A(DP)²SGD (arXiv:2008.09246); the notation is in adp2sgd.py. `Worker` is lines 5 to 7 of its
+Algorithm 1, the private gradient; how models meet is in adp2sgd.py (pairs) and allreduce.py (all).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.config.topology import Topology
+from tacit.datasets import PrivateRows
+from tacit.models import Model
+from tacit.models.vectors import learnable
+from tacit.privacy.release import Released, Releaser
+from tacit.privacy.trained import Shared, Trained
+from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
+
+
+@dataclass(frozen=True, slots=True)
+class GossipSettings:
+    """The numbers that all workers of a run share."""
+
+    learning_rate: float
+    clip: float
+    horizon: int
+    max_staleness: int
+    report_every: int  # own steps between two reports
+
+
+class Worker(EdgeRole):
+    """Lines 5 to 7, and what both kinds of worker need:
+
+    the rows, the model, and the global counter.
+    """
+
+    def __init__(
+        self,
+        edge: str,
+        data: PrivateRows,
+        model: Model,
+        releaser: Releaser,
+        settings: GossipSettings,
+        topology: Topology,
+        *,
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
+        """`seed`: of the public initial model, w⁰ for everybody (line 1)."""
+        super().__init__(edge, data, model, releaser, device)
+        self.settings, self.topology = settings, topology
+        self.trained = Trained(model, seed)
+        self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
+        self.here: set[str] = set()  # the neighbours that are there
+        self.patient = True  # whether those that are still owe an answer are waited for
+
+    @abstractmethod
+    def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
+        """ŵ to compute a gradient at (None: not now), and what is to be said beside."""
+
+    @abstractmethod
+    def finish(self, released: Released) -> list[Outgoing]:
+        """The step that `begin` began, with the `gradient` that came of it."""
+
+    @abstractmethod
+    def abandon(self) -> list[Outgoing]:
+        """The step that `begin` began is not to be: the budget is spent."""
+
+    @abstractmethod
+    def hear(self, message: Gossip) -> list[Outgoing]:
+        """What another peer says. Whatever was seen before changes nothing."""
+
+    @abstractmethod
+    def propose(self) -> list[Outgoing]:
+        """Something new to another peer, without a step; nothing if there is nobody."""
+
+    @abstractmethod
+    def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
+        """Ask once more for what is still to come from `neighbours`."""
+
+    @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Nothing is still to come."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, JSON values) from which `restore` continues. A tensor never changes:
+
+        a new one takes its place.
+        """
+
+    @abstractmethod
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+
+    waits = False  # whether a step may have to wait for other peers
+
+    def work(self, message: GlobalModel) -> list[Outgoing]:
+        """Nothing: a peer takes its model from nobody."""
+        return []
+
+    @property
+    def neighbours(self) -> frozenset[str]:
+        """Those that this peer has to do with."""
+        return self.topology.neighbours(self.edge)
+
+    @property
+    def steps(self) -> int:
+        """Steps of this worker."""
+        return self.counts[self.edge]
+
+    @property
+    def version(self) -> int:
+        """The global counter, as far as known here: never more than the truth."""
+        return sum(self.counts.values())
+
+    @property
+    def finished(self) -> bool:
+        """Line 3: T steps have been taken by all together."""
+        return self.version >= self.settings.horizon
+
+    def gradient(self, params: Tensor) -> Released:
+        """g̃ of lines 5 to 7 at ŵ = `params`, (d,): charged, then drawn, clipped, summed, noised
+        and divided by L.
+
+        Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent,
+        PrivacyError.
+        """
+        read, clip = params.to(torch.float32), self.settings.clip
+        return self.releaser.release(clip, lambda: self.query(read, clip))
+
+    def report(self) -> list[Outgoing]:
+        """The model, and what it has cost, for whoever observes; no peer waits for an observer.
+
+        The counter says T only when no step and no proposal of this peer will follow; a neighbour's
+        may.
+        """
+        version = min(self.version, self.settings.horizon - (not (self.finished and self.settled)))
+        ledger = self.releaser.ledger
+        charged = (ledger.history(), ledger.charged())
+        return [
+            Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))
+        ]
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no
+        loss, no server.
+
+        No more than T are believed of anybody: that ends the run as well, and no lie is too large
+        for a counter.
+        """
+        for peer, steps in counts.items():
+            if peer in self.counts and peer != self.edge:
+                self.counts[peer] = max(self.counts[peer], min(steps, self.settings.horizon))
+
+    def _sane(self, vector: Shared | Tensor) -> Tensor | None:
+        tensor = as_tensor(vector)
+        if tensor.shape == (self.model.size,) and learnable(tensor):
+            return tensor
+        self.refusals, self.refusal = (
+            self.refusals + 1,
+            "a peer's model or difference is out of all bounds",
+        )
+        return None
+
+
+def as_tensor(vector: Shared | Tensor) -> Tensor:
+    """The numbers of what peers say of their models, as sent or as received."""
+    return vector.vector if isinstance(vector, Shared) else vector
