@@ -123,8 +123,8 @@ def changed(path: Path, **sections: dict[str, Any]) -> RunFile:
 
 def accuracy(server: Server) -> float:
     """Of the last evaluation."""
-    assert server.taken is not None
-    _, params, seen = server.taken
+    assert server.evaluation.taken is not None
+    _, params, seen = server.evaluation.taken
     return evaluate(server.head, params, seen)[0]
 
 
@@ -189,8 +189,8 @@ def _until(made: World, target: float, seed: int) -> float:
     """The clock when an evaluation first shows `target`; inf: never."""
     seen = 0
     for clock in made.run(seed):
-        if made.server.taken and made.server.taken[0] > seen:
-            seen = made.server.taken[0]
+        if made.server.evaluation.taken and made.server.evaluation.taken[0] > seen:
+            seen = made.server.evaluation.taken[0]
             if accuracy(made.server) >= target:
                 return clock
     return float("inf")

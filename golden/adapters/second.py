@@ -39,8 +39,8 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.vafl import vertical_settings as _vertical
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
-from tacit.algorithms.vafl.server import People
 from tacit.config import RunFile
 from tacit.config.algorithms import Gossip as GossipSection
 from tacit.config.algorithms import Vafl as VaflSection
@@ -137,12 +137,12 @@ class roles:  # noqa: N801  (a module's name)
         return _registry.edge(run.define(), name, data, model, releaser)
 
     @staticmethod
-    def server(run: RunFile, model: Model, people: People | None = None) -> ServerRole:
+    def server(run: RunFile, model: Model, people: LabelledRecords | None = None) -> ServerRole:
         """At its beginning."""
         return _registry.server(run.define(), model, people)
 
     @staticmethod
-    def people(run: RunFile, splits: Sequence[datasets.Dataset], salt: bytes) -> People:
+    def people(run: RunFile, splits: Sequence[datasets.Dataset], salt: bytes) -> LabelledRecords:
         """Everybody in a vertical run, with labels in clear."""
         return _registry.people(splits, salt)
 

@@ -279,14 +279,14 @@ def test_bounded_delay_no_entry_older_than_d_is_ever_used(order: int, bound: int
     server = made.start().run(order)
     assert server.version == 30  # and it never waits for ever
     assert max(used) <= bound
-    assert server.requests > 0 or max(used) < bound
+    assert server.requests.made > 0 or max(used) < bound
 
 
 def test_without_a_bound_old_entries_are_used() -> None:
     made = world(run_file(updates=60), data=small())
     server = made.start().run(1)
     assert int(server.delays(torch.arange(server.people.records)).max()) > 30
-    assert server.requests == 4  # of the evaluation at the end
+    assert server.requests.made == 4  # of the evaluation at the end
 
 
 def test_bounded_delay_the_server_waits_for_the_fresh_ones_then_goes_on() -> None:
@@ -305,7 +305,7 @@ def test_bounded_delay_the_server_waits_for_the_fresh_ones_then_goes_on() -> Non
     for m in refreshed:
         made.deliver(take(made, m))
     assert server.version == 3
-    assert not any(server.asked.values())
+    assert not server.requests.waiting()
 
 
 # -- who fails, repeats or leaves ------------------------------------------------------------------
@@ -404,21 +404,23 @@ def test_the_smoothing_neurons_are_the_same_in_an_upload_and_in_its_gradient() -
 def test_an_evaluation_sees_fresh_embeddings_of_rows_that_are_not_trained_on() -> None:
     made = world(run_file(updates=30, every=10)).start()
     server = made.server
-    made.run(until=lambda: server.taken is not None)
-    assert server.taken is not None
-    version, params, seen = server.taken
+    made.run(until=lambda: server.evaluation.taken is not None)
+    assert server.evaluation.taken is not None
+    version, params, seen = server.evaluation.taken
     assert 10 <= version < 30
     assert torch.equal(params, server.params) or version < server.version
     assert seen.x.shape == (20, 4, 10)
     made.run()
     assert server.halted == "all updates applied"
-    assert server.taken[0] == 30
-    assert len(server.taken[2]) == len(server.people.names) - server.people.records
+    assert server.evaluation.taken[0] == 30
+    assert len(server.evaluation.taken[2]) == len(server.people.names) - server.people.records
     x, y, records = table("digits", None)
     for party in made.parties.values():
         expected = party.embedding.embed(party.theta, blocks(x, 4)[party.number][records:])
-        assert torch.allclose(server.taken[2].x[:, server.place(party.edge)], expected, atol=1e-5)
-    assert torch.equal(server.taken[2].y, y[records:])
+        assert torch.allclose(
+            server.evaluation.taken[2].x[:, server.place(party.edge)], expected, atol=1e-5
+        )
+    assert torch.equal(server.evaluation.taken[2].y, y[records:])
 
 
 def test_the_last_evaluation_does_not_wait_for_ever() -> None:
@@ -450,7 +452,8 @@ def test_a_snapshot_at_any_point_goes_on_to_the_same_bits() -> None:
         again.restore(
             {name: one.clone() for name, one in tensors.items()}, json.loads(json.dumps(values))
         )
-        again.taken = broken.server.taken  # the latest evaluation is kept for showing only
+        # The latest evaluation is kept for showing only.
+        again.evaluation.taken = broken.server.evaluation.taken
         broken.server = again
     assert broken.server.version == 60
     assert broken.server.halted

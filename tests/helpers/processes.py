@@ -32,7 +32,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.vafl.server import People
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.config import RunFile
 from tacit.errors import ServiceError
 from tacit.protocol import topics, wire
@@ -346,7 +346,7 @@ def _commands(data: bytes) -> Iterator[list[bytes]]:
 
 
 def refold(
-    run: RunFile, payloads: Iterable[bytes], people: People | None = None
+    run: RunFile, payloads: Iterable[bytes], people: LabelledRecords | None = None
 ) -> tuple[ServerRole, Counter[str]]:
     """The oracle: these journal entries folded again from the start;
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from tacit import config, datasets
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
-from tacit.algorithms.vafl.server import People, Server
+from tacit.algorithms.vafl.server import Server
 from tacit.config import RunFile
 from tacit.datasets.alignment import names
 from tacit.models.zoo.embeddings import embedding, head
@@ -117,8 +118,8 @@ class World:
     def accuracy(self) -> float:
         """Of the last evaluation."""
         server = self.server
-        assert server.taken is not None
-        version, params, seen = server.taken
+        assert server.evaluation.taken is not None
+        version, params, seen = server.evaluation.taken
         assert version == server.version == server.horizon
         return float((server.head.logits(params, seen.x).argmax(1) == seen.y).float().mean())
 
@@ -178,7 +179,7 @@ def world(
     x, y, records = data or table("digits", None)
     ids = [f"id-{row}" for row in range(len(x))]
     top = head(combine, protocol.parties, width, int(y.max()) + 1, head_hidden)
-    people = People(names(ids, b"salt", "server"), records, y, label_epsilon)
+    people = LabelledRecords(names(ids, b"salt", "server"), records, y, label_epsilon)
     server = Server(run.define(), top, protocol, people, lambda _: plan)
     parties = {}
     for number, view in enumerate(blocks(x, protocol.parties)):

@@ -61,8 +61,8 @@ def test_the_same_seed_gives_the_same_bits_and_it_learns() -> None:
     assert first.version == 120
     assert torch.equal(first.params, second.params)
     assert not torch.equal(first.params, other.params)
-    assert first.taken is not None
-    version, params, seen = first.taken
+    assert first.evaluation.taken is not None
+    version, params, seen = first.evaluation.taken
     assert version == 120
     assert evaluate(first.head, params, seen)[0] > 0.8
 

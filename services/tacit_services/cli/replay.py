@@ -15,7 +15,7 @@ from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit.algorithms.base.server import ServerRole
-    from tacit.algorithms.vafl.server import People
+    from tacit.algorithms.vafl.labelled_records import LabelledRecords
     from tacit.config import RunFile
     from tacit.config.definition import Definition
     from tacit.models import Model
@@ -210,7 +210,9 @@ def _step(role: ServerRole, message: Message, position: int) -> None:
         ) from error
 
 
-def _people(definition: Definition[Any], data: Path | None, labels: Path, salt: str) -> People:
+def _people(
+    definition: Definition[Any], data: Path | None, labels: Path, salt: str
+) -> LabelledRecords:
     """The labels of a vertical run; noisy ones are read, never drawn anew.
 
     Raises DataError, PrivacyError.

@@ -26,8 +26,8 @@ from tacit.algorithms.gossip.report_fold import Observer
 from tacit.algorithms.gossip.worker import GossipSettings
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
-from tacit.algorithms.vafl.server import People
 from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.config.algorithms import DpPasgd, FedAsync, Gossip, Mapa
 from tacit.config.definition import Definition
@@ -69,7 +69,9 @@ class Roles:
     edge: Callable[[Any, Owner], EdgeRole] | None
 
 
-def server(definition: Definition[Any], model: Model, people: People | None = None) -> ServerRole:
+def server(
+    definition: Definition[Any], model: Model, people: LabelledRecords | None = None
+) -> ServerRole:
     """The server role of a run, at its beginning; a vertical one's knows `people`.
 
     Raises ConfigError where a vertical run's are missing.
@@ -117,7 +119,7 @@ def people(
     salt: bytes,
     answers: Tensor | None = None,
     label_epsilon: float = math.inf,
-) -> People:
+) -> LabelledRecords:
     """Everybody in a vertical run: `splits` are its training rows, then its test rows.
 
     answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training
@@ -128,7 +130,7 @@ def people(
         (one for data in splits for one in vertical_settings.record_ids(data)), salt, "server"
     )
     labels = train.y if answers is None else answers
-    return People(known, len(train), torch.cat([labels, test.y]), label_epsilon)
+    return LabelledRecords(known, len(train), torch.cat([labels, test.y]), label_epsilon)
 
 
 def party(

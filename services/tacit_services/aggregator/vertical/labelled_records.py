@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tacit import datasets
 from tacit.algorithms import registry
-from tacit.algorithms.vafl.server import People
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.vertical_settings import Vertical
 from tacit.datasets.alignment import Names
 from tacit.errors import PrivacyError
@@ -28,7 +28,7 @@ from tacit_services.journal import snapshot_file as state_file
 log = logging.getLogger("tacit.people")
 
 
-def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> People:
+def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> LabelledRecords:
     """Everybody in the run: the training split, then the test split; `labels`: the file of their
     noisy labels.
 

@@ -2,7 +2,7 @@
 server's side.
 
 Paper: "VAFL: a Method of Vertical Asynchronous Federated Learning" (arXiv:2007.06081),
-Algorithms 1 and 2. The clients' side is vafl_party.py.
+Algorithms 1 and 2. The clients' side is party.py.
 
 | here      | paper     | meaning |
 | --------- | --------- | --- |
@@ -23,9 +23,7 @@ embeddings are clipped before the noise; privacy is counted per release, without
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,11 +31,13 @@ from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.vafl import state as vafl_state
+from tacit.algorithms.vafl.evaluation import Evaluation
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
+from tacit.algorithms.vafl.requests import Requests
 from tacit.algorithms.vafl.step_rules import Protocol
 from tacit.config.algorithms import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
-from tacit.datasets.alignment import Names
 from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.privacy.embeddings import FROZEN, EmbeddingPlan
@@ -45,26 +45,9 @@ from tacit.privacy.labels import corrected_loss
 from tacit.protocol.messages import Hello, Outgoing, ServerInput, Timer, Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 
-LAST_SECONDS = (
-    60.0  # how long a run that is trained waits for the embeddings of its last evaluation
-)
+LAST_SECONDS = 60.0  # that a run that is trained waits for its last evaluation
 Plans = Callable[[str], EmbeddingPlan]
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class People:
-    """The rows of a run, as the server knows them: names (n,), and labels int64 (n,).
-
-    The first `records` are trained on, and their labels are what randomised response at ε =
-    `label_epsilon` has left of them (inf: the labels themselves); the rest is for evaluation and
-    inference.
-    """
-
-    names: Names
-    records: int
-    labels: Tensor
-    label_epsilon: float = math.inf
 
 
 class Server(ServerRole):
@@ -80,31 +63,23 @@ class Server(ServerRole):
         definition: Definition[Vafl],
         head: Model,
         protocol: Protocol,
-        people: People,
+        people: LabelledRecords,
         plan: Plans,
     ) -> None:
-        """`head`: θ_0's model of (M, width) embeddings. plan: of a party, by its name;
-
-        no party is asked for it.
+        """head: θ_0's model of (M, width) embeddings. plan: the privacy plan of a party, by its
+        name; no party is asked for it.
         """
         super().__init__(definition, head)  # line 1
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
         self.table = torch.zeros(len(people.names), *head.shape)
-        self.uploaded = torch.zeros(
-            self.table.shape[:2], dtype=torch.int64
-        )  # k of each entry's upload
+        # k of each entry's upload
+        self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)
         self.complete: set[str] = set()  # parties whose step 0 is in the table
         self.gathered: _Group = []  # uploads that wait for their iteration
         self.answers: dict[str, Feedback] = {}  # the latest to each party
-        self.asked: dict[str, list[Request]] = {}  # and not yet answered
-        self.requests, self.samples = 0, definition.samples
-        self.due = self.every = definition.every  # k of the next evaluation
-        self.exam_rows: Tensor | None = None  # of one under way
-        self.examining: set[int] = set()  # requests that it waits for
-        self.final = self.examined = False  # whether it is the last one; whether that is over
-        self.taken: tuple[int, Tensor, Dataset] | None = (
-            None  # the latest: k, θ_0, and what it sees
-        )
+        self.requests = Requests()
+        public = torch.arange(people.records, len(people.names))
+        self.evaluation = Evaluation(public, definition.every, definition.samples, protocol.seed)
 
     # -- the role interface ------------------------------------------------------------------------
 
@@ -128,10 +103,7 @@ class Server(ServerRole):
         return f"this run has its {len(self.edges)} parties" if full else ""
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
-        """As every server's; and after the end inference:
-
-        an operator's Request, and what parties answer to it.
-        """
+        """As every server's; after the run's end, an operator's Request and its answers."""
         if self.halted and isinstance(message, Request):
             return self._infer(message.rows)
         if self.halted and isinstance(message, Update):
@@ -140,20 +112,15 @@ class Server(ServerRole):
         return super().on_message(message)
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so:
-
-        halted, unknown, version, kind, rows, norm, shape. Pure.
-        """
+        """As every server's, with three more reasons: rows, norm and shape. Pure."""
         reason = super().screen(update)
-        if reason is not None and not (self.halted and self._awaits(update)):
+        if reason is not None and not (self.halted and self.requests.awaits(update)):
             return reason
         assert update.part is not None  # in_parts
         rows, given = update.part.rows, update.vector.numel()
-        # A step is answered with gradients, which show labels: only of rows whose labels are
-        # protected.
-        most = (
-            self.people.records if update.part.step and not update.part.request else len(self.table)
-        )
+        # Gradients, which answer a step, show labels: only of rows whose labels are protected.
+        stepped = update.part.step and not update.part.request
+        most = self.people.records if stepped else len(self.table)
         if len(rows) == 0 or int(rows.max()) >= most or len(torch.unique(rows)) < len(rows):
             return "rows"
         if not learnable(update.vector):  # one step on it would end θ_0
@@ -167,45 +134,38 @@ class Server(ServerRole):
 
     def answer(self, edge: str) -> list[Outgoing]:
         """What `edge` has to do, if anything: nothing while its upload waits for others."""
-        if self.asked.get(edge):
-            return [Outgoing(edge, self.asked[edge][0])]
+        if (asked := self.requests.next(edge)) is not None:
+            return [Outgoing(edge, asked)]
         if edge not in self.complete:
             return [Outgoing(edge, Roster(self.people.names, self.people.records))]
-        waits = any(party == edge for party, _, _ in self.gathered)
-        return (
-            []
-            if waits or self._trained or edge not in self.answers
-            else [Outgoing(edge, self.answers[edge])]
-        )
+        if self._trained or edge not in self.answers or self._waits(edge):
+            return []
+        return [Outgoing(edge, self.answers[edge])]
 
     def left(self, edge: str) -> list[Outgoing]:
         """A party has retired: nobody waits for it, and when all have, the run is over."""
         self._forget(edge)
-        return (
-            self._examine(self._advance())
-            if self._active()
-            else self._halt("every party has retired")
-        )
+        if not self._active():
+            return self._halt("every party has retired")
+        return self._evaluate(self._advance())
 
     def over(self) -> bool:
         """Trained, and what it has become is evaluated."""
-        return self._trained and self.examined
+        return self._trained and self.evaluation.over
 
     def timer(self) -> Timer | None:
         """Of the last evaluation."""
-        return Timer(self.requests, LAST_SECONDS) if self._trained and self.examining else None
+        last = self._trained and self.evaluation.waiting
+        return Timer(self.requests.made, LAST_SECONDS) if last else None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
         """The last evaluation goes without those that have not answered."""
-        for edge in self.asked:
+        for edge in self.requests.open:
             self._forget(edge)
-        return self._examine([])
+        return self._evaluate([])
 
     def delays(self, rows: Tensor) -> Tensor:
-        """τ_{n,m}^k (b, M) by (3):
-
-        1 in the iteration after an upload, and one more in each that follows.
-        """
+        """τ_{n,m}^k (b, M) by (3): 1 in the iteration after an upload, one more in each after."""
         return self.version - self.uploaded[rows]
 
     def scores(self, rows: Tensor) -> Tensor:
@@ -213,15 +173,14 @@ class Server(ServerRole):
         return self.head.logits(self.params, self.table[rows] * self.scales())
 
     def scales(self) -> Tensor:
-        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m), so that
-        a step is as long whatever the noise. c_m is public; 1 without noise, and for an embedding
-        that is longer than its noise.
+        """(M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
+
+        So a step is as long whatever the noise, whose standard deviation c_m is public.
         """
         parties, width = self.table.shape[1:]
-        variances = [
-            self.plan(edge).noise_variance(width) / width for edge in self.edges
-        ] + parties * [0.0]
-        return torch.tensor(variances[:parties]).clamp_min(1.0).rsqrt()[:, None]
+        known = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
+        variances = [*known, *parties * [0.0]][:parties]
+        return torch.tensor(variances).clamp_min(1.0).rsqrt()[:, None]
 
     # -- Algorithms 1 and 2, server side -----------------------------------------------------------
 
@@ -241,22 +200,21 @@ class Server(ServerRole):
             if len(self.complete) == self.protocol.parties:
                 self.answers = {party: Feedback(self.version, 0, None) for party in self.edges}
                 return [Outgoing(party, answer) for party, answer in self.answers.items()]
-        outgoing = self._examine(self._advance())
-        if self.asked.get(
-            edge
-        ):  # first: else a busy party, which wants its newest answer only, would never see it
+        outgoing = self._evaluate(self._advance())
+        # First what it was asked for: a busy party wants its newest answer only, and would not see
+        # it else.
+        if self.requests.next(edge) is not None:
             outgoing = [out for out in outgoing if out.to != edge]
         told = any(out.to == edge for out in outgoing)
         return outgoing if told or edge not in self.answers else [*outgoing, *self.answer(edge)]
 
     def _turn(self, edge: str) -> bool:
-        """Whether a step of `edge` is due:
+        """Whether a step of `edge` is due: no party may fill an iteration of t of them alone."""
+        return len(self.complete) == self.protocol.parties and not self._waits(edge)
 
-        else one party alone could fill an iteration that is meant for t of them.
-        """
-        return len(self.complete) == self.protocol.parties and all(
-            edge != party for party, _, _ in self.gathered
-        )
+    def _waits(self, edge: str) -> bool:
+        """Whether an upload of `edge` waits for others."""
+        return any(edge == party for party, _, _ in self.gathered)
 
     def _enter(self, update: Update) -> None:
         part, place = update.part, self.place(update.edge)
@@ -273,9 +231,7 @@ class Server(ServerRole):
         return [edge for edge, record in self.edges.items() if not record.retired]
 
     def _advance(self) -> list[Outgoing]:
-        """As many iterations as t (or all that are left) have uploaded for, while no entry is
-        too old.
-        """
+        """As many iterations as there are uploads of t parties (or of all that are left)."""
         outgoing: list[Outgoing] = []
         while self.gathered and not self._trained:
             t = min(self.protocol.t, len(self._active())) or 1
@@ -283,8 +239,10 @@ class Server(ServerRole):
                 break
             group = self.gathered[:t]
             if stale := self._stale(group):
-                asking = {edge: rows for edge, rows in stale.items() if not self.asked.get(edge)}
-                outgoing += [self._ask(edge, rows) for edge, rows in asking.items()]
+                asking = {
+                    edge: rows for edge, rows in stale.items() if not self.requests.next(edge)
+                }
+                outgoing += [self.requests.ask(edge, rows) for edge, rows in asking.items()]
                 break
             self.gathered = self.gathered[t:]
             outgoing += self._iterate(group)
@@ -299,18 +257,9 @@ class Server(ServerRole):
         found = {edge: rows[late[:, self.place(edge)]] for edge in self._active()}
         return {edge: rows for edge, rows in found.items() if len(rows)}
 
-    def _ask(self, edge: str, rows: Tensor) -> Outgoing:
-        self.requests += 1
-        self.asked.setdefault(edge, []).append(Request(self.requests, rows))
-        return Outgoing(
-            edge, self.asked[edge][0]
-        )  # one at a time: a party answers no number below its last
-
     def _forget(self, edge: str, number: int | None = None) -> None:
         """What `edge` was asked for (only request `number`) is answered, or will not be."""
-        gone = {one.number for one in self.asked.get(edge, []) if number in (None, one.number)}
-        self.asked[edge] = [one for one in self.asked.get(edge, []) if one.number not in gone]
-        self.examining -= gone
+        self.evaluation.waiting -= self.requests.close(edge, number)
 
     def _iterate(self, group: _Group) -> list[Outgoing]:
         """Lines 9, 10, 12 and 13: one iteration k on the batches of t parties."""
@@ -319,10 +268,9 @@ class Server(ServerRole):
         for edge, step, rows in group:
             g_0, g_h = common or self.gradients(rows)
             total += g_0 / len(group)  # (2a); t > 1: appendix D, 1/t of the sum
-            frozen = self.plan(edge).mode in FROZEN
-            self.answers[edge] = Feedback(
-                self.version, step, None if frozen else g_h[:, self.place(edge)]
-            )
+            # A frozen θ_m learns nothing.
+            its = None if self.plan(edge).mode in FROZEN else g_h[:, self.place(edge)]
+            self.answers[edge] = Feedback(self.version, step, its)
         self.params = self.params - self.protocol.steps.server(self.version) * total
         self.version += 1
         return [] if self._trained else [Outgoing(edge, self.answers[edge]) for edge, _, _ in group]
@@ -332,15 +280,12 @@ class Server(ServerRole):
         return self.protocol.coordinated and len({step for _, step, _ in group}) == 1
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows`, at θ_0^k and the
-        table's embeddings.
-        """
+        """(∇_{θ_0} (d_0,), ∇_h (b, M, width)) of the mean loss of `rows` at θ_0^k."""
         with torch.enable_grad():
             params, h = self.params.clone().requires_grad_(), self.table[rows].requires_grad_()
             scores = self.head.logits(params, h * self.scales())
-            loss = corrected_loss(
-                scores, self.people.labels[rows], self.people.label_epsilon
-            ).mean()
+            labels, epsilon = self.people.labels[rows], self.people.label_epsilon
+            loss = corrected_loss(scores, labels, epsilon).mean()
             g_0, g_h = torch.autograd.grad(loss, [params, h])
         return g_0, g_h
 
@@ -348,32 +293,23 @@ class Server(ServerRole):
 
     def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
-        return self.taken
+        return self.evaluation.taken
 
-    def _examine(self, outgoing: list[Outgoing]) -> list[Outgoing]:
-        """`outgoing`, and whom an evaluation that is due must ask;
-
-        one that has been answered is taken.
+    def _evaluate(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """Take the evaluation that has been answered, and begin the one that is due. Returns
+        `outgoing`, and what parties must be asked for it.
         """
-        if not self.examining and self.exam_rows is not None:
-            rows, self.exam_rows = self.exam_rows, None
+        evaluation, requests = self.evaluation, self.requests
+        if (rows := evaluation.answered()) is not None:
             h, y = self.table[rows] * self.scales(), self.people.labels[rows]
             seen = Dataset(h, y, self.head.classes, f"{self.dataset}/test")
-            self.taken = (self.version, self.params, seen)
-            self.examined = self.final
-        if self.examining or self.examined or not (self._trained or self.version >= self.due):
+            evaluation.take(self.version, self.params, seen)
+        if not evaluation.due(self.version, trained=self._trained):
             return outgoing
-        self.due, self.final = self.version - self.version % self.every + self.every, self._trained
-        rows = torch.arange(self.people.records, len(self.table))
-        if not self.final:
-            chosen = torch.randperm(
-                len(rows), generator=torch.Generator().manual_seed(self.protocol.seed)
-            )
-            rows = rows[chosen[: self.samples]]
-        self.exam_rows = rows
-        asking = [self._ask(edge, rows) for edge in self._learning(self._active())]
-        self.examining = {self.asked[out.to][-1].number for out in asking}
-        return [*outgoing, *asking] if asking else self._examine(outgoing)
+        rows = evaluation.begin(self.version, trained=self._trained)
+        asking = [requests.ask(edge, rows) for edge in self._learning(self._active())]
+        evaluation.waiting = {requests.open[out.to][-1].number for out in asking}
+        return [*outgoing, *asking] if asking else self._evaluate(outgoing)
 
     def _learning(self, parties: list[str]) -> list[str]:
         """Those whose table is not for good: all but who released everything once."""
@@ -383,31 +319,21 @@ class Server(ServerRole):
 
     def pending(self) -> set[str]:
         """Parties that have not answered what they were asked for."""
-        return {edge for edge, asked in self.asked.items() if asked}
+        return self.requests.waiting()
 
     def _infer(self, rows: Tensor) -> list[Outgoing]:
-        """Ask for embeddings of `rows` made with the final θ_m;
-
-        takes the place of all that is still open.
-        """
-        self.asked, self.examining = {}, set()
-        return [self._ask(edge, rows) for edge in self._learning(list(self.edges))]
-
-    def _awaits(self, update: Update) -> bool:
-        asked = self.asked.get(update.edge, [])
-        return update.part is not None and any(
-            one.number == update.part.request and torch.equal(one.rows, update.part.rows)
-            for one in asked
-        )
+        """Ask for embeddings of `rows` made with the final θ_m, and for nothing else any more."""
+        self.requests.open, self.evaluation.waiting = {}, set()
+        return [self.requests.ask(edge, rows) for edge in self._learning(list(self.edges))]
 
     def _inferred(self, update: Update) -> None:
-        part = update.part
-        if part is None or not self._awaits(update):
+        if not self.requests.awaits(update):
             return
         record = self.edges[update.edge]
         record.account(update.spent, update.charged)
         self._enter(update)
-        self._forget(update.edge, part.request)
+        assert update.part is not None  # awaits()
+        self._forget(update.edge, update.part.request)
 
     # -- persistence -------------------------------------------------------------------------------
 

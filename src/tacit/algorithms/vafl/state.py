@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from tacit.algorithms.vafl.evaluation import Evaluation
+from tacit.algorithms.vafl.requests import Requests
 from tacit.protocol.vertical import Feedback, Request
 
 
@@ -18,22 +20,18 @@ class State(Protocol):
 
     table: Tensor
     uploaded: Tensor
-    requests: int
-    due: int
-    final: bool
-    examined: bool
+    requests: Requests
+    evaluation: Evaluation
     complete: set[str]
-    examining: set[int]
     gathered: list[tuple[str, int, Tensor]]
     answers: dict[str, Feedback]
-    asked: dict[str, list[Request]]
-    exam_rows: Tensor | None
 
 
 def dump(
     server: State, tensors: dict[str, Tensor], values: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """`tensors` and `values`, with what `read` needs."""
+    evaluation = server.evaluation
     tensors = {**tensors, "table": server.table, "uploaded": server.uploaded}
     tensors |= {
         f"answer.{edge}": one.gradient.contiguous()
@@ -42,39 +40,37 @@ def dump(
     }
     return tensors, {
         **values,
-        "requests": server.requests,
-        "due": server.due,
-        "final": server.final,
-        "examined": server.examined,
+        "requests": server.requests.made,
+        "due": evaluation.next,
+        "final": evaluation.final,
+        "examined": evaluation.over,
         "complete": sorted(server.complete),
         "gathered": [[edge, step, rows.tolist()] for edge, step, rows in server.gathered],
         "answers": {edge: [one.iteration, one.step] for edge, one in server.answers.items()},
         "asked": {
             edge: [[one.number, one.rows.tolist()] for one in asked]
-            for edge, asked in server.asked.items()
+            for edge, asked in server.requests.open.items()
         },
-        "examining": sorted(server.examining),
-        "exam_rows": None if server.exam_rows is None else server.exam_rows.tolist(),
+        "examining": sorted(evaluation.waiting),
+        "exam_rows": None if evaluation.rows is None else evaluation.rows.tolist(),
     }
 
 
 def read(server: State, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
     """Continue from what `dump` returned."""
     server.table, server.uploaded = tensors["table"], tensors["uploaded"]
-    server.requests, server.due = values["requests"], values["due"]
-    server.final, server.examined = values["final"], values["examined"]
-    server.complete, server.examining = set(values["complete"]), set(values["examining"])
+    evaluation, rows = server.evaluation, values["exam_rows"]
+    evaluation.next, evaluation.waiting = values["due"], set(values["examining"])
+    evaluation.final, evaluation.over = values["final"], values["examined"]
+    evaluation.rows = None if rows is None else torch.tensor(rows, dtype=torch.int64)
+    server.complete = set(values["complete"])
     server.gathered = [(edge, step, torch.tensor(rows)) for edge, step, rows in values["gathered"]]
     server.answers = {
         edge: Feedback(iteration, step, tensors.get(f"answer.{edge}"))
         for edge, (iteration, step) in values["answers"].items()
     }
-    server.asked = {
+    server.requests.made = values["requests"]
+    server.requests.open = {
         edge: [Request(number, torch.tensor(rows)) for number, rows in asked]
         for edge, asked in values["asked"].items()
     }
-    server.exam_rows = (
-        None
-        if values["exam_rows"] is None
-        else torch.tensor(values["exam_rows"], dtype=torch.int64)
-    )

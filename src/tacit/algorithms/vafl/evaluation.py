@@ -1,0 +1,53 @@
+"""When a vertical run is evaluated, on which records, and what came of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tacit.datasets import Dataset
+
+
+class Evaluation:
+    """The evaluations of one run: one at a time, on records that are not trained on.
+
+    next: k of the next one. rows: of the one under way, None where there is none. waiting: numbers
+    of the requests that it waits for. final: whether it is the last one; over: whether the last one
+    has been taken. taken: the latest one: k, θ_0, and the embeddings with their labels.
+    """
+
+    def __init__(self, rows: Tensor, every: int, samples: int, seed: int) -> None:
+        """rows: of all records that may be evaluated, of which all but the last evaluation take
+        `samples`, drawn with `seed`. every: iterations from one evaluation to the next.
+        """
+        self._all, self._samples, self._seed = rows, samples, seed
+        self.next = self._every = every
+        self.rows: Tensor | None = None
+        self.waiting: set[int] = set()
+        self.final = self.over = False
+        self.taken: tuple[int, Tensor, Dataset] | None = None
+
+    def due(self, version: int, *, trained: bool) -> bool:
+        """Whether one is to begin at k = `version`: the last one, if the run is `trained`."""
+        return not self.waiting and not self.over and (trained or version >= self.next)
+
+    def begin(self, version: int, *, trained: bool) -> Tensor:
+        """The rows of the one that begins at k = `version`."""
+        self.next, self.final = version - version % self._every + self._every, trained
+        rows = self._all
+        if not self.final:
+            random = torch.Generator().manual_seed(self._seed)
+            rows = rows[torch.randperm(len(rows), generator=random)[: self._samples]]
+        self.rows = rows
+        return rows
+
+    def answered(self) -> Tensor | None:
+        """The rows of the one under way, if all have answered; it is under way no more."""
+        if self.waiting:
+            return None
+        rows, self.rows = self.rows, None
+        return rows
+
+    def take(self, version: int, params: Tensor, seen: Dataset) -> None:
+        """Keep what the one that has been answered is measured by."""
+        self.taken, self.over = (version, params, seen), self.final

@@ -1,0 +1,25 @@
+"""The records of a vertical run, as its server knows them: names and labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tacit.datasets.alignment import Names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledRecords:
+    """The rows of a run, as the server knows them: names (n,), and labels int64 (n,).
+
+    The first `records` are trained on, and their labels are what randomised response at ε =
+    `label_epsilon` has left of them (inf: the labels themselves); the rest is for evaluation and
+    inference.
+    """
+
+    names: Names
+    records: int
+    labels: Tensor
+    label_epsilon: float = math.inf
