@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import Observer
 
 from tacit.algorithms.mapa import Server

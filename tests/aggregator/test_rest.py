@@ -21,7 +21,7 @@ import safetensors.torch
 import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
-from tacit_services.aggregator.api import routes
+from tacit_services.aggregator.api import view
 from tacit_services.aggregator.reporting import run_status
 from tacit_services.journal.weights import weights
 from tacit_services.transport import http_server as bounded
@@ -183,7 +183,7 @@ class TestDocuments:
                 rig.update("edge-0", base=5)
             return weights(model, params)
 
-        monkeypatch.setattr(routes, "weights", last_update)
+        monkeypatch.setattr(view, "weights", last_update)
         # then nobody is told "finished" beside the model before the last.
         found = [web.get("/v1/status").json() for _ in range(2)]
         told = [(status["state"], status["applied"], status["model_version"]) for status in found]

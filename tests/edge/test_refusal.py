@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from tacit_client import Client, Status
 from tacit_services.aggregator.api import metrics
-from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.cli.main import main

@@ -17,7 +17,8 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
-from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.store import open_store

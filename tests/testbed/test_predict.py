@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 from tacit_client import ApiError, Client, Predictions
-from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.cli.main import main

@@ -20,7 +20,8 @@ from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
-from tacit_services.aggregator.api.routes import Operator, create_app
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import presence

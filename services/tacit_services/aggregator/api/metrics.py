@@ -1,6 +1,6 @@
-"""Prometheus metrics, read from the run when they are asked for. No label names an edge:
+"""Prometheus metrics, read from the run when they are asked for.
 
-fleets are large.
+No label names an edge, as fleets are large.
 """
 
 from __future__ import annotations
@@ -44,69 +44,83 @@ class _Run(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All families, one consistent reading of the fold."""
-        driver = self._observer.driver
+        observer, driver = self._observer, self._observer.driver
         role = driver.role
         counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
         with driver.lock:
             version, schedule, edges = role.version, role.schedule(), len(role.edges)
             histogram, aged = dict(role.staleness), role.stale
-        for name, text in _COUNTED.items():
-            yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
-        limiter = driver.limiter
-        yield CounterMetricFamily(
-            "tacit_flooded",
-            "Messages dropped unread: far beyond the guard's rate.",
-            limiter.dropped,
-        )
-        yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
-        yield _rejected(counts)
-        lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
-        yield CounterMetricFamily(
-            "tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied
-        )
-        yield CounterMetricFamily(
-            "tacit_reconnects", "Broker connections after the first.", self._observer.reconnects()
-        )
+        yield from _messages(observer, counts, aged)
         yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
         yield GaugeMetricFamily(
             "tacit_target_updates", "Updates after which the run ends.", role.horizon
         )
-        yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", edges)
-        yield GaugeMetricFamily(
-            "tacit_edges_online", "Edges connected now.", self._observer.online()
-        )
-        refused = self._observer.refusals()
-        yield GaugeMetricFamily(
-            "tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"]
-        )
-        yield GaugeMetricFamily(
-            "tacit_refusals", "Models that edges say they have refused.", refused["refusals"]
-        )
+        yield from _edges(observer, edges)
         yield from _journal(driver.journal)
         yield _latency(driver.admission.latency)
         yield GaugeMetricFamily("tacit_clip_norm", "C that edges are asked for.", schedule["clip"])
         yield GaugeMetricFamily("tacit_stage", "Stage of the schedule.", schedule.get("stage", 1))
         yield GaugeMetricFamily("tacit_halted", "1 after the run's end.", float(bool(role.halted)))
-        quarantined = len(driver.quarantined)
-        yield GaugeMetricFamily(
-            "tacit_edges_quarantined", "Edges that the guard hears no more.", quarantined
-        )
-        flooding = len(limiter.shut())
-        yield GaugeMetricFamily(
-            "tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding
-        )
-        store, broker = driver.epoch > 0 and driver.store_up, self._observer.broker_up()
-        yield GaugeMetricFamily(
-            "tacit_store_up", "1 when the store is there and the run read back.", float(store)
-        )
-        yield GaugeMetricFamily(
-            "tacit_broker_up", "1 while connected to the broker.", float(broker)
-        )
-        yield GaugeMetricFamily(
-            "tacit_ready", "1 when the broker and store are there.", float(store and broker)
-        )
+        yield from _shut_out(driver)
+        yield from _health(observer)
         yield _staleness(histogram)
-        yield from _evaluation(self._observer)
+        yield from _evaluation(observer)
+
+
+def _messages(
+    observer: Observer[ServerDriver], counts: dict[str, int], aged: int
+) -> Iterable[Metric]:
+    """What became of the messages that came."""
+    for name, text in _COUNTED.items():
+        yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
+    yield CounterMetricFamily(
+        "tacit_flooded",
+        "Messages dropped unread: far beyond the guard's rate.",
+        observer.driver.limiter.dropped,
+    )
+    yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
+    yield _rejected(counts)
+    lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
+    yield CounterMetricFamily(
+        "tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied
+    )
+    yield CounterMetricFamily(
+        "tacit_reconnects", "Broker connections after the first.", observer.reconnects()
+    )
+
+
+def _edges(observer: Observer[ServerDriver], known: int) -> Iterable[Metric]:
+    yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", known)
+    yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", observer.online())
+    refused = observer.refusals()
+    yield GaugeMetricFamily(
+        "tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"]
+    )
+    yield GaugeMetricFamily(
+        "tacit_refusals", "Models that edges say they have refused.", refused["refusals"]
+    )
+
+
+def _shut_out(driver: ServerDriver) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "tacit_edges_quarantined", "Edges that the guard hears no more.", len(driver.quarantined)
+    )
+    flooding = len(driver.limiter.shut())
+    yield GaugeMetricFamily(
+        "tacit_edges_shut_out", "Edges not heard for a while, as they flood.", flooding
+    )
+
+
+def _health(observer: Observer[ServerDriver]) -> Iterable[Metric]:
+    driver = observer.driver
+    store, broker = driver.epoch > 0 and driver.store_up, observer.broker_up()
+    yield GaugeMetricFamily(
+        "tacit_store_up", "1 when the store is there and the run read back.", float(store)
+    )
+    yield GaugeMetricFamily("tacit_broker_up", "1 while connected to the broker.", float(broker))
+    yield GaugeMetricFamily(
+        "tacit_ready", "1 when the broker and store are there.", float(store and broker)
+    )
 
 
 def _journal(journal: RunJournal) -> Iterable[Metric]:

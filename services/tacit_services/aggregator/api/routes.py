@@ -8,12 +8,7 @@ and the accounting they may cause is cached. The driver thread never waits for H
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import threading
-import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
@@ -21,15 +16,15 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
-from torch import Tensor
 
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit.models import Model
 from tacit_services.aggregator.api import documents, metrics
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
-from tacit_services.journal.weights import weights
 from tacit_services.transport.problems import (
     SAFETENSORS,
     document,
@@ -39,118 +34,12 @@ from tacit_services.transport.problems import (
     problem,
 )
 
-EVENT_PERIOD = 0.5  # seconds between two status events, at least
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
 _MOVING = (
     "duration_s",
     "updates_per_s",
 )  # they change with the clock alone: no reason for an event
 _BEARER = HTTPBearer(auto_error=False, description="the operator's token")
-
-
-class Operator:
-    """What the operator wants, handed from HTTP threads to the driver thread."""
-
-    def __init__(self, token: str | None) -> None:
-        """`token`: None refuses every write."""
-        self._token = token
-        self._wanted: str | None = None
-        self._lock = threading.Lock()
-        self.closed = threading.Event()
-
-    def wanted(self) -> str | None:
-        """The reason of a requested halt, or None. Read by the driver thread."""
-        return self._wanted
-
-    def request_halt(self, reason: str) -> str:
-        """Ask for the run's end; the first reason stays, and is returned."""
-        with self._lock:
-            self._wanted = self._wanted or reason or "operator"
-            return self._wanted
-
-    def close(self) -> None:
-        """The server is about to stop: end the event streams, which uvicorn would wait for."""
-        self.closed.set()
-
-    def check(self, given: HTTPAuthorizationCredentials | None) -> None:
-        """Raises HTTPException unless `given` is the token."""
-        if self._token is None:
-            raise HTTPException(
-                403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE"
-            )
-        if given is None or not hmac.compare_digest(
-            given.credentials.encode(), self._token.encode()
-        ):
-            raise HTTPException(
-                401,
-                "the operator's token is missing or wrong (tacit: --token-file)",
-                {"WWW-Authenticate": "Bearer"},
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    version: int
-    clip: float
-    data: bytes
-    sha256: str
-
-
-class _View:
-    """The observer with the weights file, cached per version, and the status that event streams
-    share.
-    """
-
-    def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:
-        self.observer, self.driver, self.model = observer, observer.driver, model
-        self._lock, self._feed_lock = threading.Lock(), threading.Lock()
-        self._params: Tensor | None = None
-        self._data, self._sha256 = b"", ""
-        self._feed: dict[str, Any] = {}
-        self._feed_at = -EVENT_PERIOD
-
-    def file(self) -> _File:
-        """The newest weights."""
-        driver = self.driver
-        with driver.lock:
-            version, clip, params = driver.role.version, driver.role.clip, driver.role.params
-        with self._lock:
-            if (
-                self._params is not params
-            ):  # the fold replaces its parameters, it never writes into them
-                self._data = weights(self.model, params)
-                self._params, self._sha256 = params, hashlib.sha256(self._data).hexdigest()
-            return _File(version, clip, self._data, self._sha256)
-
-    def status(self) -> dict[str, Any]:
-        """The observer's status with the digest; `model_version` is the digest's, and may be newer
-        than `applied`.
-
-        In this order, so that the digest beside `finished` is the last model's.
-        """
-        status, file = self.observer.status(), self.file()
-        return {**status, "model_version": file.version, "model_sha256": file.sha256}
-
-    def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
-        """The status of at most `age` seconds ago: one for however many streams ask."""
-        with self._feed_lock:
-            if time.monotonic() - self._feed_at >= age:
-                self._feed, self._feed_at = self.status(), time.monotonic()
-            return self._feed
-
-    def model_info(self) -> dict[str, Any]:
-        """What the weights file holds."""
-        file, model = self.file(), self.model
-        return {
-            "name": model.name,
-            "version": file.version,
-            "parameters": model.size,
-            "sha256": file.sha256,
-            "bytes": len(file.data),
-            "layers": [{"name": name, "shape": shape} for name, shape in model.layout],
-            "clip": file.clip,
-            "state": self.driver.state,
-        }
 
 
 def create_app(
@@ -171,7 +60,7 @@ def create_app(
         description="One federated run: its state, its model and its privacy ledger.",
     )
     install(app)
-    view = _View(observer, model)
+    view = View(observer, model)
 
     def recovered() -> None:
         if (
@@ -238,7 +127,7 @@ def _missing(observer: Observer[ServerDriver]) -> str | None:
     return None if observer.broker_up() else "broker (not connected)"
 
 
-def _run(view: _View) -> APIRouter:
+def _run(view: View) -> APIRouter:
     router = APIRouter(tags=["run"])
     observer = view.observer
 
@@ -288,7 +177,7 @@ def _run(view: _View) -> APIRouter:
     return router
 
 
-def _model(view: _View) -> APIRouter:
+def _model(view: View) -> APIRouter:
     router = APIRouter(tags=["model"])
 
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
@@ -315,7 +204,7 @@ def _model(view: _View) -> APIRouter:
     return router
 
 
-def _control(view: _View, operator: Operator) -> APIRouter:
+def _control(view: View, operator: Operator) -> APIRouter:
     router = APIRouter(tags=["control"])
 
     @router.get(
@@ -366,7 +255,7 @@ def _control(view: _View, operator: Operator) -> APIRouter:
     return router
 
 
-def _predict(view: _View, operator: Operator, inference: Inference | None) -> APIRouter:
+def _predict(view: View, operator: Operator, inference: Inference | None) -> APIRouter:
     router = APIRouter(tags=["predict"])
 
     @router.post(

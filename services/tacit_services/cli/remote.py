@@ -1,0 +1,180 @@
+"""The commands that ask a running aggregator over REST: `tacit status`, `watch`, `halt`, ..."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services.extras import need
+from tacit_services.transport import rest_client
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from tacit_client import Client, Status
+
+Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+TokenFile = Annotated[
+    Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
+]
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show the run as it stands."""
+    with _client(url) as client:
+        _show_status(client.status(), as_json)
+
+
+def watch(
+    url: Url = DEFAULT_URL,
+    once: Annotated[bool, typer.Option("--once", help="show the present state and leave")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the run live until it ends."""
+    with _client(url) as client:
+        if once:
+            _show_status(client.status(), as_json)
+        elif not _follow(client, as_json):
+            raise ServiceError(f"{url}: the aggregator stopped before the run's end")
+
+
+def model(
+    url: Url = DEFAULT_URL,
+    out: Annotated[
+        Path | None, typer.Option(help="download the weights (safetensors) to this file")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the model, or download its weights and check their SHA-256."""
+    from tacit_services.display import tables
+
+    with _client(url) as client:
+        if out is not None:
+            _download(client, out, as_json)
+        else:
+            info = client.model()
+            _show(info.to_json(), as_json, lambda console: tables.model(console, info))
+
+
+def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show what every edge's data has paid in privacy, or read an edge's own ledger."""
+    if context.invoked_subcommand is not None:
+        return
+    from tacit_services.display import tables
+
+    with _client(url) as client:
+        edges, live = client.edges(), not client.status().over
+    _show(
+        [edge.to_json() for edge in edges],
+        as_json,
+        lambda console: tables.ledger(console, edges, live=live),
+    )
+
+
+def halt(
+    url: Url = DEFAULT_URL,
+    reason: Annotated[
+        str, typer.Option(help="said to every edge, and kept in the journal")
+    ] = "operator",
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the run: no further update is accepted."""
+    with _client(url, rest_client.token(token_file)) as client:
+        taken = client.halt(reason)
+    _show(
+        taken.to_json(),
+        as_json,
+        lambda _: f"halt taken ({taken.reason}); the run was {taken.state}",
+    )
+
+
+def release(
+    edge: Annotated[str, typer.Argument(help="an edge in quarantine", show_default=False)],
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the quarantine that the guard has put an edge into."""
+    with _client(url, rest_client.token(token_file)) as client:
+        client.release(edge)
+    _show({"id": edge, "released": True}, as_json, lambda _: f"{edge} may take part again")
+
+
+@contextmanager
+def _client(url: str, token: str | None = None) -> Iterator[Client]:
+    """A client whose errors are tacit's, as the client package shares no code with the rest."""
+    need("edge")
+    from tacit_client import ApiError, Unreachable
+
+    try:
+        with rest_client.client(url, token) as client:
+            yield client
+    except Unreachable as error:
+        raise ServiceError(
+            f"{error}; is a run going on there? `tacit run` says its address (--url)"
+        ) from error
+    except ApiError as error:
+        raise TacitError(f"{url}: {error}") from error
+
+
+def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:
+    from tacit_services.display import tables
+
+    if as_json:
+        typer.echo(json.dumps(content, indent=2))
+    else:
+        console = tables.console()
+        console.print(picture(console))
+
+
+def _show_status(run: Status, as_json: bool) -> None:
+    from tacit_services.display import tables
+
+    _show(run.to_json(), as_json, lambda console: tables.status(console, run))
+
+
+def _follow(client: Client, as_json: bool) -> bool:
+    """Show every event until the run is over (True) or the aggregator ends the stream (False)."""
+    from rich.live import Live
+
+    from tacit_services.display import tables
+
+    console = tables.console()
+    if as_json or not console.is_terminal:
+        return _until_over(client, lambda run: typer.echo(tables.line(run, as_json)))
+    with Live(console=console, auto_refresh=False) as live:
+        return _until_over(
+            client, lambda run: live.update(tables.status(console, run), refresh=True)
+        )
+
+
+def _until_over(client: Client, show: Callable[[Status], None]) -> bool:
+    for run in client.events():
+        show(run)
+        if run.over:
+            return True
+    return False
+
+
+def _download(client: Client, out: Path, as_json: bool) -> None:
+    import hashlib
+
+    data = client.weights()  # checked against the announced digest
+    assert data is not None  # no ETag was given
+    temporary = out.with_name(out.name + ".part")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(out)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    content = {"file": str(out), "bytes": len(data), "sha256": digest}
+    _show(content, as_json, lambda _: f"{out}: {len(data)} bytes, sha256 {digest}")
