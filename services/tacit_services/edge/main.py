@@ -8,7 +8,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit_services.settings import EdgeSettings
-from tacit_services.worker import row_owner
+from tacit_services.worker import release_delay, row_owner
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources
@@ -17,7 +17,7 @@ from tacit_services.worker.tasks import task_loop
 
 def main(settings: EdgeSettings) -> None:
     """Run one edge to its end. Raises TacitError."""
-    row_owner.work(settings, edge_loop)
+    row_owner.work(settings, edge_loop, rows_alone=True)
 
 
 def edge_loop(
@@ -29,4 +29,10 @@ def edge_loop(
             f"algorithm.name={run.algorithm.name}: has no server; its workers are started by "
             f"tacit peer"
         )
-    return nullcontext(task_loop(role, resources.outbox, settings, resources.turns))
+    folder = resources.identity.path
+    # What the edges of one machine share lies where their turns are (`tacit run`).
+    shared = resources.turns.place
+    gathering = None if shared is None else shared.parent / "delays"
+    delay = release_delay.measured(role, resources.turns, folder, gathering, run.edges.count)
+    loop = task_loop(role, resources.outbox, settings, resources.turns, delay=delay)
+    return nullcontext(loop)

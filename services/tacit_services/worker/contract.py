@@ -54,5 +54,8 @@ class Worker(Protocol):
     def on_message(self, message: Any) -> list[Outgoing]:
         """What it makes of the server's word."""
 
+    def task_steps(self, version: int) -> int:
+        """Steps that a task on model `version` takes."""
+
     def retire(self, reason: str) -> list[Outgoing]:
         """Its last word."""

@@ -35,8 +35,11 @@ Loops = Callable[
 ]
 
 
-def work(settings: EdgeSettings, loops: Loops) -> None:
-    """Run one worker, whose loop is of `loops`, to its end. Raises TacitError."""
+def work(settings: EdgeSettings, loops: Loops, *, rows_alone: bool = False) -> None:
+    """Run one worker, whose loop is of `loops`, to its end.
+
+    rows_alone: as `EdgeRole` has it; such a loop holds pushes back. Raises TacitError.
+    """
     stop = stopping()
     torch.set_num_threads(settings.threads)
     flush_pool()
@@ -46,7 +49,9 @@ def work(settings: EdgeSettings, loops: Loops) -> None:
     with worker_resources(settings, run, stop) as resources:
         if resources is None:
             return
-        role = build_role(settings, definition, model, resources.identity, resources.ledger)
+        role = build_role(
+            settings, definition, model, resources.identity, resources.ledger, rows_alone=rows_alone
+        )
         left = role.releaser.releases_left
         log.info("%s: %s", role.edge, "no guarantee" if left is None else f"{left} pushes left")
         log.info("%s computes %s, loops by %s", role.edge, role.way, described())
@@ -61,6 +66,8 @@ def build_role(
     model: Model,
     identity: Identity,
     ledger: Ledger,
+    *,
+    rows_alone: bool = False,
 ) -> EdgeRole:
     """The edge role of this identity with its own rows.
 
@@ -77,4 +84,12 @@ def build_role(
     plan = definition.plans.plan(identity.number, part.most)
     settings.load_policy().check(plan, definition.name, definition.model)
     releaser = Releaser(plan, ledger, Random())
-    return registry.edge(definition, identity.edge, part.rows, model, releaser, settings.device)
+    return registry.edge(
+        definition,
+        identity.edge,
+        part.rows,
+        model,
+        releaser,
+        settings.device,
+        rows_alone=rows_alone,
+    )

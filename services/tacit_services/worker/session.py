@@ -66,6 +66,7 @@ class Session:
         self._connection, self._present, self._kept = connection, present, kept
         self.standing = Standing.ONLINE
         self._task: ServerOutput | None = None  # the server's newest word
+        self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
         self._upload: Transfer | None = None  # the oldest message, once it has been sent
         self._connected_before = False
@@ -95,14 +96,15 @@ class Session:
         self._asked()
         return task
 
-    def post(self, outgoing: list[Outgoing]) -> None:
-        """Make messages durable, and send the oldest. Raises PrivacyError."""
+    def post(self, outgoing: list[Outgoing], hold: Callable[[], None] = lambda: None) -> None:
+        """Make messages durable, `hold` them back, and send the oldest. Raises PrivacyError."""
         for out in outgoing:
             assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
             seq = self.outbox.next_seq()
             terms = self._settings
             envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition)
             self.outbox.put(seq, envelope, self._role.releaser.ledger, self._kept())
+        hold()
         self._asked()
         self._send_now()
         self.send_when_due()
@@ -208,6 +210,7 @@ class Session:
                 self.outbox.oldest() is None
             ):  # else a newer one will follow the receipt that is still to come
                 self._task, self._wait = message, self._settings.patience
+                self.task_came = time.monotonic()
 
     def _announcement(self, announcement: pb.Announcement, retained: bool) -> None:
         if announcement.state in ("finished", "halted"):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from tacit.protocol.messages import Retired
+from tacit.protocol.messages import GlobalModel, Retired, ServerOutput
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.computing import Computing
 from tacit_services.worker.contract import LoopSettings, Worker
@@ -17,6 +17,7 @@ from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
 from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.release_delay import NO_DELAY, ReleaseDelay
 from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.edge")
@@ -34,13 +35,19 @@ class Tasks:
     """
 
     def __init__(
-        self, role: Worker, computing: Computing, kept: Callable[[], bytes | None], *, serves: bool
+        self,
+        role: Worker,
+        computing: Computing,
+        kept: Callable[[], bytes | None],
+        delay: ReleaseDelay,
+        *,
+        serves: bool,
     ) -> None:
-        """`serves`: whether tasks are worked on after the run's end as well, until the budget is
-        spent.
+        """`delay`: what pushes are held back for. `serves`: whether tasks are worked on after the
+        run's end as well, until the budget is spent.
         """
         self._role, self._computing, self.kept, self._serves = role, computing, kept, serves
-        self._complained_at = -math.inf
+        self._delay, self._complained_at = delay, -math.inf
 
     @property
     def subscriptions(self) -> list[str]:
@@ -92,7 +99,14 @@ class Tasks:
             if session.standing is Standing.REFUSING:
                 log.info("%s works again: a model that its policy allows", role.edge)
             session.stand(Standing.ONLINE)
-            session.post(outgoing)
+            session.post(outgoing, lambda: self._hold(session.task_came, task, stop))
+
+    def _hold(self, came: float, task: ServerOutput | None, stop: threading.Event) -> None:
+        steps = self._role.task_steps(task.version) if isinstance(task, GlobalModel) else 1
+        late = self._delay.late
+        self._delay.hold(came, steps, stop)
+        if self._delay.late > late:
+            log.debug("%s: a late push (its %d.)", self._role.edge, self._delay.late)
 
     def _refuse(self, session: Session) -> None:
         """Say so: in presence and by a Hello at once, then by every Hello that asks for a model,
@@ -120,9 +134,10 @@ def task_loop(
     settings: LoopSettings,
     turns: CpuTurns,
     kept: Callable[[], bytes | None] = nothing_kept,
+    delay: ReleaseDelay = NO_DELAY,
     *,
     serves: bool = False,
 ) -> WorkerLoop:
     """The loop of `role`, whose state, if it has one, is `kept` with every message."""
-    policy = Tasks(role, Computing(turns, settings.slowdown), kept, serves=serves)
+    policy = Tasks(role, Computing(turns, settings.slowdown), kept, delay, serves=serves)
     return WorkerLoop(role, outbox, settings, Mailbox(), policy)

@@ -176,6 +176,13 @@ class Releaser:
             ).total.to(torch.float32)
         return self._sealed(vector, 1.0, steps.clip)
 
+    def rehearse(self, clip: float, query: Callable[[], Clipped]) -> None:
+        """Do the work of `release` on public rows, and forget the result: to measure its time.
+
+        Nothing is charged, so `query` must not touch a private row.
+        """
+        self._noisy(self._computed(query), clip, None)
+
     def can_pay(self, clip: float, count: int = 1) -> bool:
         """Whether neither the budget nor the clip would refuse `count` releases with this clip."""
         return (self.releases_left is None or self.releases_left >= count) and (

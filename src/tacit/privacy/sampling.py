@@ -92,8 +92,8 @@ class Batch:
     mask: torch.Tensor
 
 
-def padded_size(most: int, rate: float) -> int:
-    """B: slots that a Poisson(rate) batch of at most `most` rows exceeds with probability <= TAIL.
+def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
+    """B: slots that a Poisson(rate) batch of at most `most` rows exceeds with probability <= tail.
 
     A function of public numbers: `most` is the most rows that an edge may have, never how many it
     has. Rounded up to a multiple of 16, which suits the processor's kernels.
@@ -101,7 +101,7 @@ def padded_size(most: int, rate: float) -> int:
     if rate == 1:
         return most
     # By bisection, because scipy's binom.isf fails for tiny rates.
-    bound = bisect_left(range(most), -TAIL, key=lambda size: -binom.sf(size, most, rate))
+    bound = bisect_left(range(most), -tail, key=lambda size: -binom.sf(size, most, rate))
     return min(most, -(-bound // 16) * 16)
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,11 +24,12 @@ from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
 from tacit.privacy.release import Releaser, Steps
 from tacit.privacy.rows import RowSums
-from tacit.privacy.sampling import Batch, drawn_rows, poisson, rows_of_units
+from tacit.privacy.sampling import Batch, drawn_rows, padded_size, poisson, rows_of_units
 from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, Push, Retired
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
 HELD = 2**24
+_FAR = 1e-9  # of the draws that a push's delay is too short for
 
 
 class EdgeRole(ABC):
@@ -185,9 +189,33 @@ class EdgeRole(ABC):
         """The clipped sum over the drawn rows, and no others."""
         plan = self.releaser.plan
         drawn = drawn_rows(self.records, plan.sampling_rate, self.size, self.releaser.random)
-        whole = plan.mechanism == "discrete_gaussian"
-        step = grid_step(clip, plan.noise_multiplier) if whole else None
+        step = self._step(clip)
         return sums.sum(params, self.x, self.y, drawn, clip, step=step, rows=self.size)
+
+    def rehearsal(self) -> Callable[[], None]:
+        """A function that does one step's work on public random rows, and forgets what comes of it.
+
+        There are as many rows as a draw exceeds with probability 1e-9 at most: what a push's delay
+        is measured with. Needs `alone`.
+        """
+        sums, plan = self.alone, self.releaser.plan
+        assert sums is not None
+        rows = padded_size(plan.most_rows, plan.sampling_rate, _FAR)
+        generator = torch.Generator().manual_seed(1)
+        x, y = self.model.random_batch(rows, generator)
+        params, everyone, clip = self.model.init(1), np.arange(rows), plan.clip_max
+        step = self._step(clip)
+
+        def query() -> Clipped:
+            return sums.sum(params, x, y, everyone, clip, step=step, rows=self.size)
+
+        return partial(self.releaser.rehearse, plan.clip_max, query)
+
+    def _step(self, clip: float) -> float | None:
+        """The integers' grid at this clip; None for floats."""
+        plan = self.releaser.plan
+        whole = plan.mechanism == "discrete_gaussian"
+        return grid_step(clip, plan.noise_multiplier) if whole else None
 
     def draw(self) -> Batch:
         """A fresh Poisson batch."""

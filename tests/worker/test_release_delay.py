@@ -1,0 +1,115 @@
+"""A push leaves a fixed time after its model came, however long its rows took."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tacit_services.worker import release_delay
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.release_delay import NO_DELAY, ReleaseDelay
+
+from tacit import config
+from tacit.algorithms import registry
+from tacit.algorithms.base.edge import EdgeRole
+from tacit.kernels.loading import library
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Releaser
+from tacit.privacy.sampling import Random
+
+RUN = """
+run.updates = 10
+data.dataset = "digits"
+model.name = "logistic"
+algorithm.name = "mapa"
+edges.count = 2
+privacy = { batch = 32, noise_multiplier = 1.0, epsilon = 50.0 }
+"""
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def leaves_after(took: float, steps: int = 1) -> tuple[float, int]:
+    """When a push that took so long leaves, after its model came; and how many were late."""
+    clock = Clock()
+    delay = ReleaseDelay(0.020, clock=clock)
+    clock.now += took
+    return round(took + delay.left(100.0, steps), 6), delay.late
+
+
+@pytest.mark.parametrize("took", [0.0, 0.001, 0.012, 0.0199])
+def test_a_push_that_is_ready_waits_until_the_delay(took: float) -> None:
+    assert leaves_after(took) == (0.020, 0)
+
+
+@pytest.mark.parametrize(("took", "leaves"), [(0.021, 0.025), (0.0249, 0.025), (0.0251, 0.030)])
+def test_a_late_push_leaves_at_the_next_quarter_and_is_counted(took: float, leaves: float) -> None:
+    assert leaves_after(took) == (leaves, 1)
+
+
+def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:
+    assert leaves_after(0.030, steps=3) == (0.060, 0)
+
+
+def test_work_of_a_fixed_shape_is_not_held_back() -> None:
+    stop = threading.Event()
+    NO_DELAY.hold(0.0, 1, stop)
+    assert NO_DELAY.late == 0
+
+
+def test_the_end_does_not_wait() -> None:
+    stop = threading.Event()
+    stop.set()
+    ReleaseDelay(3600.0).hold(time.monotonic(), 1, stop)
+
+
+def made(folder: Path, *, rows_alone: bool) -> EdgeRole:
+    run = config.parse(RUN, "test")
+    definition, part = run.define(), run.source.edge(0, None, folder)
+    releaser = Releaser(run.plan(0, part.most), Ledger(":memory:", "digits"), Random())
+    model = definition.build_model()
+    return registry.edge(definition, "edge-0", part.rows, model, releaser, rows_alone=rows_alone)
+
+
+def test_the_delay_is_measured_with_public_rows_and_charges_nothing(tmp_path: Path) -> None:
+    if library() is None:
+        pytest.skip("numba is not installed")
+    role = made(tmp_path, rows_alone=True)
+    delay = release_delay.measured(role, CpuTurns(None), tmp_path, None, 1)
+    assert delay.seconds > 0
+    assert role.releaser.ledger.charged().count == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_edges_of_one_machine_meet_before_they_measure(tmp_path: Path) -> None:
+    if library() is None:
+        pytest.skip("numba is not installed")
+    role, gathering = made(tmp_path, rows_alone=True), tmp_path / "delays"
+    done = threading.Event()
+
+    def measure() -> None:
+        release_delay.measured(role, CpuTurns(None), tmp_path, gathering, 2)
+        done.set()
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    while not (gathering / "edge-0").exists():
+        done.wait(0.01)
+    assert not done.wait(0.1)  # it waits for the other
+    (gathering / "edge-1").touch()
+    assert done.wait(60)
+    thread.join()
+
+
+def test_a_step_of_a_fixed_shape_needs_none(tmp_path: Path) -> None:
+    role = made(tmp_path, rows_alone=False)
+    assert release_delay.measured(role, CpuTurns(None), tmp_path, None, 1) is NO_DELAY
