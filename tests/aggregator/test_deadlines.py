@@ -12,36 +12,23 @@ import pytest
 from tacit_services.aggregator import entries
 from tacit_services.journal.store import open_store
 
-from tacit import config
 from tacit.config import RunFile
 from tacit.protocol.messages import Deadline
 from tests.golden.harness import sha256
 from tests.helpers.rig import Rig
+from tests.helpers.run_files import Layer
+from tests.helpers.run_files import run_file as made
 from tests.helpers.servers import Mosquitto, mosquitto, wait_for
 
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = 1000000
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-{section}
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-batch = 16
-epsilon = 100.0
-[edges]
-count = 3
-"""
+RUN: Layer = {
+    "run": {"snapshot_every": 1000000},
+    "privacy": {"noise_multiplier": 1.0, "clip": 1.0, "batch": 16, "epsilon": 100.0},
+    "edges": {"count": 3},
+}
 
 
 def run_file(name: str, section: str, updates: int = 6) -> RunFile:
-    return config.parse(RUN.format(name=name, section=section, updates=updates), "test")
+    return made(RUN, "[algorithm]\n" + section, run={"updates": updates}, algorithm={"name": name})
 
 
 @pytest.fixture

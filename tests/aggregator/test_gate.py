@@ -19,24 +19,13 @@ from tacit.protocol import topics
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello, Outgoing, Retired, Update
 from tests.conftest import ROOT
+from tests.helpers.run_files import Layer, run_file
 
-RUN = """
-[run]
-updates = 60
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-{more}
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-[edges]
-count = 3
-{edges}
-"""
+RUN: Layer = {
+    "run": {"updates": 60},
+    "privacy": {"noise_multiplier": 1.0, "clip": 1.0},
+    "edges": {"count": 3},
+}
 
 
 class Gated:
@@ -45,7 +34,7 @@ class Gated:
     def __init__(
         self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None
     ) -> None:
-        self.run = config.parse(RUN.format(name=name, edges=edges, more=more), "test")
+        self.run = run_file(RUN, {"algorithm": more, "edges": edges}, algorithm={"name": name})
         self.role = role or registry.server(self.run.define(), self.run.build_model())
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()

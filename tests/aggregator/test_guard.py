@@ -15,10 +15,11 @@ from tacit_services.aggregator.ingest.buckets import Bucket, norm_bound
 
 from tacit import config
 from tacit.errors import ConfigError
+from tests.helpers.run_files import Layer, run_file
 
 steady = settings(derandomize=True, deadline=None, max_examples=60)
 SERVER = '[privacy]\nmechanism="gaussian"\nnoise_at="server"\n'
-RUN = '[run]\nupdates=9\n[data]\ndataset="digits"\n[model]\nname="logistic"\n[algorithm]\nname="{name}"\n{more}'
+RUN: Layer = {"run": {"updates": 9}}
 
 
 def honest_norms(count: int, clip: float, batch: int, z: float, size: int) -> torch.Tensor:
@@ -96,7 +97,7 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing_away() -> None:
 
 class TestRunFile:
     def parsed(self, more: str, name: str = "mapa") -> config.RunFile:
-        return config.parse(RUN.format(name=name, more=more), "test")
+        return run_file(RUN, more, algorithm={"name": name})
 
     def test_off_by_default_and_not_in_the_fingerprint(self) -> None:
         plain, guarded = (

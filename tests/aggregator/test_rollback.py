@@ -33,7 +33,7 @@ from tacit.protocol import topics
 from tests.golden.harness import make_edge
 from tests.helpers.crash_edge import Forks
 from tests.helpers.processes import PATIENCE
-from tests.helpers.rig import ROOMY, RUN, Rig, run_file
+from tests.helpers.rig import ROOMY, Rig, run_file, run_text
 from tests.helpers.servers import Mosquitto, mosquitto, wait_for
 
 
@@ -240,7 +240,7 @@ class Processes:
 
     def __init__(self, folder: Path, broker: str, forks: Forks, run_id: str) -> None:
         self.folder, self.forks = folder, forks
-        text = RUN.format(updates=10**6, snapshot_every=50, max_staleness=100)
+        text = run_text(10**6, snapshot_every=50)
         (folder / "run.toml").write_text(text)
         self.rig = Rig(config.parse(text, "test"), broker, run_id)
         self.rig.serve()

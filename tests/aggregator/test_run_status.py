@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
@@ -21,30 +20,25 @@ from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import EVERYONE, SERVER, Deadline, Halt, Hello, Report, Timer, Update
+from tests.helpers.run_files import Layer
+from tests.helpers.run_files import run_file as made
 
-FILE = """
-[run]
-updates = 100
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-[privacy]
-mechanism = "{mechanism}"
-batch = 32
-noise_multiplier = 1.0
-clip = 1.0
-[edges]
-count = {count}
-"""
+FILE: Layer = {
+    "run": {"updates": 100},
+    "privacy": {"batch": 32, "noise_multiplier": 1.0, "clip": 1.0},
+}
 
 
 def run_file(
     name: str = "adp2sgd", mechanism: str = "gaussian", count: int = 4, more: str = ""
 ) -> RunFile:
-    return config.parse(FILE.format(name=name, mechanism=mechanism, count=count) + more, "test")
+    return made(
+        FILE,
+        more,
+        algorithm={"name": name},
+        privacy={"mechanism": mechanism},
+        edges={"count": count},
+    )
 
 
 RUN = run_file()
@@ -193,11 +187,8 @@ def test_a_contradiction_is_one_line(changes: dict[str, str], why: str) -> None:
 
 
 def test_a_torus_of_seven_is_refused_with_the_run_file() -> None:
-    text = FILE.format(name="adp2sgd", mechanism="gaussian", count=7).replace(
-        "[privacy]", 'topology = "torus"\n[privacy]'
-    )
     with pytest.raises(ConfigError, match="no torus"):
-        config.parse(text, "test")
+        run_file("adp2sgd", count=7, more='algorithm.topology = "torus"')
 
 
 def test_a_report_of_what_cannot_be_is_refused() -> None:

@@ -14,28 +14,8 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from bench.shares import WITHIN, busy, measure
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
+from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, free_port, mosquitto, wait_for
-
-RUN = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-smoothness = 1.0
-deviation = 1.0
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-batch = 32
-epsilon = 100.0
-[edges]
-count = 3
-{edges}
-"""
 
 
 class Shown:
@@ -68,7 +48,7 @@ class Shown:
 @contextmanager
 def shown(folder: Path, updates: int, edges: str) -> Iterator[tuple[Deployment, Shown]]:
     """A run of three edges; nothing is started yet."""
-    text = RUN.format(updates=updates, edges=edges)
+    text = toml(MAPA, {"edges": edges}, run={"updates": updates}, edges={"count": 3})
     with (
         mosquitto(folder) as broker,
         deployment(

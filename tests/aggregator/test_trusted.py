@@ -27,7 +27,8 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import sha256
 from tests.helpers.processes import Watcher, refold
-from tests.helpers.rig import ROOMY, RUN, STATUS, Hostile, Message, Rig, take
+from tests.helpers.rig import ROOMY, STATUS, Hostile, Message, Rig, run_text, take
+from tests.helpers.run_files import Layer
 from tests.helpers.servers import PATIENCE, Mosquitto, mosquitto, wait_for
 
 CLIP = 1.0
@@ -40,10 +41,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 
 def run_file(updates: int = 1000, z: float = 1.0, epsilon: Sequence[float] = ()) -> RunFile:
-    text = RUN.format(updates=updates, snapshot_every=10**6, max_staleness=100)
-    text = text.replace("[privacy]", '[privacy]\nmechanism = "gaussian"\nnoise_at = "server"')
-    text = text.replace("noise_multiplier = 1.0", f"noise_multiplier = {z}")
-    return config.parse(text + f"epsilon = {list(epsilon)}\n", "test")
+    server = {"mechanism": "gaussian", "noise_at": "server", "noise_multiplier": z}
+    more: Layer = {"privacy": server, "edges": {"epsilon": list(epsilon)}}
+    return config.parse(run_text(updates, more=more), "test")
 
 
 def make_rig(

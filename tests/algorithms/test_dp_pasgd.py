@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit import config
 from tacit.algorithms import registry
 from tacit.algorithms.dp_pasgd.averaging import Edge, Server
 from tacit.config import RunFile
@@ -19,6 +18,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import EVERYONE, Deadline, GlobalModel, Halt, Hello, Push, Update
+from tests.helpers.run_files import run_file as made
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size
@@ -27,25 +27,12 @@ DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
 
 
 def run_file(tau: int = 4, updates: int = 100) -> RunFile:
-    text = f"""
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "dp-pasgd"
-learning_rate = 0.5
-tau = {tau}
-[privacy]
-clip = 1.0
-batch = 8
-noise_multiplier = 1.0
-[edges]
-count = 3
-"""
-    return config.parse(text, "test")
+    return made(
+        run={"updates": updates},
+        algorithm={"name": "dp-pasgd", "learning_rate": 0.5, "tau": tau},
+        privacy={"clip": 1.0, "batch": 8, "noise_multiplier": 1.0},
+        edges={"count": 3},
+    )
 
 
 def server(updates: int = 100) -> Server:

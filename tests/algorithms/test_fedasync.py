@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tacit_services.journal import snapshot_file as state_file
 from torch import Tensor
 
-from tacit import config
 from tacit.algorithms import fedasync, registry
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.fedasync import (
@@ -49,33 +48,23 @@ from tacit.protocol.messages import (
     Retired,
     Update,
 )
+from tests.helpers.run_files import Layer
+from tests.helpers.run_files import run_file as made
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8
-FILE = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-{section}
-[privacy]
-batch = 8
-clip = 1.0
-noise_multiplier = 1.0
-[edges]
-count = {count}
-"""
+FILE: Layer = {"privacy": {"batch": 8, "clip": 1.0, "noise_multiplier": 1.0}}
 
 
 def run_file(
     name: str = "fedasync", section: str = "", updates: int = 1000, count: int = 4
 ) -> RunFile:
-    return config.parse(
-        FILE.format(name=name, section=section, updates=updates, count=count), "test"
+    return made(
+        FILE,
+        {"algorithm": section},
+        run={"updates": updates},
+        algorithm={"name": name},
+        edges={"count": count},
     )
 
 

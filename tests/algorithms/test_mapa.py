@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tacit import config
 from tacit.algorithms import mapa
 from tacit.algorithms.base import edge as edge_roles
 from tacit.algorithms.base.server import STALENESS_WINDOW
@@ -41,32 +40,12 @@ from tacit.protocol.messages import (
     Retired,
     Update,
 )
+from tests.helpers.run_files import Layer
+from tests.helpers.run_files import run_file as made
 
 MODEL = build("logistic", (1, 1, 3), 2)
 SIZE = MODEL.size  # 8
-FILE = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-smoothness = 10.0
-deviation = {deviation}
-initial_gap = {gap}
-radius = 2.0
-max_staleness = 20
-[privacy]
-mechanism = "{mechanism}"
-batch = {batch}
-clip = {clip}
-clip_min = {clip_min}
-noise_multiplier = {z}
-[edges]
-count = {count}
-"""
+FILE: Layer = {"algorithm": {"smoothness": 10.0, "radius": 2.0, "max_staleness": 20}}
 
 
 def run_file(**changes: Any) -> RunFile:
@@ -80,10 +59,24 @@ def run_file(**changes: Any) -> RunFile:
         "batch": 64.0,
         "clip": 10.0,
         "clip_min": 0.1,
+        "clip_max": None,
         "count": 2,
         "z": 64.0 * math.sqrt(0.01 / SIZE),
     }
-    return config.parse(FILE.format(**{**usual, **changes}), "test")
+    chosen = usual | changes
+    assert chosen.keys() == usual.keys()
+    privacy = ("mechanism", "batch", "clip", "clip_min", "clip_max")
+    return made(
+        FILE,
+        run={"updates": chosen["updates"]},
+        algorithm={
+            "name": chosen["name"],
+            "deviation": chosen["deviation"],
+            "initial_gap": chosen["gap"],
+        },
+        privacy={"noise_multiplier": chosen["z"], **{key: chosen[key] for key in privacy}},
+        edges={"count": chosen["count"]},
+    )
 
 
 def hello(edge: str, noise: float = 0.01) -> Hello:
@@ -314,20 +307,7 @@ def test_cloud_line_4_the_first_model_and_clip_norm() -> None:
     made = server()
     assert (made.version, made.clip) == (0, 10.0)
     assert torch.equal(made.params, MODEL.init(1))
-    text = FILE.replace("clip = {clip}\n", "clip_max = 1e6\n")
-    usual = {
-        "z": 1.0,
-        "updates": 10,
-        "deviation": 30.0,
-        "gap": 2.3,
-        "batch": 64.0,
-        "clip_min": 0.1,
-        "count": 2,
-    }
-    by_12 = Server(
-        config.parse(text.format(name="mapa", mechanism="gaussian", **usual), "test").define(),
-        MODEL,
-    )
+    by_12 = server(clip=None, clip_max=1e6, deviation=30.0)
     assert by_12.clip == mapa.first_clip(30.0, 1e-3)
 
 

@@ -104,7 +104,7 @@ def test_line_4_an_epoch_takes_every_record_once_in_an_order_of_its_own() -> Non
 
 def test_line_4_parties_choose_without_coordination_unless_synchronous() -> None:
     assert not torch.equal(batch_rows(PROTOCOL, 0, 1, 320), batch_rows(PROTOCOL, 1, 1, 320))
-    together = vertical_settings.vertical(run_file(synchronous="true").define()).protocol
+    together = vertical_settings.vertical(run_file(synchronous=True).define()).protocol
     assert torch.equal(batch_rows(together, 0, 1, 320), batch_rows(together, 1, 1, 320))
 
 
@@ -248,7 +248,7 @@ def test_algorithm_2_with_t_1_is_algorithm_1() -> None:
 
 
 def test_t_synchronous_with_common_batches_and_t_m_is_centralised_sgd() -> None:
-    made = world(run_file(synchronous="true", updates=60), regularization=0.01).start()
+    made = world(run_file(synchronous=True, updates=60), regularization=0.01).start()
     protocol = made.server.protocol
     assert (protocol.t, protocol.coordinated) == (4, True)
     made.run(2)

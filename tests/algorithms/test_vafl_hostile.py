@@ -60,7 +60,7 @@ def test_what_a_party_says_of_its_noise_and_mode_moves_nothing(plan: EmbeddingPl
 
 
 def test_one_party_alone_makes_no_iteration_of_several() -> None:
-    made = world(run_file(synchronous="true")).after_tables()
+    made = world(run_file(synchronous=True)).after_tables()
     server = made.server
     table = server.table.clone()
     for step in range(1, 20):
@@ -68,7 +68,7 @@ def test_one_party_alone_makes_no_iteration_of_several() -> None:
     assert server.version == 0
     assert len(server.gathered) == 1
     # and before all tables are there, nobody's batch counts.
-    early = world(run_file(synchronous="true")).start()
+    early = world(run_file(synchronous=True)).start()
     early.deliver(next(m for m in early.under_way if isinstance(m, Hello) and m.edge == "party-0"))
     early.server.on_message(upload(early.server, "party-0", 1, torch.arange(32)))
     assert not early.server.gathered

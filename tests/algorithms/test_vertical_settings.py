@@ -20,6 +20,7 @@ from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingReleaser
 from tacit.privacy.sampling import Random
 from tacit.privacy.simulated import SimulatedLedger
+from tests.helpers.run_files import run_file as made
 from tests.helpers.vafl_rig import run_file
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent.parent / "experiments").glob("vafl-*.toml"))
@@ -78,7 +79,7 @@ def test_a_stated_noise_is_taken_and_a_party_may_have_its_own_budget() -> None:
 
 
 def test_synchronous_means_all_parties_on_common_batches() -> None:
-    protocol = vertical(run_file(synchronous="true").define()).protocol
+    protocol = vertical(run_file(synchronous=True).define()).protocol
     assert (protocol.t, protocol.coordinated, protocol.steps.t) == (4, True, 4)
 
 
@@ -138,12 +139,9 @@ def test_quadrants_are_four() -> None:
 
 
 def test_a_horizontal_run_has_no_parties() -> None:
-    text = (
-        '[run]\nupdates = 1\n[data]\ndataset = "digits"\n[model]\nname = '
-        '"logistic"\n[algorithm]\nname = "mapa"\n'
-    )
+    run = made(run={"updates": 1}, algorithm={"name": "mapa"})
     with pytest.raises(ConfigError, match=r"algorithm.name='mapa' is not vertical"):
-        vertical(config.parse(text, "test").define())
+        vertical(run.define())
 
 
 def test_records_of_one_person_are_told_apart() -> None:

@@ -22,7 +22,7 @@ from tacit import config
 from tests.conftest import ROOT
 from tests.helpers.processes import PATIENCE, Deployment, appended, deployment
 from tests.helpers.servers import Mosquitto, mosquitto, redis_server, wait_for
-from tests.system.test_crash import RUN
+from tests.system.test_crash import run_text
 
 
 def replayed(file: Path) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 def run(tmp_path: Path, broker: Mosquitto) -> Iterator[Deployment]:
     """Two edges, 200 updates, on SQLite."""
     store, address = f"sqlite:///{tmp_path / 'store.db'}", f"{broker.host}:{broker.port}"
-    with deployment(tmp_path, RUN.format(updates=200, edges=2), address, store, "kept") as made:
+    with deployment(tmp_path, run_text(200, edges=2), address, store, "kept") as made:
         yield made
 
 
@@ -115,9 +115,7 @@ def test_the_file_has_what_redis_accepted_although_redis_dies_too(
 ) -> None:
     with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as redis:
         address = f"{broker.host}:{broker.port}"
-        with deployment(
-            tmp_path, RUN.format(updates=200, edges=2), address, redis.url, "kept-redis"
-        ) as run:
+        with deployment(tmp_path, run_text(200, edges=2), address, redis.url, "kept-redis") as run:
             # Given a run whose journal file is asked for after its first snapshot,
             file = tmp_path / "run.journal"
             first = run.aggregator()
@@ -149,7 +147,7 @@ def test_tacit_run_keeps_a_journal_and_never_overwrites_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_file, file = tmp_path / "run.toml", tmp_path / "run.journal"
-    run_file.write_text(RUN.format(updates=30, edges=1))
+    run_file.write_text(run_text(30, edges=1))
     arguments = ("run", run_file, "--out", tmp_path / "out", "--journal", file)
     with pytest.raises(SystemExit) as left:
         main([str(argument) for argument in arguments])

@@ -30,6 +30,7 @@ from tests.golden.harness import make_edge
 from tests.helpers.processes import Service
 from tests.helpers.rest import serving
 from tests.helpers.rig import STATUS, Hostile, Rig, run_file
+from tests.helpers.run_files import Layer, toml
 from tests.helpers.servers import Mosquitto, mosquitto, wait_for
 
 
@@ -213,19 +214,11 @@ def test_a_spent_edge_retires_is_shown_and_the_run_goes_on_without_it(
     assert role.edges["edge-1"].updates == 60 - pushed
 
 
-POLICY_RUN = """
-[run]
-updates = 5
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-[privacy]
-batch = 32
-noise_multiplier = 1.0
-"""
+POLICY_RUN: Layer = {
+    "run": {"updates": 5},
+    "algorithm": {"name": "mapa"},
+    "privacy": {"batch": 32, "noise_multiplier": 1.0},
+}
 
 
 @pytest.mark.parametrize(
@@ -243,7 +236,7 @@ noise_multiplier = 1.0
 def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
     tmp_path: Path, policy: str, code: int, line: str
 ) -> None:
-    (tmp_path / "run.toml").write_text(POLICY_RUN)
+    (tmp_path / "run.toml").write_text(toml(POLICY_RUN))
     (tmp_path / "policy.toml").write_text(policy)
     settings = {
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"),
@@ -261,7 +254,7 @@ def test_an_edge_process_leaves_with_one_line_and_the_exit_code(
 def test_tacit_run_hands_its_policy_to_every_edge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "run.toml").write_text(POLICY_RUN)
+    (tmp_path / "run.toml").write_text(toml(POLICY_RUN))
     (tmp_path / "policy.toml").write_text("clip_max = 50.0")
     arguments = [
         "run",

@@ -10,29 +10,12 @@ import pytest
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 
-from tacit import config
 from tacit.config import RunFile
 from tests.golden.harness import MqttRun, accepted, in_process, sha256
+from tests.helpers.run_files import Layer, run_file
 from tests.helpers.servers import PATIENCE, mosquitto
 
-RUN = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{algorithm}"
-{parameters}
-[privacy]
-mechanism = "{mechanism}"
-batch = 32
-noise_multiplier = 1.0
-clip = 1.0
-[edges]
-count = {edges}
-"""
+RUN: Layer = {"privacy": {"batch": 32, "noise_multiplier": 1.0, "clip": 1.0}}
 
 
 OWN = {
@@ -48,14 +31,14 @@ SMOOTH = "smoothness = 1.0\ndeviation = 1.0"
 
 def parsed(algorithm: str, mechanism: str, edges: int, updates: int) -> RunFile:
     parameters = OWN.get(algorithm, SMOOTH)
-    text = RUN.format(
-        algorithm=algorithm,
-        mechanism=mechanism,
-        edges=edges,
-        updates=updates,
-        parameters=parameters,
+    return run_file(
+        RUN,
+        {"algorithm": parameters},
+        run={"updates": updates},
+        algorithm={"name": algorithm},
+        privacy={"mechanism": mechanism},
+        edges={"count": edges},
     )
-    return config.parse(text, "golden")
 
 
 @pytest.mark.parametrize(

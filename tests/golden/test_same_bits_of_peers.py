@@ -18,7 +18,6 @@ from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
 from torch import Tensor
 
-from tacit import config
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.worker import Worker
 from tacit.config import RunFile
@@ -26,29 +25,22 @@ from tacit.protocol import wire, wire_gossip
 from tacit.protocol.messages import Gossip, Outgoing
 from tests.golden.harness import MqttRun, make_edge
 from tests.golden.test_same_bits import keep_journal
+from tests.helpers.run_files import Layer, run_file
 from tests.helpers.servers import PATIENCE, mosquitto
 
 SEED = 11
-RUN = """
-[run]
-updates = 60
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-learning_rate = 0.5
-report_every = 5
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 2.0
-epsilon = 1000.0
-batch = 32
-clip = 0.2
-[edges]
-count = 4
-"""
+RUN: Layer = {
+    "run": {"updates": 60},
+    "algorithm": {"learning_rate": 0.5, "report_every": 5},
+    "privacy": {
+        "mechanism": "gaussian",
+        "noise_multiplier": 2.0,
+        "epsilon": 1000.0,
+        "batch": 32,
+        "clip": 0.2,
+    },
+    "edges": {"count": 4},
+}
 Event = tuple[str, str, frozenset[str], Any]  # peer, what it did, who was there, with what
 DOES = ("begin", "finish", "abandon", "hear", "propose", "repeat")
 
@@ -143,7 +135,7 @@ def over_the_wire(out: Outgoing, schema: bytes, size: int) -> Gossip:
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])
 def test_peers_over_mqtt_and_in_process_agree_to_the_last_bit(tmp_path: Path, name: str) -> None:
-    run = config.parse(RUN.format(name=name), "golden")
+    run = run_file(RUN, algorithm={"name": name})
     with mosquitto(tmp_path) as broker:
         made = Watched(run, f"{broker.host}:{broker.port}", tmp_path)
         threads = made.edge_threads(seed=SEED)

@@ -27,34 +27,25 @@ from tacit.privacy.ledger import read_chains
 from tacit.protocol import wire
 from tests.helpers.crash_edge import Forks
 from tests.helpers.processes import PATIENCE, Deployment, Watcher, appended, check
+from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, wait_for
 
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = 60
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-smoothness = 1.0
-deviation = 1.0
-max_staleness = 1000
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-batch = 16
-epsilon = 100.0
-[edges]
-count = {edges}
-"""
 REST_SECONDS = (
     4 * PATIENCE
 )  # of a run after its last kill, on a machine that has other things to do
 KINDS = ("aggregator", "broker", "redis", "edge", "edge")
 FINAL = ("ACCEPTED", "DUPLICATE")
+
+
+def run_text(updates: int, edges: int) -> str:
+    """A run file of so many updates by so many edges."""
+    return toml(
+        MAPA,
+        run={"updates": updates, "snapshot_every": 60},
+        algorithm={"max_staleness": 1000},
+        privacy={"batch": 16},
+        edges={"count": edges},
+    )
 
 
 def storm(

@@ -17,29 +17,13 @@ from torch import Tensor
 from tacit import config
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tests.helpers.processes import Deployment, Service, deployment
+from tests.helpers.run_files import Layer, toml
 from tests.helpers.servers import Mosquitto, mosquitto
 
-RUN = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-learning_rate = {rate}
-topology = "{topology}"
-report_every = 5
-[privacy]
-mechanism = "{mechanism}"
-noise_multiplier = 2.0
-epsilon = 1000.0
-batch = 32
-clip = 0.2
-[edges]
-count = {count}
-"""
+RUN: Layer = {
+    "algorithm": {"report_every": 5},
+    "privacy": {"noise_multiplier": 2.0, "epsilon": 1000.0, "batch": 32, "clip": 0.2},
+}
 COUNT = 4
 PATIENCE = 240.0  # seconds; a deadline on a busy machine: four processes import torch at once
 STILL = {
@@ -53,13 +37,22 @@ STILL = {
 
 
 @contextmanager
-def run(folder: Path, **settings: object) -> Iterator[tuple[Deployment, Mosquitto]]:
+def run(folder: Path, **settings: Any) -> Iterator[tuple[Deployment, Mosquitto]]:
     """A deployment on a broker of its own; nothing else is started yet."""
+    text = toml(
+        RUN,
+        run={"updates": settings["updates"]},
+        algorithm={
+            "name": settings["name"],
+            "learning_rate": settings["rate"],
+            "topology": settings["topology"],
+        },
+        privacy={"mechanism": settings["mechanism"]},
+        edges={"count": settings["count"]},
+    )
     with mosquitto(folder) as broker:
         address = f"{broker.host}:{broker.port}"
-        with deployment(
-            folder, RUN.format(**settings), address, f"sqlite:///{folder}/store.db", "gossip"
-        ) as made:
+        with deployment(folder, text, address, f"sqlite:///{folder}/store.db", "gossip") as made:
             yield made, broker
 
 

@@ -25,32 +25,23 @@ from tacit_services.journal.store import open_store
 from tacit_services.transport import http_server
 from tacit_services.transport.mqtt import Connection, Inbound
 
-from tacit import config
 from tacit.algorithms.mapa import Server
 from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
+from tests.helpers.run_files import run_file, toml
 from tests.helpers.servers import HOST, PATIENCE
 
 CHUNK = 1 << 18
 TOKEN = "a-token-for-the-tests-only"
-RUN_FILE = """
-[run]
-updates = 6
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-max_staleness = 2
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-batch = 32
-[edges]
-count = 3
-"""
+RUN_FILE = toml(
+    {
+        "run": {"updates": 6},
+        "algorithm": {"name": "mapa", "max_staleness": 2},
+        "privacy": {"noise_multiplier": 1.0, "clip": 1.0, "batch": 32},
+        "edges": {"count": 3},
+    }
+)
 
 
 class Silent:
@@ -73,7 +64,7 @@ class Rig:
 
     def __init__(self, folder: Path, token: str | None = TOKEN, more: str = "") -> None:
         """`more`: sections of the run file."""
-        self.run = run = config.parse(RUN_FILE + more, "test")
+        self.run = run = run_file(RUN_FILE, more)
         definition = run.define()
         self.model: Model = definition.build_model()
         self.role = Server(definition, self.model)

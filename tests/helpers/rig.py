@@ -34,36 +34,27 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import make_edge, sha256, ungated
 from tests.helpers.processes import PATIENCE, Caller
+from tests.helpers.run_files import MAPA, Layer, toml
 from tests.helpers.servers import wait_for
 
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = {snapshot_every}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-smoothness = 1.0
-deviation = 1.0
-max_staleness = {max_staleness}
-[privacy]
-batch = 32
-noise_multiplier = 1.0
-clip = 1.0
-epsilon = 100.0
-[edges]
-count = 2
-"""
 ROOMY = Limits(10**6, 1 << 40)
 STATUS = pb.Receipt.Status
 
 
+def run_text(
+    updates: int = 1000, snapshot_every: int = 10**6, max_staleness: int = 100, *, more: Layer = ""
+) -> str:
+    """The run file of a rig of two edges; `more`: what it says besides, or instead."""
+    usual: Layer = {
+        "run": {"updates": updates, "snapshot_every": snapshot_every},
+        "algorithm": {"max_staleness": max_staleness},
+        "edges": {"count": 2},
+    }
+    return toml(MAPA, usual, more)
+
+
 def run_file(updates: int = 1000, snapshot_every: int = 10**6, max_staleness: int = 100) -> RunFile:
-    text = RUN.format(updates=updates, snapshot_every=snapshot_every, max_staleness=max_staleness)
-    return config.parse(text, "test")
+    return config.parse(run_text(updates, snapshot_every, max_staleness), "test")
 
 
 class Rig:

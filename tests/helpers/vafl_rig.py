@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit import config, datasets
+from tacit import datasets
 from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
@@ -27,47 +27,40 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import EVERYONE, Halt, Hello, Outgoing, Retired, Update
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
+from tests.helpers.run_files import Layer
+from tests.helpers.run_files import run_file as made
 
 NONE = EmbeddingPlan("none", 1.0, 0.0, 1.0, 1e-5)
 Uplink = Hello | Update | Retired
-FILE = """
-[run]
-updates = {updates}
-seed = {seed}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "vafl"
-learning_rate = {rate}
-t = {t}
-synchronous = {synchronous}
-{algorithm}
-[privacy]
-mechanism = "none"
-batch = {batch}
-[edges]
-count = {parties}
-[evaluation]
-every = {every}
-samples = 20
-"""
+FILE: Layer = {
+    "algorithm": {"name": "vafl"},
+    "privacy": {"mechanism": "none"},
+    "evaluation": {"samples": 20},
+}
 
 
-def run_file(*, algorithm: str = "", **changes: Any) -> RunFile:
-    """A vertical run over four parties with digits' rows; other numbers by name."""
-    usual = {
-        "updates": 200,
-        "seed": 1,
-        "rate": 0.5,
-        "t": 1,
-        "synchronous": "false",
-        "batch": 32.0,
-        "parties": 4,
-        "every": 10**6,
-    }
-    return config.parse(FILE.format(**{**usual, **changes}, algorithm=algorithm), "test")
+def run_file(
+    *,
+    algorithm: str = "",
+    updates: int = 200,
+    seed: int = 1,
+    rate: float = 0.5,
+    t: int = 1,
+    synchronous: bool = False,
+    batch: float = 32.0,
+    parties: int = 4,
+    every: int = 10**6,
+) -> RunFile:
+    """A vertical run over four parties with digits' rows; `algorithm`: more of its section."""
+    return made(
+        FILE,
+        {"algorithm": algorithm},
+        run={"updates": updates, "seed": seed},
+        algorithm={"learning_rate": rate, "t": t, "synchronous": synchronous},
+        privacy={"batch": batch},
+        edges={"count": parties},
+        evaluation={"every": every},
+    )
 
 
 @dataclass

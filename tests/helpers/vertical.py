@@ -23,36 +23,26 @@ from tacit.privacy.ledger import Ledger
 from tacit.protocol.messages import Halt, Update
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 from tests.helpers.processes import Accepted, Deployment, appended
+from tests.helpers.run_files import Layer, toml
 
 PARTIES = 3
 Downward = Roster | Feedback | Request
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = 40
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "vafl"
-learning_rate = 0.5
-{algorithm}
-[privacy]
-{privacy}
-batch = 64
-[edges]
-count = 3
-[evaluation]
-every = 60
-samples = 50
-"""
+RUN: Layer = {
+    "run": {"snapshot_every": 40},
+    "algorithm": {"name": "vafl", "learning_rate": 0.5},
+    "privacy": {"batch": 64},
+    "edges": {"count": 3},
+    "evaluation": {"every": 60, "samples": 50},
+}
 
 
 def noiseless(updates: int) -> str:
     """A run file of `updates` iterations without noise, two parties to an iteration."""
-    return RUN.format(
-        updates=updates, algorithm="t = 2\nmax_delay = 40", privacy='mechanism = "none"'
+    return toml(
+        RUN,
+        run={"updates": updates},
+        algorithm={"t": 2, "max_delay": 40},
+        privacy={"mechanism": "none"},
     )
 
 

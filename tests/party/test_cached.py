@@ -23,7 +23,7 @@ from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session
 
-from tacit import config, datasets
+from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
@@ -33,29 +33,15 @@ from tacit.privacy.sampling import Random
 from tacit.protocol import wire
 from tacit.protocol.messages import Update
 from tacit.protocol.vertical import Feedback, Request, Roster
+from tests.helpers.run_files import Layer, run_file
 
 SALT = b"salt"
-RUN = """
-[run]
-updates = 20
-seed = {seed}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "vafl"
-width = 4
-combine = "concat"
-[privacy]
-mechanism = "gaussian"
-epsilon = 10.0
-pushes = 1
-clip = 1.0
-batch = 64
-[edges]
-count = 2
-"""
+RUN: Layer = {
+    "run": {"updates": 20},
+    "algorithm": {"name": "vafl", "width": 4, "combine": "concat"},
+    "privacy": {"mechanism": "gaussian", "epsilon": 10.0, "pushes": 1, "clip": 1.0, "batch": 64},
+    "edges": {"count": 2},
+}
 
 
 def roster(run: RunFile) -> Roster:
@@ -129,7 +115,7 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def parsed(seed: int = 1) -> RunFile:
-    return config.parse(RUN.format(seed=seed), "cached")
+    return run_file(RUN, run={"seed": seed})
 
 
 def test_a_party_killed_after_its_one_release_sends_the_same_bytes_and_pays_nothing(

@@ -22,14 +22,16 @@ from tacit.privacy import gdp
 from tacit.privacy.accounting import Spend
 from tacit.protocol.messages import Update
 from tests.helpers.processes import Deployment, deployment
+from tests.helpers.run_files import toml
 from tests.helpers.servers import mosquitto, redis_server, wait_for
 from tests.helpers.vertical import PARTIES, RUN, journalled, steps
 
 LONG = 300.0  # seconds that starting, and starting again, may take on a busy machine
-PRIVATE = RUN.format(
-    updates=120,
-    algorithm='mode = "fresh"\nwidth = 4\ncombine = "concat"\nlabel_epsilon = 2.0',
-    privacy='mechanism = "gaussian"\nepsilon = 50.0\npushes = 40',
+PRIVATE = toml(
+    RUN,
+    run={"updates": 120},
+    algorithm={"mode": "fresh", "width": 4, "combine": "concat", "label_epsilon": 2.0},
+    privacy={"mechanism": "gaussian", "epsilon": 50.0, "pushes": 40},
 )
 
 

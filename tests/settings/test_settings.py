@@ -13,19 +13,9 @@ from tacit_services.settings import AggregatorSettings, EdgeSettings, read_setti
 from tacit_services.transport.address import split_host_port
 
 from tacit.errors import ConfigError, DataError
+from tests.helpers.run_files import Layer, toml
 
-RUN_FILE = """
-[run]
-updates = 10
-[data]
-dataset = "{dataset}"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-[privacy]
-batch = 32
-"""
+RUN_FILE: Layer = {"run": {"updates": 10}, "algorithm": {"name": "mapa"}, "privacy": {"batch": 32}}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +24,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in [name for name in os.environ if name.startswith("TACIT_")]:
         monkeypatch.delenv(name)
     path = tmp_path / "run.toml"
-    path.write_text(RUN_FILE.format(dataset="digits"))
+    path.write_text(toml(RUN_FILE))
     monkeypatch.setenv("TACIT_RUN_FILE", str(path))
     return path
 
@@ -118,7 +108,7 @@ def test_the_run_file_is_loaded_with_what_the_environment_replaces(
 
 def test_the_first_run_file_whose_data_is_there(environment: Path, tmp_path: Path) -> None:
     other = tmp_path / "mnist.toml"
-    other.write_text(RUN_FILE.format(dataset="mnist"))
+    other.write_text(toml(RUN_FILE, data={"dataset": "mnist"}))
     empty = tmp_path / "data"
     empty.mkdir()
     settings = read_settings(EdgeSettings, run_file=f"{other}:{environment}", data=empty)

@@ -13,7 +13,6 @@ import pytest
 import torch
 from tacit_services.testbed.simulate import Simulation
 
-from tacit import config
 from tacit.algorithms.base.edge import EdgeRole, LocalSteps
 from tacit.config import RunFile
 from tacit.errors import ConfigError, PrivacyError
@@ -24,15 +23,9 @@ from tacit.protocol.messages import Deadline, GlobalModel, Hello, Push, Retired,
 from tacit.simulation import batched_edges
 from tacit.simulation.client_server import ALL_LATE, NOBODY, Simulator
 from tests.cli.test_main import tacit
+from tests.helpers.run_files import Layer, run_file, toml
 
-RUN = """
-run = {{updates = {updates}, seed = {seed}}}
-data.dataset = "digits"
-model.name = "logistic"
-edges.count = {edges}
-privacy = {{mechanism = "{mechanism}", batch = 8, clip = 1.0, noise_multiplier = 1.0, epsilon = {epsilon}}}
-{more}
-"""
+RUN: Layer = {"privacy": {"batch": 8, "clip": 1.0, "noise_multiplier": 1.0}}
 ASGD = 'algorithm = {name = "asgd", smoothness = 1.0, deviation = 1.0}\n'
 FEDASYNC = 'algorithm = {name = "fedasync", steps_min = 2, max_staleness = 16}\n'
 PASGD = 'algorithm = {name = "dp-pasgd", tau = 2, quorum = 0.5, deadline_s = 9.0}\n'
@@ -46,10 +39,13 @@ def parsed(
     mechanism: str = "none",
     epsilon: float = 50.0,
 ) -> RunFile:
-    text = RUN.format(
-        more=more, edges=edges, updates=updates, seed=seed, mechanism=mechanism, epsilon=epsilon
+    return run_file(
+        RUN,
+        more,
+        run={"updates": updates, "seed": seed},
+        edges={"count": edges},
+        privacy={"mechanism": mechanism, "epsilon": epsilon},
     )
-    return config.parse(text, "simulated")
 
 
 def simulated(run: RunFile) -> Simulator:
@@ -263,7 +259,13 @@ def test_the_command_writes_what_a_run_writes(
 ) -> None:
     file, out = tmp_path / "run.toml", tmp_path / "out"
     file.write_text(
-        RUN.format(more=FEDASYNC, edges=2, updates=6, seed=1, mechanism="gaussian", epsilon=50.0)
+        toml(
+            RUN,
+            FEDASYNC,
+            run={"updates": 6, "seed": 1},
+            edges={"count": 2},
+            privacy={"mechanism": "gaussian", "epsilon": 50.0},
+        )
     )
     assert tacit("simulate", str(file), "--out", str(out), "--json") == 0
     summary = json.loads((out / "summary.json").read_text())

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import pytest
 import torch
 from tacit_services.testbed.simulate import Simulation
 
-from tacit import config
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.report_fold import Observer
 from tacit.algorithms.gossip.worker import Worker
@@ -20,48 +20,37 @@ from tacit.privacy.clipping import Clipped
 from tacit.simulation import gossip
 from tacit.simulation.batched_edges import clipped_sums
 from tacit.simulation.gossip import NOBODY, PeerSimulator
+from tests.helpers.run_files import Layer, run_file
 
-FILE = """
-[run]
-updates = {updates}
-seed = {seed}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-learning_rate = 0.5
-topology = "{topology}"
-report_every = 4
-[privacy]
-mechanism = "{mechanism}"
-noise_multiplier = 4.0
-epsilon = {epsilon}
-batch = 32
-clip = 0.2
-[edges]
-count = 4
-{slowdown}
-[network]
-uplink = {{ seconds = 0.02 }}
-downlink = {{ seconds = 0.02 }}
-{network}
-"""
-USUAL = {
-    "updates": 80,
-    "seed": 1,
-    "name": "adp2sgd",
-    "topology": "ring",
-    "mechanism": "gaussian",
-    "epsilon": 100.0,
-    "slowdown": "",
-    "network": "",
+FILE: Layer = {
+    "algorithm": {"learning_rate": 0.5, "report_every": 4},
+    "privacy": {"noise_multiplier": 4.0, "batch": 32, "clip": 0.2},
+    "edges": {"count": 4},
+    "network": {"uplink": {"seconds": 0.02}, "downlink": {"seconds": 0.02}},
 }
 
 
-def simulated(**changes: object) -> PeerSimulator:
-    simulator = Simulation(config.parse(FILE.format(**USUAL | changes), "test"), None).simulator
+def simulated(
+    *,
+    updates: int = 80,
+    seed: int = 1,
+    name: str = "adp2sgd",
+    topology: str = "ring",
+    mechanism: str = "gaussian",
+    epsilon: float = 100.0,
+    slowdown: Sequence[float] = (),
+    network: str = "",
+) -> PeerSimulator:
+    """The simulator of a run that has ended; `network`: more of its section."""
+    run = run_file(
+        FILE,
+        {"network": network},
+        run={"updates": updates, "seed": seed},
+        algorithm={"name": name, "topology": topology},
+        privacy={"mechanism": mechanism, "epsilon": epsilon},
+        edges={"slowdown": list(slowdown)},
+    )
+    simulator = Simulation(run, None).simulator
     assert isinstance(simulator, PeerSimulator)
     simulator.run()
     return simulator
@@ -76,7 +65,11 @@ def usual() -> PeerSimulator:
 def test_computing_peers_together_gives_the_bits_of_one_by_one(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {"name": name, "network": 'compute = {model = "exponential"}', "epsilon": 0.5}
+    changes: dict[str, Any] = {
+        "name": name,
+        "network": 'compute = {model = "exponential"}',
+        "epsilon": 0.5,
+    }
     most = 0
 
     def counting(peers: Sequence[Worker], models: Sequence[torch.Tensor]) -> list[Clipped]:
@@ -121,7 +114,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_not() -> None:
 
 
 def test_a_slow_peer_slows_nobody_but_sync() -> None:
-    slow = "slowdown = [1.0, 1.0, 1.0, 10.0]"
+    slow = [1.0, 1.0, 1.0, 10.0]
     alone, together = simulated(slowdown=slow), simulated(slowdown=slow, name="sync")
     assert alone.now < 1.3 * usual().now + 10.0  # three quarters of the speed, and its last step
     assert together.now > 9 * simulated(name="sync").now

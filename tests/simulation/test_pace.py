@@ -8,23 +8,21 @@ import re
 import numpy as np
 import pytest
 
-from tacit import config
 from tacit.config import RunFile
 from tacit.config.sections import Delay
 from tacit.errors import ConfigError
 from tacit.simulation.pace import Durations, EdgeTimes, seeded_stream
+from tests.helpers.run_files import Layer, run_file
 
-RUN = """
-run.updates = 10
-data.dataset = "digits"
-model.name = "logistic"
-algorithm = {name = "asgd"}
-privacy.mechanism = "none"
-"""
+RUN: Layer = {
+    "run": {"updates": 10},
+    "algorithm": {"name": "asgd"},
+    "privacy": {"mechanism": "none"},
+}
 
 
 def parsed(more: str = "", edges: int = 4, seed: int = 1) -> RunFile:
-    return config.parse(f"{RUN}edges.count = {edges}\nrun.seed = {seed}\n{more}", "network")
+    return run_file(RUN, more, edges={"count": edges}, run={"seed": seed})
 
 
 @pytest.mark.parametrize("model", ["constant", "uniform", "exponential", "poisson", "lognormal"])

@@ -5,6 +5,9 @@ the same bits for the same seed, budgets that bind, slow and absent parties.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 from tacit_services.testbed.simulate import Simulation
@@ -14,43 +17,34 @@ from tacit.algorithms.vafl.server import Server
 from tacit.errors import ConfigError
 from tacit.models import evaluate
 from tests.conftest import ROOT
+from tests.helpers.run_files import Layer, run_file
 
-FILE = """
-[run]
-updates = {updates}
-seed = {seed}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "vafl"
-learning_rate = 0.5
-{algorithm}
-[privacy]
-{privacy}
-batch = 64
-[edges]
-count = 4
-{slowdown}
-[network]
-uplink = {{ seconds = 0.02 }}
-downlink = {{ seconds = 0.02 }}
-{network}
-"""
-PRIVATE = 'mechanism = "gaussian"\nepsilon = 50.0\npushes = 4'
-USUAL = {
-    "updates": 120,
-    "seed": 1,
-    "algorithm": "",
-    "privacy": 'mechanism = "none"',
-    "slowdown": "",
-    "network": "",
+FILE: Layer = {
+    "algorithm": {"name": "vafl", "learning_rate": 0.5},
+    "privacy": {"batch": 64},
+    "edges": {"count": 4},
+    "network": {"uplink": {"seconds": 0.02}, "downlink": {"seconds": 0.02}},
 }
+PRIVATE = 'mechanism = "gaussian"\nepsilon = 50.0\npushes = 4'
 
 
-def simulated(**changes: object) -> tuple[Simulation, Server]:
-    simulation = Simulation(config.parse(FILE.format(**USUAL | changes), "test"), None)
+def simulated(
+    *,
+    updates: int = 120,
+    seed: int = 1,
+    algorithm: str = "",
+    privacy: str = 'mechanism = "none"',
+    slowdown: Sequence[float] = (),
+    network: str = "",
+) -> tuple[Simulation, Server]:
+    """A run that has ended; more of their sections in `algorithm`, `privacy` and `network`."""
+    run = run_file(
+        FILE,
+        {"algorithm": algorithm, "privacy": privacy, "network": network},
+        run={"updates": updates, "seed": seed},
+        edges={"slowdown": list(slowdown)},
+    )
+    simulation = Simulation(run, None)
     simulation.simulator.run()
     assert isinstance(simulation.role, Server)
     return simulation, simulation.role
@@ -68,7 +62,7 @@ def test_the_same_seed_gives_the_same_bits_and_it_learns() -> None:
 
 
 def test_a_slow_party_delays_nobody_but_the_synchronous() -> None:
-    slow = {"slowdown": "slowdown = [1.0, 1.0, 1.0, 10.0]", "updates": 60}
+    slow: dict[str, Any] = {"slowdown": [1.0, 1.0, 1.0, 10.0], "updates": 60}
     alone = simulated(updates=60)[0].simulator.now
     waiting = simulated(**slow, algorithm="synchronous = true", network="start = 'cyclic'")[
         0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.chaos import RUN, judge, scene
+from tests.helpers.chaos import judge, run_text, scene
 from tests.helpers.processes import Deployment, Watcher, deployment
 from tests.helpers.servers import PATIENCE, Mosquitto, RedisServer, mosquitto, redis_server
 
@@ -49,7 +49,7 @@ def play(
 def staged(
     folder: Path, broker: Mosquitto, redis: RedisServer, updates: int
 ) -> Iterator[Deployment]:
-    text = RUN.format(updates=updates, edges=EDGES)
+    text = run_text(updates, EDGES)
     with deployment(folder, text, f"{broker.host}:{broker.port}", redis.url, "chaos") as run:
         yield run
 

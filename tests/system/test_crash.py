@@ -31,6 +31,7 @@ from tests.helpers.processes import (
     check,
     deployment,
 )
+from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import (
     HOST,
     Mosquitto,
@@ -41,26 +42,10 @@ from tests.helpers.servers import (
     wait_for,
 )
 
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = 40
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-smoothness = 1.0
-deviation = 1.0
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-batch = 32
-epsilon = 100.0
-[edges]
-count = {edges}
-"""
+
+def run_text(updates: int, edges: int) -> str:
+    """A run file of so many updates by so many edges."""
+    return toml(MAPA, run={"updates": updates, "snapshot_every": 40}, edges={"count": edges})
 
 
 @pytest.fixture
@@ -78,7 +63,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 def two_edges(
     folder: Path, broker: Mosquitto, store: str, updates: int, run_id: str
 ) -> Iterator[Deployment]:
-    run_file = RUN.format(updates=updates, edges=2)
+    run_file = run_text(updates, edges=2)
     with deployment(folder, run_file, f"{broker.host}:{broker.port}", store, run_id) as run:
         yield run
 
@@ -161,7 +146,7 @@ def test_aggregators_take_over_in_order_and_only_with_the_same_parameters(run: D
     accept(caller, run, 2)
     # when another one starts on the same run, and one with another run file,
     other_file = run.folder / "other.toml"
-    other_file.write_text(RUN.format(updates=301, edges=2))
+    other_file.write_text(run_text(301, edges=2))
     second = run.aggregator(TACIT_OUT=str(run.folder / "out-2"))
     stranger = run.aggregator(TACIT_RUN_FILE=str(other_file), TACIT_RUN_ID=run.run_id)
     # then the stranger changes nothing, and the first leaves at its next write.

@@ -27,30 +27,16 @@ from tacit.protocol import wire
 from tests.helpers.crash_edge import POINTS, Forks
 from tests.helpers.processes import PATIENCE, Watcher
 from tests.helpers.rig import Rig
+from tests.helpers.run_files import Layer, run_file, toml
 from tests.helpers.servers import Mosquitto, mosquitto, wait_for
 
 CAP = 4  # releases that the budget allows
 SEEDS = int(os.environ.get("TACIT_CHAOS_SEEDS", "5"))
-RUN = """
-[run]
-updates = 100000
-snapshot_every = 100000
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-smoothness = 1.0
-deviation = 1.0
-[privacy]
-batch = 16
-noise_multiplier = 2.0
-clip = 1.0
-epsilon = {epsilon}
-[edges]
-count = {edges}
-"""
+RUN: Layer = {
+    "run": {"updates": 100000, "snapshot_every": 100000},
+    "algorithm": {"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
+    "privacy": {"batch": 16, "noise_multiplier": 2.0, "clip": 1.0},
+}
 totals: Counter[str] = Counter()
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos]
@@ -63,9 +49,10 @@ def cost(rate: float, multiplier: float, count: int) -> float:
 
 def run_text() -> str:
     """A run whose budget is CAP releases and a half."""
-    plan = config.parse(RUN.format(epsilon=100.0, edges=len(POINTS)), "test").plan(0)
+    plan = run_file(RUN, edges={"count": len(POINTS)}).plan(0)
     rate, z = plan.sampling_rate, plan.noise_multiplier
-    return RUN.format(epsilon=(cost(rate, z, CAP) + cost(rate, z, CAP + 1)) / 2, edges=len(POINTS))
+    epsilon = (cost(rate, z, CAP) + cost(rate, z, CAP + 1)) / 2
+    return toml(RUN, privacy={"epsilon": epsilon}, edges={"count": len(POINTS)})
 
 
 @pytest.fixture(scope="module")

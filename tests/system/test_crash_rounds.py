@@ -14,29 +14,15 @@ from tacit_services.journal.weights import weights
 
 from tacit import config
 from tests.helpers.processes import Caller, Deployment, appended, check, deployment, refold
+from tests.helpers.run_files import Layer, toml
 from tests.helpers.servers import mosquitto, redis_server
 from tests.system.test_crash import accept, say_hello
 
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = {snapshot}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "{name}"
-learning_rate = 0.2
-{section}
-[privacy]
-noise_multiplier = 1.0
-clip = 1.0
-batch = 32
-epsilon = 100.0
-[edges]
-count = 3
-"""
+RUN: Layer = {
+    "algorithm": {"learning_rate": 0.2},
+    "privacy": {"noise_multiplier": 1.0, "clip": 1.0, "batch": 32, "epsilon": 100.0},
+    "edges": {"count": 3},
+}
 SECTIONS = {
     "fedbuff": "steps_min = 2\nbuffer = 4\nstaleness = 'polynomial'",
     "fedavg": "steps_min = 2\ndeadline_s = 2.0",
@@ -56,7 +42,12 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
         made: list[Iterator[Deployment]] = []
 
         def one(name: str, updates: int, snapshot: int) -> Deployment:
-            file = RUN.format(name=name, section=SECTIONS[name], updates=updates, snapshot=snapshot)
+            file = toml(
+                RUN,
+                {"algorithm": SECTIONS[name]},
+                run={"updates": updates, "snapshot_every": snapshot},
+                algorithm={"name": name},
+            )
             context = deployment(
                 tmp_path, file, f"{broker.host}:{broker.port}", redis.url, f"crash-{name}"
             )

@@ -19,7 +19,7 @@ from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit.config import RunFile
 from tests.golden.harness import sha256
 from tests.helpers.processes import PATIENCE, Watcher, deployment, environment, refold
-from tests.helpers.rig import ROOMY, RUN, STATUS, Hostile, Rig, run_file
+from tests.helpers.rig import ROOMY, STATUS, Hostile, Rig, run_file, run_text
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, mosquitto, redis_server, wait_for
 from tests.journal.test_store_servers import file_size_limit
 
@@ -125,9 +125,7 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
     watcher.connection.start(PATIENCE)
     rig = Rig(run_file(updates=10**6), address, "small")
     rig.serve()
-    (tmp_path / "run.toml").write_text(
-        RUN.format(updates=10**6, snapshot_every=10**6, max_staleness=100)
-    )
+    (tmp_path / "run.toml").write_text(run_text(10**6))
     settings = {
         "TACIT_RUN_FILE": str(tmp_path / "run.toml"),
         "TACIT_RUN_ID": "small",
@@ -175,8 +173,8 @@ def test_services_may_come_up_in_any_order(
     # Given an edge and an aggregator, and neither broker nor store,
     broker.kill()
     redis.kill()
-    run_text = RUN.format(updates=30, snapshot_every=10, max_staleness=100) + "min = 1\n"
-    with deployment(tmp_path, run_text, f"{HOST}:{broker.port}", redis.url, "order") as run:
+    text = run_text(30, snapshot_every=10, more="edges.min = 1")
+    with deployment(tmp_path, text, f"{HOST}:{broker.port}", redis.url, "order") as run:
         run.edge(0)
         aggregator = run.aggregator()
         wait_for(lambda: "trying again" in aggregator.log, PATIENCE)

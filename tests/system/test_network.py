@@ -15,7 +15,6 @@ import torch
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.transport import transfer
 
-from tacit import config
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.privacy.clipping import Clipped
@@ -24,41 +23,29 @@ from tests.golden.harness import make_edge, sha256
 from tests.helpers.network import Network, network
 from tests.helpers.processes import refold
 from tests.helpers.rig import ROOMY, Rig
+from tests.helpers.run_files import Layer
+from tests.helpers.run_files import run_file as made
 from tests.helpers.servers import Mosquitto, mosquitto, wait_for
 
 MB = 10**6
-RUN = """
-[run]
-updates = {updates}
-snapshot_every = 1000000
-[data]
-dataset = "digits"
-[model]
-name = "cnn"
-channels = [1, 1]
-kernel = 3
-hidden = [{hidden}, 2000]
-[algorithm]
-name = "asgd"
-smoothness = 1.0
-deviation = 1.0
-max_staleness = 100
-[privacy]
-batch = 32
-mechanism = "none"
-[edges]
-count = {edges}
-"""
+RUN: Layer = {
+    "run": {"snapshot_every": 1000000},
+    "model": {"name": "cnn", "channels": [1, 1], "kernel": 3},
+    "algorithm": {"name": "asgd", "smoothness": 1.0, "deviation": 1.0, "max_staleness": 100},
+    "privacy": {"batch": 32, "mechanism": "none"},
+}
 
 
 def run_file(parameters: int, *, updates: int = 1, edges: int = 1) -> RunFile:
     """A run with about so many parameters."""
     small, large = (
-        config.parse(RUN.format(updates=1, hidden=h, edges=1), "t").build_model().size
+        made(RUN, run={"updates": 1}, model={"hidden": [h, 2000]}).build_model().size
         for h in (1, 2)
     )
     hidden = (parameters - small) // (large - small)
-    return config.parse(RUN.format(updates=updates, hidden=hidden, edges=edges), "test")
+    return made(
+        RUN, run={"updates": updates}, model={"hidden": [hidden, 2000]}, edges={"count": edges}
+    )
 
 
 def ready(rig: Rig, number: int = 0) -> EdgeRole:

@@ -25,29 +25,15 @@ from tacit_services.cli.main import main
 
 from tacit import config
 from tests.helpers.processes import PATIENCE, environment
+from tests.helpers.run_files import Layer, toml
 from tests.helpers.servers import HOST, need, wait_for
 
-RUN_FILE = """
-[run]
-updates = {updates}
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-smoothness = 1.0
-deviation = 1.0
-[privacy]
-batch = 32
-clip = 1.0
-epsilon = 2.0
-pushes = {pushes}
-[edges]
-count = 3
-[evaluation]
-every = 100
-"""
+RUN_FILE: Layer = {
+    "algorithm": {"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
+    "privacy": {"batch": 32, "clip": 1.0, "epsilon": 2.0},
+    "edges": {"count": 3},
+    "evaluation": {"every": 100},
+}
 KEYS = {
     "algorithm",
     "dataset",
@@ -86,7 +72,7 @@ FILES = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "p
 def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:
     """A run file in `folder`; the budget of an edge covers `pushes` pushes."""
     path = folder / "small.toml"
-    path.write_text(RUN_FILE.format(updates=updates, pushes=pushes))
+    path.write_text(toml(RUN_FILE, run={"updates": updates}, privacy={"pushes": pushes}))
     return path
 
 

@@ -32,7 +32,7 @@ from tacit_services.journal.weights import weights
 from tacit_services.testbed import local_run
 from tacit_services.testbed.predict import predict
 
-from tacit import config, datasets
+from tacit import datasets
 from tacit.algorithms import registry
 from tacit.algorithms.vafl.server import Server
 from tacit.errors import ConfigError
@@ -41,30 +41,16 @@ from tacit.privacy.ledger import Ledger
 from tests.golden.harness import SALT, MqttRun
 from tests.helpers.processes import refold
 from tests.helpers.rest import TOKEN, serving
+from tests.helpers.run_files import Layer, run_file, toml
 from tests.helpers.servers import PATIENCE, mosquitto, wait_for
 
 BUDGET = 5  # releases of a record that a party's ε pays for
-RUN = """
-[run]
-updates = 20
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "vafl"
-mode = "{mode}"
-width = 4
-combine = "concat"
-learning_rate = 0.5
-[privacy]
-mechanism = "gaussian"
-epsilon = 50.0
-pushes = {pushes}
-batch = 64
-[edges]
-count = 2
-"""
+RUN: Layer = {
+    "run": {"updates": 20},
+    "algorithm": {"name": "vafl", "width": 4, "combine": "concat", "learning_rate": 0.5},
+    "privacy": {"mechanism": "gaussian", "epsilon": 50.0, "batch": 64},
+    "edges": {"count": 2},
+}
 
 
 class Trained:
@@ -74,7 +60,7 @@ class Trained:
 
     def __init__(self, folder: Path, broker: str, mode: str, pushes: int, *, serves: bool) -> None:
         self.folder, self.file = folder, folder / "run.journal"
-        self.run = config.parse(RUN.format(mode=mode, pushes=pushes), "predict")
+        self.run = run_file(RUN, algorithm={"mode": mode}, privacy={"pushes": pushes})
         store = StoreWithJournalFile(
             MemoryStore("predict", Limits(10**6, 1 << 40)), Writer(self.file), "predict", self.run
         )
@@ -245,7 +231,7 @@ def test_predictions_after_tacit_run(tmp_path: Path, capsys: pytest.CaptureFixtu
         return left.value.code
 
     file, out = tmp_path / "run.toml", tmp_path / "out"
-    file.write_text(RUN.format(mode="fresh", pushes=8))
+    file.write_text(toml(RUN, algorithm={"mode": "fresh"}, privacy={"pushes": 8}))
     assert tacit("predict", out, "--ids", "digits/test/0/0") == 2
     assert "no run of `tacit run` that has ended" in capsys.readouterr().err
     assert tacit("run", file, "--out", out, "--journal", tmp_path / "journal") == 0

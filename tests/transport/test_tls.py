@@ -26,25 +26,16 @@ from tacit_services.transport.tls import Tls
 
 from tacit.errors import ConfigError, ServiceError
 from tests.helpers.processes import Service, deployment
+from tests.helpers.run_files import Layer, toml
 from tests.helpers.servers import HOST, PATIENCE, Mosquitto, free_port, secure_mosquitto, wait_for
 
 NOT_AUTHORIZED = 0x87
-RUN = """
-[run]
-updates = 12
-[data]
-dataset = "digits"
-[model]
-name = "logistic"
-[algorithm]
-name = "mapa"
-[privacy]
-batch = 32
-noise_multiplier = 1.0
-epsilon = 100.0
-[edges]
-count = 2
-"""
+RUN: Layer = {
+    "run": {"updates": 12},
+    "algorithm": {"name": "mapa"},
+    "privacy": {"batch": 32, "noise_multiplier": 1.0, "epsilon": 100.0},
+    "edges": {"count": 2},
+}
 
 
 @dataclass(frozen=True)
@@ -313,7 +304,7 @@ class TestFiles:
 def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Path) -> None:
     with (
         started(tmp_path) as site,
-        deployment(tmp_path, RUN, site.address, "memory://", "tls") as made,
+        deployment(tmp_path, toml(RUN), site.address, "memory://", "tls") as made,
     ):
         pki = site.authority.folder
         site.authority.issue(rest.SERVER, [HOST])

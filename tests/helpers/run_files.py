@@ -1,0 +1,52 @@
+"""One builder for the run files of tests: sections as keywords, as TOML or as a RunFile."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from tacit import config
+from tacit.config import RunFile
+
+Keys = Mapping[str, Any] | str  # a section's keys; or as lines of TOML
+Layer = Mapping[str, Keys] | str  # sections by name; or as TOML
+
+DEFAULTS: Layer = {"data": {"dataset": "digits"}, "model": {"name": "logistic"}}
+# MAPA with noise, where what it teaches is no matter; [run] and [edges] are the test's.
+MAPA: Layer = {
+    "algorithm": {"name": "mapa", "smoothness": 1.0, "deviation": 1.0},
+    "privacy": {"noise_multiplier": 1.0, "clip": 1.0, "batch": 32, "epsilon": 100.0},
+}
+
+
+def toml(*layers: Layer, **sections: Keys) -> str:
+    """A run file of these sections. Of the same key the last value counts; None leaves it out.
+
+    [data] is digits and [model] logistic regression unless a layer says otherwise.
+    """
+    merged: dict[str, dict[str, Any]] = {}
+    for layer in (DEFAULTS, *layers, sections):
+        content = tomllib.loads(layer) if isinstance(layer, str) else layer
+        for name, keys in content.items():
+            given = tomllib.loads(keys) if isinstance(keys, str) else keys
+            merged.setdefault(name, {}).update(given)
+    return "".join(
+        f"[{name}]\n"
+        + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items() if value is not None)
+        for name, keys in merged.items()
+    )
+
+
+def run_file(*layers: Layer, **sections: Keys) -> RunFile:
+    """The run file that `toml` writes, read and checked. Raises ConfigError."""
+    return config.parse(toml(*layers, **sections), "test")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value) if isinstance(value, str | bool) else repr(value)
