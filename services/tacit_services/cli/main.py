@@ -15,11 +15,13 @@ from tacit.errors import TacitError
 from tacit_services import launch
 from tacit_services.cli import (
     audit,
+    check,
     demo,
     design,
     figures,
     keys,
     measure,
+    new,
     pki,
     predict,
     privacy_budget,
@@ -52,6 +54,8 @@ app.add_typer(privacy_budget.app)
 app.add_typer(ledgers.app)
 app.add_typer(demo.app)
 app.add_typer(pki.app)
+app.command()(new.new)
+app.command()(check.check)
 app.command()(audit.audit)
 app.command()(predict.predict)
 app.command()(replay.replay)

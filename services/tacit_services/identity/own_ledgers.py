@@ -75,6 +75,24 @@ def place(owned: Owned, number: int, home: Path) -> Place:
         ) from error
 
 
+def history(owned: Owned, number: int, home: Path) -> History:
+    """What edge `number` of this data has spent; nothing is written or registered.
+
+    Raises PrivacyError as `place`.
+    """
+    root = home / "ledgers"
+    entry = _found(root, owned) if root.is_dir() else None
+    if entry is None:
+        return ()
+    folder = root / entry.id
+    _with_unit(folder, entry, owned)
+    if entry.dealing != owned.dealing:
+        largest = _largest(folder / str(entry.number))
+        return _before(folder, entry) if largest is None else _history(largest)
+    path = folder / str(entry.number) / f"edge-{_slot(entry, owned, number)}.db"
+    return _history(path) if path.exists() else _before(folder, entry)
+
+
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
     root.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -130,8 +130,10 @@ def _of_the_run(
 def _ledgers(run_file: RunFile, resume: bool) -> Iterator[str]:
     """What is to be said of the run's ledgers. Raises PrivacyError where they pay for nothing."""
     given = bool(os.environ.get("TACIT_LEDGER"))
-    if not given and (own := own_budget.left(run_file, data_home())):
-        yield from own_budget.said(run_file, own, resume)
+    home = data_home()
+    if not given and (own := own_budget.left(run_file, home)):
+        yield from own_budget.said(run_file, own, home, resume)
+        own_budget.register(run_file, home)
     else:
         yield live.ledgers(run_file, given)
 

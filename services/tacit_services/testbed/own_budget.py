@@ -9,7 +9,6 @@ from pathlib import Path
 from tacit.config import RunFile
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import epsilon_pld
-from tacit.privacy.ledger import read_chains
 from tacit_services.identity import own_ledgers
 
 
@@ -20,14 +19,20 @@ class Left:
     """
 
     edge: str
-    path: Path
     spent: float
     budget: float
     releases: int | None
 
 
+def register(run: RunFile, home: Path) -> None:
+    """Let the ledgers of all edges be there before one of them is charged. Raises as `left`."""
+    for number in range(run.edges.count):
+        if owned := run.source.owned(number):
+            own_ledgers.place(owned, number, home)
+
+
 def left(run: RunFile, home: Path) -> list[Left]:
-    """What is left to every edge of a run on own data; none of published data.
+    """What is left to every edge of a run on own data; none of published data. Writes nothing.
 
     Raises PrivacyError, ConfigError, DataError.
     """
@@ -40,26 +45,24 @@ def _of_edge(run: RunFile, number: int, home: Path) -> Left | None:
     owned = run.source.owned(number)
     if owned is None:
         return None
-    found = own_ledgers.place(owned, number, home)
-    (chain,) = read_chains(found.path)
-    plan, history = run.plan(number), chain.history()
+    plan, history = run.plan(number), own_ledgers.history(owned, number, home)
     spent = epsilon_pld(history, plan.delta)
-    return Left(f"edge-{number}", found.path, spent, plan.epsilon, plan.pushes_left(history))
+    return Left(f"edge-{number}", spent, plan.epsilon, plan.pushes_left(history))
 
 
-def said(run: RunFile, ledgers: list[Left], resume: bool) -> Iterator[str]:
+def said(run: RunFile, ledgers: list[Left], home: Path, resume: bool) -> Iterator[str]:
     """What a user should know of `ledgers` before the run.
 
     Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
     may have paid for all that it needs.
     """
     first = ledgers[0]
-    yield f"ledgers: in {first.path.parent.parent.parent}, kept for good"
+    yield f"ledgers: in {home / 'ledgers'}, kept for good"
     if not resume and all(
         one.releases is not None and one.releases < run.algorithm.steps for one in ledgers
     ):
         raise PrivacyError(
-            f"ledger {first.path}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
+            f"ledgers {home / 'ledgers'}: ε = {first.spent:.3f} of {first.budget:g} is spent; "
             f"{first.releases} releases are left to {first.edge}, and no other edge has more to "
             "spend: this data is trained out at this budget"
         )

@@ -1,0 +1,149 @@
+"""`tacit check`: what is known of a run before it costs anything."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit.algorithms import registry
+from tacit.config import RunFile
+from tacit.config.definition import Definition
+from tacit.datasets import EdgeRows
+from tacit.datasets.own.encoding import RowError
+from tacit.datasets.source import Source
+from tacit.errors import DataError
+from tacit.models import Model
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Plan, Releaser
+from tacit.privacy.sampling import Random
+from tacit.protocol.messages import GlobalModel
+from tacit_services.testbed import own_budget
+
+_SHOWN_ROWS = 2000  # public random rows that a step is measured with
+_TASKS = 3  # measured tasks, of which the quickest counts
+_DROWNED = 10.0  # the least that all updates together must teach, in lengths of their noise
+_SHORT_PATH = 1.0  # the least length of all steps together
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found. facts: (what, in words). warnings: why it may not learn what it should."""
+
+    facts: list[tuple[str, str]]
+    warnings: list[str]
+
+
+def check(run: RunFile, root: Path | None, home: Path) -> Report:
+    """Look at data, model, budget, memory and time of `run`; charges nothing, writes nothing.
+
+    Raises ConfigError, DataError, PrivacyError for what would stop the run.
+    """
+    run.source.check(root)
+    definition = run.define()
+    model = definition.build_model()
+    plan = run.plan(0)
+    facts = [*_data(run, root), ("model", f"{run.model.name}, {model.size:,} parameters")]
+    facts += _budget(run, plan, home)
+    if run.algorithm.worker == "edge":
+        facts += _cost(run, definition, model, plan)
+    return Report(facts, [*run.notes, *_warnings(run, model, plan)])
+
+
+def _data(run: RunFile, root: Path | None) -> Iterator[tuple[str, str]]:
+    """Every row of every edge is read, as the run will read it."""
+    source = run.source
+    with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
+        counts = [_rows(source, number, root, Path(folder)) for number in range(run.edges.count)]
+    unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
+    taken = run.public_size()
+    yield "data", f"{source.name}: {min(counts)} to {max(counts)} {unit} an edge, {taken} taken"
+    test = source.test(root)
+    yield (
+        "test set",
+        "none: nothing will say how good the model is" if test is None else (f"{len(test)} rows"),
+    )
+
+
+def _rows(source: Source, number: int, root: Path | None, folder: Path) -> int:
+    try:
+        part = source.edge(number, root, folder)
+    except RowError as error:  # on its owner's screen
+        raise DataError(f"{error}, in row {error.row + 1} of the data") from error
+    return part.rows.for_edge(source.shape[1] or 1).records
+
+
+def _budget(run: RunFile, plan: Plan, home: Path) -> Iterator[tuple[str, str]]:
+    if not plan.private:
+        yield "privacy", f"none: privacy.mechanism={plan.mechanism}"
+        return
+    pushes = plan.pushes_left(()) or 0
+    yield (
+        "privacy",
+        f"ε = {plan.epsilon:g}, δ = {plan.delta:g} for {pushes} releases an edge, "
+        f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
+    )
+    for one in own_budget.left(run, home):
+        yield f"ledger of {one.edge}", f"ε = {one.spent:.3f} spent, {one.releases} releases left"
+
+
+def _cost(
+    run: RunFile, definition: Definition[Any], model: Model, plan: Plan
+) -> Iterator[tuple[str, str]]:
+    seconds = _seconds_of_a_task(definition, model, plan)
+    cores = min(os.cpu_count() or 1, run.edges.count)
+    updates = run.run.updates * definition.uploads
+    yield (
+        "time",
+        f"about {seconds * updates / cores:.0f} s of computing on {cores} processors "
+        f"({1000 * seconds:.1f} ms an update)",
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    yield "memory", f"about {peak:.0f} MiB for each of {run.edges.count} edges"
+
+
+def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:
+    """The quickest of a few tasks on public random rows, with a ledger in memory."""
+    count = min(_SHOWN_ROWS, plan.most_rows)
+    x, y = model.random_batch(count + 1, torch.Generator().manual_seed(1))
+    releaser = Releaser(plan, Ledger(":memory:", "check"), Random())
+    role = registry.edge(definition, "edge-0", EdgeRows(x, y), model, releaser)
+    found = []
+    for _ in range(_TASKS):
+        began = time.perf_counter()
+        role.on_message(GlobalModel(0, model.init(1), definition.clip))
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def _warnings(run: RunFile, model: Model, plan: Plan) -> Iterator[str]:
+    """What makes learning unlikely."""
+    rows, batch = run.public_size(), run.privacy.batch
+    if not plan.private:
+        return
+    capacity = run.capacity()
+    updates = min(run.run.updates, capacity or run.run.updates)
+    signal = batch * math.sqrt(updates) / (plan.noise_multiplier * math.sqrt(model.size))
+    if signal < _DROWNED:
+        yield (
+            f"the noise drowns what is learnt: batch·√updates / (z·√parameters) is {signal:.1f}, "
+            f"below {_DROWNED:g}; a smaller model, a larger batch, more rows or a larger ε help"
+        )
+    rate, clip = getattr(run.algorithm, "learning_rate", None), run.privacy.clip
+    if rate is not None and clip is not None and rate * clip * updates < _SHORT_PATH:
+        yield (
+            f"the model will hardly move: learning_rate·clip·updates is "
+            f"{rate * clip * updates:.2g}; raise algorithm.learning_rate or privacy.clip"
+        )
+    if batch / rows > 0.5:
+        yield f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
+    if capacity is not None and capacity < run.run.updates:
+        yield f"the budgets pay for {capacity} of {run.run.updates} {run.counted}"

@@ -1,0 +1,101 @@
+"""Guesses the public schema of a table from a public sample of it.
+
+All that a guess reads becomes public: bounds, classes, the names of columns. So the sample must be
+public, or made up; it is never the training file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
+
+from tacit.errors import ConfigError, DataError
+
+MOST_VALUES = 50  # of a category; a text with more is not read
+_FEW_NUMBERS = 10  # a whole number with so few different values is a category
+_SAMPLE_ROWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A column of the sample: a number in [low, high], a category, or neither, and then why."""
+
+    name: str
+    low: float | None = None
+    high: float | None = None
+    values: tuple[str, ...] = ()
+    left_out: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has bounds."""
+        return self.low is not None
+
+
+def guessed(sample: Path, target: str | None, unit: str | None) -> tuple[list[Guess], Guess]:
+    """A guess of every column but the unit's and the target's, and one of the target: the last
+    column if None. Raises ConfigError, DataError.
+    """
+    table = _read(sample)
+    names: list[str] = table.column_names
+    goal = target or next(name for name in reversed(names) if name != unit)
+    for option, name in (("--target", goal), ("--unit", unit)):
+        if name is not None and name not in names:
+            raise ConfigError(f"{option} {name!r}: {sample.name} has {', '.join(names[:20])}")
+    columns = {name: _column(name, table.column(name)) for name in names if name != unit}
+    if columns[goal].left_out:
+        raise ConfigError(
+            f"--target {goal}: {columns[goal].left_out}; a target is a number, or has a few values"
+        )
+    return [one for name, one in columns.items() if name != goal], columns[goal]
+
+
+def _read(sample: Path) -> pa.Table:
+    try:
+        with sample.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        table = parquet.read_table(sample) if is_parquet else csv.read_csv(sample)
+    except OSError as error:
+        raise DataError(f"--table {sample}: {error.strerror or 'cannot be read'}") from error
+    except pa.ArrowInvalid as error:
+        raise DataError(f"--table {sample}: is not a CSV or Parquet table") from error
+    if not table.num_rows:
+        raise DataError(f"--table {sample}: has no rows")
+    return table.slice(0, _SAMPLE_ROWS)
+
+
+def _column(name: str, column: pa.ChunkedArray) -> Guess:
+    kind, values = column.type, pc.unique(column.drop_null())
+    if not len(values):
+        return Guess(name, left_out="has no value in the sample")
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    whole_and_few = pa.types.is_integer(kind) and len(values) <= _FEW_NUMBERS
+    if numeric and not whole_and_few:
+        return _number(name, column)
+    if len(values) > MOST_VALUES:
+        return Guess(name, left_out=f"has {len(values)} different values in the sample")
+    return Guess(name, values=tuple(sorted(_text(value) for value in values.to_pylist())))
+
+
+def _number(name: str, column: pa.ChunkedArray) -> Guess:
+    ends = pc.min_max(column.cast(pa.float64())).as_py()
+    low, high = _outward(ends["min"], down=True), _outward(ends["max"], down=False)
+    return Guess(name, low, high if high > low else low + 1.0)
+
+
+def _outward(value: float, *, down: bool) -> float:
+    """`value` with two digits, away from the middle: not the very number of somebody's row."""
+    if not value or not math.isfinite(value):
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    found = math.floor(value / step) if down else math.ceil(value / step)
+    return round(found * step, 12)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()
