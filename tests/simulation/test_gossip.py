@@ -130,7 +130,7 @@ def test_in_sync_all_have_the_same_model_after_every_round() -> None:
 
 @pytest.mark.parametrize("name", ["adp2sgd", "sync"])
 def test_who_was_away_averages_again_when_it_is_back(name: str) -> None:
-    away = "[[network.away]]\nedge = 1\nleaves = 3.0\nreturns = 9.5\n"
+    away = "away = [{edge = 1, leaves = 3.0, returns = 9.5}]"
     made = simulated(name=name, network=away, updates=120)
     assert made.server.version == 120
     for role in workers(made).values():
@@ -142,7 +142,7 @@ def test_who_was_away_averages_again_when_it_is_back(name: str) -> None:
 
 
 def test_a_peer_that_never_returns_leaves_one_exchange_open_and_the_others_their_steps() -> None:
-    made = simulated(network="[[network.away]]\nedge = 1\nleaves = 3.0\n")
+    made = simulated(network="away = [{edge = 1, leaves = 3.0}]")
     assert made.server.version == 80
     assert workers(made)["edge-1"].steps <= 3
     assert min(workers(made)[name].steps for name in ("edge-0", "edge-2", "edge-3")) >= 20
