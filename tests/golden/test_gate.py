@@ -83,7 +83,7 @@ PLANTS = {
         ),
     ),
     "a lost option": Plant(
-        "services/tacit_services/cli/main.py",
+        "services/tacit_services/cli/remote.py",
         (
             (
                 'reason: Annotated[str, typer.Option(help="said to every edge, and kept in '

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tacit_services.worker import release_delay
 from tacit_services.worker.cpu_turns import CpuTurns
-from tacit_services.worker.release_delay import NO_DELAY, ReleaseDelay
+from tacit_services.worker.release_delay import ReleaseDelay
 
 from tacit import config
 from tacit.algorithms import registry
@@ -41,7 +41,7 @@ class Clock:
 def leaves_after(took: float, steps: int = 1) -> tuple[float, int]:
     """When a push that took so long leaves, after its model came; and how many were late."""
     clock = Clock()
-    delay = ReleaseDelay(0.020, clock=clock)
+    delay = ReleaseDelay(lambda: 0.020, clock=clock)
     clock.now += took
     return round(took + delay.left(100.0, steps), 6), delay.late
 
@@ -61,15 +61,15 @@ def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:
 
 
 def test_work_of_a_fixed_shape_is_not_held_back() -> None:
-    stop = threading.Event()
-    NO_DELAY.hold(0.0, 1, stop)
-    assert NO_DELAY.late == 0
+    delay = release_delay.no_delay()
+    delay.hold(0.0, 1, threading.Event())
+    assert delay.late == 0
 
 
 def test_the_end_does_not_wait() -> None:
     stop = threading.Event()
     stop.set()
-    ReleaseDelay(3600.0).hold(time.monotonic(), 1, stop)
+    ReleaseDelay(lambda: 3600.0).hold(time.monotonic(), 1, stop)
 
 
 def made(folder: Path, *, rows_alone: bool) -> EdgeRole:
@@ -80,36 +80,42 @@ def made(folder: Path, *, rows_alone: bool) -> EdgeRole:
     return registry.edge(definition, "edge-0", part.rows, model, releaser, rows_alone=rows_alone)
 
 
+def delay_of(role: EdgeRole, folder: Path, edges: int = 1) -> ReleaseDelay:
+    folder.mkdir(parents=True, exist_ok=True)
+    return release_delay.of_edge(role, CpuTurns(None), folder, "run", edges)
+
+
 def test_the_delay_is_measured_with_public_rows_and_charges_nothing(tmp_path: Path) -> None:
     if library() is None:
         pytest.skip("numba is not installed")
     role = made(tmp_path, rows_alone=True)
-    delay = release_delay.measured(role, CpuTurns(None), tmp_path, None, 1)
-    assert delay.seconds > 0
+    delay = delay_of(role, tmp_path / "0")
+    assert delay.seconds == delay.seconds > 0
     assert role.releaser.ledger.charged().count == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "0").iterdir()) == []
 
 
-def test_edges_of_one_machine_meet_before_they_measure(tmp_path: Path) -> None:
+def test_the_first_model_is_held_from_when_the_delay_was_measured() -> None:
+    clock = Clock()
+
+    def measure() -> float:
+        clock.now += 3.0
+        return 0.02
+
+    delay = ReleaseDelay(measure, clock=clock)
+    assert delay.starting(99.0) == 103.0
+    assert delay.starting(103.5) == 103.5
+
+
+def test_all_edges_of_a_machine_take_the_longest_of_their_delays(tmp_path: Path) -> None:
     if library() is None:
         pytest.skip("numba is not installed")
-    role, gathering = made(tmp_path, rows_alone=True), tmp_path / "delays"
-    done = threading.Event()
-
-    def measure() -> None:
-        release_delay.measured(role, CpuTurns(None), tmp_path, gathering, 2)
-        done.set()
-
-    thread = threading.Thread(target=measure)
-    thread.start()
-    while not (gathering / "edge-0").exists():
-        done.wait(0.01)
-    assert not done.wait(0.1)  # it waits for the other
-    (gathering / "edge-1").touch()
-    assert done.wait(60)
-    thread.join()
+    (tmp_path / "delays" / "run").mkdir(parents=True)
+    (tmp_path / "delays" / "run" / "edge-1").write_text("7.5")
+    role = made(tmp_path, rows_alone=True)
+    assert delay_of(role, tmp_path / "0", edges=2).seconds == 7.5
+    assert float((tmp_path / "delays" / "run" / "edge-0").read_text()) < 7.5
 
 
 def test_a_step_of_a_fixed_shape_needs_none(tmp_path: Path) -> None:
-    role = made(tmp_path, rows_alone=False)
-    assert release_delay.measured(role, CpuTurns(None), tmp_path, None, 1) is NO_DELAY
+    assert delay_of(made(tmp_path, rows_alone=False), tmp_path / "0").seconds == 0

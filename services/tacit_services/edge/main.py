@@ -29,10 +29,7 @@ def edge_loop(
             f"algorithm.name={run.algorithm.name}: has no server; its workers are started by "
             f"tacit peer"
         )
-    folder = resources.identity.path
-    # What the edges of one machine share lies where their turns are (`tacit run`).
-    shared = resources.turns.place
-    gathering = None if shared is None else shared.parent / "delays"
-    delay = release_delay.measured(role, resources.turns, folder, gathering, run.edges.count)
-    loop = task_loop(role, resources.outbox, settings, resources.turns, delay=delay)
+    turns, folder = resources.turns, resources.identity.path
+    delay = release_delay.of_edge(role, turns, folder, settings.run_id, run.edges.count)
+    loop = task_loop(role, resources.outbox, settings, turns, delay=delay)
     return nullcontext(loop)

@@ -40,7 +40,6 @@ class CpuTurns:
 
     def __init__(self, path: Path | None) -> None:
         """Raises ConfigError where there is no such pipe."""
-        self.place = path
         self._pipe: int | None = None
         if path is None:
             return

@@ -2,9 +2,12 @@
 
 An edge that computes only the rows it drew takes longer for more of them, and their number is
 secret. So the push is made durable and held back until D, which is longer than the longest draw
-takes. One that is not ready leaves at D + k·D/4, so that a late one tells as little as it can. D is
-measured at the start on public random rows, by all edges of one machine together, and does not
-change while the process lives. What this hides is measured, not proven (docs/privacy.md, "Time").
+takes. One that is not ready leaves at D + k·D/4, so that a late one tells as little as it can.
+
+D is measured on public random rows when the first model comes, which all edges get at once: so they
+measure together. Edges whose identities lie in one folder, as on one machine, all take the longest
+of theirs. It does not change while the process lives. What this hides is measured, not proven
+(docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
@@ -18,21 +21,41 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tacit.algorithms.base.edge import EdgeRole
+from tacit_services.disk import files
 from tacit_services.worker.cpu_turns import CpuTurns
 
 log = logging.getLogger("tacit.edge")
 MARGIN = 1.25  # D over the longest trial
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
-_TOGETHER_SECONDS = 30.0  # that the edges of one machine wait for one another
+_TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
 
 
 class ReleaseDelay:
     """Holds pushes back. `late` counts those that were not ready after D."""
 
-    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """seconds: D of one step; a task of several has so many times as long."""
-        self.seconds, self.late, self._clock = seconds, 0, clock
+    def __init__(
+        self, measure: Callable[[], float], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """measure: gives D of one step in seconds, once; a task of several has so many times it."""
+        self.late, self._measure, self._clock = 0, measure, clock
+        self._seconds: float | None = None
+
+    def starting(self, came: float) -> float:
+        """When the delay of a model that came at `came` begins: then; of the first one, when D has
+        been measured, which is done now.
+        """
+        if self._seconds is not None:
+            return came
+        self._seconds = self._measure()
+        return self._clock()
+
+    @property
+    def seconds(self) -> float:
+        """D of one step; measured when it is first asked for."""
+        if self._seconds is None:
+            self._seconds = self._measure()
+        return self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
         """Return when the push of a model that came at `came` may leave; at once after `stop`."""
@@ -47,30 +70,39 @@ class ReleaseDelay:
         return max(0.0, delay * (1 + quarters / _LATE) - took)
 
 
-NO_DELAY = ReleaseDelay(0.0)  # of work that takes the same time whatever is drawn
+def no_delay() -> ReleaseDelay:
+    """Of work that takes the same time whatever is drawn."""
+    return ReleaseDelay(lambda: 0.0)
 
 
-def measured(
-    role: EdgeRole, turns: CpuTurns, folder: Path, gathering: Path | None, edges: int
-) -> ReleaseDelay:
-    """The delay of `role`'s pushes; none where its step is of a fixed shape.
+def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str, edges: int) -> ReleaseDelay:
+    """The delay of an edge's pushes; none where its step is of a fixed shape.
 
-    folder: where pushes are made durable. gathering: a folder where the `edges` of this machine
-    meet before they measure, so that they do it together; None: it is alone.
+    folder: its identity's, where pushes are made durable; beside it lie those of the other `edges`
+    of `run` on this machine.
     """
     if role.alone is None:
-        return NO_DELAY
-    work = role.rehearsal()
+        return no_delay()
+    work, meeting = role.rehearsal(), folder.parent / "delays" / run
+
+    def measure() -> float:
+        own = measured(work, turns, folder / "delay.trial", 4 * role.model.size)
+        delay = _longest(meeting, role.edge, own, edges)
+        log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
+        return delay
+
+    return ReleaseDelay(measure)
+
+
+def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
+    """MARGIN times the longest of TRIALS of `work`, each in a turn, with as many durable bytes as a
+    push has.
+    """
     for _ in range(WARM):
         work()
-    if gathering is not None:
-        _meet(gathering, role.edge, edges)
-    scratch, size = folder / "delay.trial", 4 * role.model.size
-    trials = [_trial(work, turns, scratch, size) for _ in range(TRIALS)]
+    longest = max(_trial(work, turns, scratch, size) for _ in range(TRIALS))
     scratch.unlink(missing_ok=True)
-    delay = MARGIN * max(trials)
-    log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
-    return ReleaseDelay(delay)
+    return MARGIN * longest
 
 
 def _trial(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
@@ -90,10 +122,11 @@ def _commit(scratch: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
-def _meet(gathering: Path, edge: str, edges: int) -> None:
-    """Wait until all edges of this machine are here, or for _TOGETHER_SECONDS."""
-    gathering.mkdir(exist_ok=True)
-    (gathering / edge).touch()
+def _longest(meeting: Path, edge: str, own: float, edges: int) -> float:
+    """The longest delay of all edges of this machine that say one within _TOGETHER_SECONDS."""
+    meeting.mkdir(parents=True, exist_ok=True)
+    files.write(meeting / edge, str(own).encode("ascii"), files.PUBLIC)
     pause, deadline = threading.Event(), time.monotonic() + _TOGETHER_SECONDS
-    while len(list(gathering.iterdir())) < edges and time.monotonic() < deadline:
+    while len(found := list(meeting.glob("edge-*"))) < edges and time.monotonic() < deadline:
         pause.wait(0.01)
+    return max(own, *(float(one.read_text(encoding="ascii")) for one in found))

@@ -17,7 +17,7 @@ from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.mailbox import Mailbox
 from tacit_services.worker.outbox import Outbox
-from tacit_services.worker.release_delay import NO_DELAY, ReleaseDelay
+from tacit_services.worker.release_delay import ReleaseDelay, no_delay
 from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.edge")
@@ -89,6 +89,7 @@ class Tasks:
     def _step(self, session: Session, stop: threading.Event) -> None:
         role, task = self._role, session.take_task()
         refusals = role.refusals
+        came = self._delay.starting(session.task_came)
         with self._computing.turn(stop):
             outgoing = role.on_message(task)
         if role.refusals > refusals:
@@ -99,7 +100,7 @@ class Tasks:
             if session.standing is Standing.REFUSING:
                 log.info("%s works again: a model that its policy allows", role.edge)
             session.stand(Standing.ONLINE)
-            session.post(outgoing, lambda: self._hold(session.task_came, task, stop))
+            session.post(outgoing, lambda: self._hold(came, task, stop))
 
     def _hold(self, came: float, task: ServerOutput | None, stop: threading.Event) -> None:
         steps = self._role.task_steps(task.version) if isinstance(task, GlobalModel) else 1
@@ -134,10 +135,12 @@ def task_loop(
     settings: LoopSettings,
     turns: CpuTurns,
     kept: Callable[[], bytes | None] = nothing_kept,
-    delay: ReleaseDelay = NO_DELAY,
+    delay: ReleaseDelay | None = None,
     *,
     serves: bool = False,
 ) -> WorkerLoop:
     """The loop of `role`, whose state, if it has one, is `kept` with every message."""
-    policy = Tasks(role, Computing(turns, settings.slowdown), kept, delay, serves=serves)
+    policy = Tasks(
+        role, Computing(turns, settings.slowdown), kept, delay or no_delay(), serves=serves
+    )
     return WorkerLoop(role, outbox, settings, Mailbox(), policy)
