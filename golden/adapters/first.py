@@ -131,3 +131,8 @@ def kept_snapshot(rig: Any) -> Snapshot | None:
 def enrolment(folder: Path) -> FastAPI:
     """The second REST interface."""
     return _enrolment(_Desk(_Authority.create(folder)))
+
+
+def dataset_of(run: RunFile) -> str:
+    """The name of a run's data, as its ledgers have it."""
+    return run.data.dataset

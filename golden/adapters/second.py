@@ -157,6 +157,11 @@ def parts(run: RunFile, root: Path | None) -> list[Any]:
     return [part.rows for part in _rows_by_edge(run.define(), root)]
 
 
+def dataset_of(run: RunFile) -> str:
+    """The name of a run's data, as its ledgers have it."""
+    return run.source.name
+
+
 def plans_by_name(run: RunFile) -> Callable[[str], Plan]:
     """The plan of an edge by its name."""
     return run.plans().named

@@ -28,6 +28,7 @@ from golden.layout import (
     Update,
     VaflSection,
     Worker,
+    dataset_of,
     datasets,
     parts,
     plans_by_name,
@@ -74,15 +75,15 @@ def driven(run: RunFile, root: Path | None, seed: int) -> Roles:
 
 def _releaser(run: RunFile, number: int, rows: int, seed: int) -> Releaser:
     return Releaser(
-        run.plan(number, rows), Ledger(":memory:", run.source.name), Random(seed + number)
+        run.plan(number, rows), Ledger(":memory:", dataset_of(run)), Random(seed + number)
     )
 
 
 def _vertical(run: RunFile, model: Model, root: Path | None, seed: int) -> Roles:
-    splits = datasets.splits(run.source.name, root)
+    splits = datasets.splits(dataset_of(run), root)
     parties = [
         roles.party(
-            run, f"edge-{number}", number, splits, SALT, Ledger(":memory:", run.source.name), random
+            run, f"edge-{number}", number, splits, SALT, Ledger(":memory:", dataset_of(run)), random
         )
         for number, random in enumerate(Random(seed + number) for number in range(run.edges.count))
     ]
@@ -105,7 +106,7 @@ class _TrustedSimulator(Simulator):
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
         run = self.run_file
-        self._noise = Trusted(":memory:", run.source.name, plans_by_name(run), Random(run.run.seed))
+        self._noise = Trusted(":memory:", dataset_of(run), plans_by_name(run), Random(run.run.seed))
 
     def fold(self, message: object) -> None:
         """See Simulator.fold."""
