@@ -34,7 +34,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run test test-all chaos check map e2e audit bench house fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run example test test-all chaos check map e2e audit bench house fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ endef
 
 run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
+
+example: setup ## run one of examples/: NAME=own-table, own-model or by-person
+	$(BIN)/python examples/$(NAME)/make_data.py
+	$(BIN)/tacit run examples/$(NAME)/run.toml --out out/$(NAME)
 
 test: setup ## the fast tests
 	$(PYTEST) -m "not slow and not e2e and not exhaustive" $(WORKERS)

@@ -450,7 +450,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
     found = contract.exclude(path="/v1/events").get_all_operations()
     operations = [result.ok() for result in found if isinstance(result, Ok)]
-    assert len(operations) == 13
+    assert len(operations) == 14
     for operation in operations:
 
         @hypothesis.given(case=operation.as_strategy())

@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tacit.datasets import Dataset
 from tacit.errors import ConfigError
+from tacit.models import best_constant, build
 from tacit.models.module import ModuleModel, bce_with_logits, cross_entropy, module_model, mse
 from tacit.models.vectors import example_gradients
 from tacit.privacy.probe import require_separate_examples
@@ -254,3 +256,22 @@ def test_a_dropout_that_drops_nothing_is_allowed() -> None:
         loss=cross_entropy,
     )
     assert isinstance(made, ModuleModel)
+
+
+def test_the_best_constant_is_the_majority_or_the_mean() -> None:
+    data = Dataset(torch.zeros(100, 4), torch.tensor([0] * 60 + [1] * 40), 2, "test")
+    model = build("logistic", (4,), 2)
+    constant = best_constant(model, data)
+    assert constant is not None
+    assert (constant.accuracy, constant.loss) == (0.6, None)
+    assert constant.error == pytest.approx(2 * (0.6 * 0.4 / 100) ** 0.5)
+    assert not constant.beaten(0.69, None)
+    assert constant.beaten(0.70, None)
+    numbers = Dataset(torch.zeros(4, 4), torch.tensor([0.0, 0.0, 1.0, 1.0]), 0, "test")
+    net = module_model("n:n", lambda: nn.Linear(4, 1), shape=(4,), outputs=1, labels=0, loss=mse)
+    squares = best_constant(net, numbers)
+    assert squares is not None
+    assert (squares.loss, squares.error) == (0.25, 0.0)
+    assert squares.beaten(None, 0.2)
+    assert not squares.beaten(None, 0.25)
+    assert best_constant(model, numbers) is None  # another loss

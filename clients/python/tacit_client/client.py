@@ -14,7 +14,16 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from tacit_client.models import Edge, Halted, ModelInfo, Point, Predictions, Privacy, Status
+from tacit_client.models import (
+    Edge,
+    Halted,
+    ModelInfo,
+    Point,
+    Predictions,
+    Privacy,
+    RunDefinition,
+    Status,
+)
 
 T = TypeVar("T")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -107,6 +116,10 @@ class Client:
     def status(self) -> Status:
         """The state of the run now."""
         return self._get("/v1/status", Status)
+
+    def definition(self) -> RunDefinition:
+        """What all who take part in the run must agree on."""
+        return self._get("/v1/definition", RunDefinition)
 
     def edges(self) -> list[Edge]:
         """Every edge that ever said Hello."""

@@ -20,6 +20,13 @@ class _Document(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
+class RunDefinition(_Document):
+    """What all who take part must agree on: sections of the run file, and hashes of its code."""
+
+    fingerprint: str
+    agreed: dict[str, Any]
+
+
 class Staleness(_Document):
     """How many versions lay between a model and the updates made from it."""
 

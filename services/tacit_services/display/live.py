@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
+from tacit.models import Constant
 from tacit_services.aggregator.reporting.results import on_test
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
@@ -169,7 +170,22 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     files = Text(
         f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)"
     )
-    return Group(table, _edges(privacy), files)
+    return Group(table, _edges(privacy), *_no_better(summary), files)
+
+
+def _no_better(summary: dict[str, Any]) -> list[Text]:
+    """A line where the model is no better than the best constant answer."""
+    if "constant" not in summary:
+        return []
+    constant = Constant(**summary["constant"])
+    if constant.beaten(summary["test_accuracy"], summary["test_loss"]):
+        return []
+    best = on_test(constant.accuracy, constant.loss)
+    why = (
+        "the updates were too few, too small or drowned in noise; `tacit check` says which, and a "
+        "smaller model, more rows, a larger batch or a larger learning rate help"
+    )
+    return [Text(f"no better than always the same answer ({best}): {why}", style="bold")]
 
 
 def _edges(privacy: dict[str, Any]) -> Table:

@@ -18,9 +18,7 @@ from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.datasets import EdgeRows
-from tacit.datasets.own.encoding import RowError
 from tacit.datasets.source import Source
-from tacit.errors import DataError
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
@@ -74,10 +72,7 @@ def _data(run: RunFile, root: Path | None) -> Iterator[tuple[str, str]]:
 
 
 def _rows(source: Source, number: int, root: Path | None, folder: Path) -> int:
-    try:
-        part = source.edge(number, root, folder)
-    except RowError as error:  # on its owner's screen
-        raise DataError(f"{error}, in row {error.row + 1} of the data") from error
+    part = source.edge(number, root, folder)
     return part.rows.for_edge(source.shape[1] or 1).records
 
 

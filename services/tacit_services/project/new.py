@@ -24,7 +24,8 @@ updates = {updates}  # of the model, by all edges together: as many as their bud
 kind = "table"
 {data}
 
-[data.columns]  # all that is read; bounds and values are public{guessed}
+# All that is read; bounds and values are public{guessed}.
+[data.columns]
 {columns}
 
 [model]
@@ -159,7 +160,7 @@ def _run_file(name: str, wanted: Wanted, columns: list[Guess], target: Guess, su
         name=name,
         updates=_EDGES * _PUSHES,
         data="\n".join(_data(wanted, target, suffix)),
-        guessed="" if wanted.sample is None else f",\n# guessed from {wanted.sample.name}",
+        guessed="" if wanted.sample is None else f", and guessed from {wanted.sample.name}",
         columns="\n".join(map(_line, [*columns, target])),
         model=MODEL.format(entry=entry, arguments=arguments),
         rate=_REGRESSION_RATE if target.is_number else _RATE,

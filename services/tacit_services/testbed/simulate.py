@@ -191,7 +191,7 @@ def simulate(
     observer.end()
     if (exam := simulation.role.exam(points.test)) is not None:
         points.measure(*exam)
-    results.write(out, observer, simulation.model)
+    results.write(out, observer, simulation.model, test)
     return simulation
 
 

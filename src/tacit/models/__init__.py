@@ -1,7 +1,15 @@
 """Models as functions of one flat parameter vector: `build` makes one, `evaluate` measures it."""
 
 from tacit.models.base import Layer, Model, Normalization
-from tacit.models.building import NAMES, Name, build, checked_size, evaluate
+from tacit.models.building import (
+    NAMES,
+    Constant,
+    Name,
+    best_constant,
+    build,
+    checked_size,
+    evaluate,
+)
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered
 from tacit.models.zoo.lstm import Lstm
@@ -9,6 +17,7 @@ from tacit.models.zoo.lstm import Lstm
 __all__ = [
     "NAMES",
     "Activation",
+    "Constant",
     "Deep",
     "Layer",
     "Layered",
@@ -16,6 +25,7 @@ __all__ = [
     "Model",
     "Name",
     "Normalization",
+    "best_constant",
     "build",
     "checked_size",
     "evaluate",

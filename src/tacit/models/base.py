@@ -160,6 +160,11 @@ class Model(ABC):
         """
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
+    @property
+    def squared_error(self) -> bool:
+        """Whether the loss is the square of the output's distance to a number."""
+        return False
+
     def guesses(self, scores: torch.Tensor) -> torch.Tensor | None:
         """The class (...) that scores (..., classes) speak for; None where there are no classes."""
         return scores.argmax(-1)

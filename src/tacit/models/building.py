@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -173,6 +174,40 @@ def checked_size(model: Model) -> Model:
             f"{MAX_SIZE:,}"
         )
     return model
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """How well the best constant answer does on a test set, and two standard errors of that.
+
+    accuracy: of the most frequent class; None where the target is a number. loss: of the mean of a
+    number, by squared error; None for classes. error: two standard errors of either.
+    """
+
+    accuracy: float | None
+    loss: float | None
+    error: float
+
+    def beaten(self, accuracy: float | None, loss: float | None) -> bool:
+        """Whether a model of this accuracy and loss is better, by more than two standard errors."""
+        if self.accuracy is not None:
+            return accuracy is not None and accuracy > self.accuracy + self.error
+        return loss is not None and self.loss is not None and loss < self.loss - self.error
+
+
+def best_constant(model: Model, data: Dataset) -> Constant | None:
+    """The best constant answer to a public test set; None where `model` is not comparable with one,
+    or the test set is empty.
+    """
+    y = data.y.flatten()
+    if not len(y) or (y.is_floating_point() and not model.squared_error):
+        return None
+    if y.is_floating_point():
+        squares = (y.double() - y.double().mean()) ** 2
+        error = 2 * float(squares.std(correction=0)) / math.sqrt(len(y))
+        return Constant(None, float(squares.mean()), error)
+    share = float(torch.bincount(y).max()) / len(y)
+    return Constant(share, None, 2 * math.sqrt(share * (1 - share) / len(y)))
 
 
 @torch.no_grad()

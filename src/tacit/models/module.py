@@ -138,6 +138,11 @@ class ModuleModel(Model):
             return self.example_loss(scores, y)
         return torch.func.vmap(self.example_loss)(scores, y)
 
+    @property
+    def squared_error(self) -> bool:
+        """Whether its loss is `mse`."""
+        return self.example_loss is mse
+
     def guesses(self, scores: Tensor) -> Tensor | None:
         """The class of each example (B,); None where the target is a number, or the output its own
         loss's alone.

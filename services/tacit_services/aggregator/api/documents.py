@@ -6,6 +6,8 @@ A number that JSON cannot hold (an infinite ε: no guarantee) is null.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
@@ -134,6 +136,15 @@ class Status(_Document):
     stages: int
     schedule: Schedule
     privacy: Privacy
+
+
+class RunDefinition(_Document):
+    """The run definition, as far as all who take part must agree on it."""
+
+    fingerprint: str = Field(description="the run's name: SHA-256 of what differs from defaults")
+    agreed: dict[str, Any] = Field(
+        description="sections of the run file, without defaults; code: SHA-256 of each entry"
+    )
 
 
 class Point(_Document):

@@ -138,6 +138,15 @@ def _run(view: View) -> APIRouter:
         return document(view.status())
 
     @router.get(
+        "/definition",
+        response_model=documents.RunDefinition,
+        summary="What all who take part must agree on",
+    )
+    def definition() -> Response:
+        run = observer.definition
+        return document({"fingerprint": run.fingerprint, "agreed": run.agreed})
+
+    @router.get(
         "/edges", response_model=list[documents.Edge], summary="Every edge that ever said Hello"
     )
     def edges() -> Response:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tacit.datasets import Dataset
 from tacit.errors import ServiceError
-from tacit.models import Model
+from tacit.models import Model, best_constant
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.weights import weights
 from tacit_services.transport.json_numbers import finite
@@ -20,22 +22,26 @@ FILES = ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "p
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
 
 
-def write(out: Path, observer: Observer[Any], model: Model) -> None:
+def write(out: Path, observer: Observer[Any], model: Model, test: Dataset | None) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
+
+    test: the public test set, which says how well a constant answer does.
 
     Raises ServiceError: the journal and the last snapshot have it all, whoever is started again
     there tries again.
     """
     try:
-        _write(out, observer, model)
+        _write(out, observer, model, test)
     except OSError as error:
         raise ServiceError(
             f"results in {out}: {error.strerror or error}; start the aggregator again"
         ) from error
 
 
-def _write(out: Path, observer: Observer[Any], model: Model) -> None:
+def _write(out: Path, observer: Observer[Any], model: Model, test: Dataset | None) -> None:
     status = finite(observer.status())
+    if test is not None and (constant := best_constant(model, test)):
+        status["constant"] = asdict(constant)
     data = weights(model, observer.driver.role.params)
     status["model_sha256"] = hashlib.sha256(data).hexdigest()  # that of model.safetensors
     temporary = out / "model.tmp"

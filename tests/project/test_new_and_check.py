@@ -1,0 +1,152 @@
+"""`tacit new` and `tacit check`: from a public sample to a run, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tacit_services.cli.main import main
+
+from tacit import config
+from tacit.config.data import TableData
+
+
+def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:
+    chance = random.Random(seed)
+    lines = ["id,age,weight,ward,note,outcome"]
+    for number in range(rows):
+        age = chance.randint(18, 94)
+        said = outcome if age + chance.gauss(0, 10) > 55 else "no"
+        ward = chance.choice("ABC")
+        lines.append(f"p{number // 3},{age},{chance.gauss(70, 9):.1f},{ward},n{number},{said}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A public sample, in the folder where the commands are given."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    table(tmp_path / "sample.csv", 300, seed=1)
+    return tmp_path / "sample.csv"
+
+
+def tacit(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_a_new_run_has_the_samples_columns_bounds_and_classes(sample: Path) -> None:
+    assert tacit("new", "clinic", "--table", str(sample), "--unit", "id") == 0
+    folder = sample.parent / "clinic"
+    assert {path.name for path in folder.iterdir()} == {
+        "run.toml", "policy.toml", "README.md", "nets.py", "public.csv",
+    }  # fmt: skip
+    table(folder / "train.csv", 6000, seed=2)
+    data = config.load(folder / "run.toml").data
+    assert isinstance(data, TableData)
+    assert list(data.columns) == ["age", "weight", "ward", "outcome"]
+    assert (data.columns["age"].low, data.columns["age"].high) == (18, 94)
+    assert data.columns["ward"].values == ("A", "B", "C")
+    assert data.columns["outcome"].values == ("no", "yes")
+    assert (data.unit, data.unit_rows) == ("id", 3)
+    assert "# note: is not read; it has 300 different values" in (folder / "run.toml").read_text()
+
+
+def test_nothing_is_overwritten(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("new", "clinic", "--table", str(sample)) == 0
+    before = (sample.parent / "clinic" / "run.toml").read_text()
+    assert tacit("new", "clinic") == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (sample.parent / "clinic" / "run.toml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--table", "nowhere.csv"], 3, "--table nowhere.csv: No such file"),
+        (["--table", "sample.csv", "--target", "height"], 2, "--target 'height': sample.csv has"),
+        (["--table", "sample.csv", "--target", "note"], 2, "has 300 different values"),
+    ],
+)
+def test_what_cannot_be_guessed_is_said_in_one_line(
+    sample: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    assert tacit("new", "clinic", *arguments) == code
+    assert said in capsys.readouterr().err
+    assert not (sample.parent / "clinic").exists()
+
+
+def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[str, str]) -> str:
+    """What `tacit check` says of a new run with `changes`."""
+    folder = sample.parent / "clinic"
+    if not folder.exists():
+        assert tacit("new", "clinic", "--table", str(sample)) == 0
+        table(folder / "train.csv", 6000, seed=2)
+    text = (folder / "run.toml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "run.toml").write_text(text)
+    capsys.readouterr()
+    code = tacit("check", str(folder / "run.toml"))
+    found = capsys.readouterr()
+    return found.out if code == 0 else f"{code} {found.err}"
+
+
+def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = checked(sample, capsys)
+    for fact in ("rows an edge", "test set           300 rows", "parameters", "releases left"):
+        assert fact in said
+    assert "drown" not in said
+    assert not (sample.parent / "home").exists()  # nothing was registered, nothing charged
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("batch = 256", "batch = 2"), "the noise drowns what is learnt"),
+        (("learning_rate = 4.0", "learning_rate = 0.001"), "the model will hardly move"),
+        (("batch = 256", "batch = 1000"), "is over half of the 1200 rows"),
+    ],
+)
+def test_what_makes_learning_unlikely_is_said(
+    sample: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], said: str
+) -> None:
+    assert said in checked(sample, capsys, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('test = "public.csv"', 'test = "train.csv"'), "2 tacit: data.test='train.csv': is the"),
+        (('train = "train.csv"', 'train = "../sample.csv"'), "leaves the run file's folder"),
+        (('train = "train.csv"', 'train = "other.csv"'), "no such file"),
+        (('target = "outcome"', 'target = "height"'), "is not in [data.columns]"),
+        (('["no", "yes"]', '["no", "maybe"]'), "a value outside its values, in row"),
+        (('entry = "nets:Net"', 'entry = "nets:Other"'), "nets has no class or function Other"),
+        (('entry = "nets:Net"', 'entry = "../nets:Net"'), 'expected "module:name"'),
+        (("outputs = 2 }", "outputs = 3 }"), "gives [2, 3] for two examples; expected [2, 2]"),
+        (("# rows = 5000", "rows = 600\nrows_max = 700 # "), "more rows than data.rows_max=700"),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_work_is_refused_in_one_line(
+    sample: Path, capsys: pytest.CaptureFixture[str], change: tuple[str, str], said: str
+) -> None:
+    refused = checked(sample, capsys, change)
+    assert said in refused
+    assert len(refused.strip().splitlines()) == 1
+    assert refused[0] in "235"
+
+
+def test_a_report_can_be_read_by_a_program(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked(sample, capsys)
+    assert tacit("check", "clinic/run.toml", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["test set"] == "300 rows"
+    assert any("counted in train.csv" in note for note in found["warnings"])
