@@ -48,6 +48,8 @@ def main() -> None:
     elif walk == "settings":
         configured(tree, said, "aggregator", goal=CONNECT)
     elif walk == "gradient":
+        # The way that any model takes: a compiled loop is no step that could be followed.
+        sys.modules["numba"] = None  # type: ignore[assignment]
         traced(tree, said, _gradients, "edge")
     else:
         traced(tree, said, Arrival(), "aggregator")
