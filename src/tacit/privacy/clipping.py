@@ -187,6 +187,20 @@ def _compiled(gradients: Tensor) -> Library | None:
     return library() if gradients.is_contiguous() else None
 
 
+def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
+    """total (B, d) += Σ_j weights[:, j]·gradients[:, j]: rows of units, added in their order.
+
+    gradients: (B·r, d) float32, r rows of each unit, changed in place; weights: (B, r).
+    Guarantee: what is added for a unit is a function of its own rows, weights and place, as every
+    number is computed by itself. A row of weight 0 adds nothing, whatever it holds; one of another
+    weight that is not finite makes its unit's sum not finite, and clipping then counts the unit as
+    zero.
+    """
+    rows = _zero_unused(gradients, weights.flatten() != 0).view(*weights.shape, -1)
+    for place in range(weights.shape[1]):
+        total.addcmul_(rows[:, place], weights[:, place, None])
+
+
 def reduced_clip(clip: float, rows: int) -> float:
     """C' of `clipped_sum`: the norm that a row of a batch of `rows` is cut to.
 

@@ -153,17 +153,40 @@ def rows_of_units(
 
     A unit with fewer rows is filled up with the public row, which weighs nothing; of one with more,
     R are drawn, uniformly and afresh. The number of units means an empty slot, as in `poisson`.
-    Guarantee: the shapes are public, and what stands for one unit depends on no other unit, so the
-    sum over slots of what is clipped to C has the sensitivity C for a unit with all of its rows.
+    Guarantee: the shapes, the random words that are taken and the work are functions of B and R
+    alone, and what stands for one unit depends on no other unit and on no other slot. So the sum
+    over slots of what is clipped to C has the sensitivity C for a unit with all of its rows.
     """
     which, most = drawn.numpy(), units.limit
     ends = np.append(units.starts, units.starts[-1])  # an empty slot has no rows
     first, count = ends[which], ends[which + 1] - ends[which]
-    place = np.arange(most)
+    place, larger = np.arange(most), count > most
     inside = place < np.minimum(count, most)[:, None]
-    at = np.where(inside, first[:, None] + place, 0)
-    for slot in np.flatnonzero(count > most):
-        at[slot] = first[slot] + random.permutation(int(count[slot]))[:most]
-    rows = np.where(inside, units.order[at], len(units.order))
+    # A smaller unit has the work of a larger one done for it: the time does not tell which it is.
+    some = subsets(np.where(larger, count, 2 * most), most, random)
+    at = first[:, None] + np.where(larger[:, None], some, place)
+    order = units.order if len(units.order) else np.zeros(1, dtype=np.int64)
+    rows = np.where(inside, order[np.where(inside, at, 0)], len(units.order))
     weights = inside / np.maximum(1, np.minimum(count, most))[:, None] if units.mean else inside
     return torch.from_numpy(rows), torch.from_numpy(weights.astype(np.float32))
+
+
+def subsets(counts: NDArray[np.int64], size: int, random: Random) -> NDArray[np.int64]:
+    """(B, size): of each 0 … counts[i]-1 so many different numbers, ascending; counts >= size.
+
+    Guarantee: every subset is equally likely, to within 2^-53·counts, and independent of the
+    others. The words that are taken and the work are functions of B and `size` alone: there is no
+    second try, no division, and no step for each of `counts`.
+    Pólya's urn has counts-size+1 balls of different colours; a ball that is drawn goes back with
+    another of its colour. After `size` draws every multiset of colours is equally likely; adding 0,
+    1, 2, … to its ascending numbers makes of each multiset one subset, and of each subset one
+    multiset.
+    """
+    colours, turn = (counts - size + 1)[:, None], np.arange(size)
+    words = random.words(len(counts) * size).reshape(len(counts), size)
+    ball = ((words >> np.uint64(11)) * 2.0**-53 * (colours + turn)).astype(np.int64)
+    # One that was put back points at the draw that it came of, so at last at a first one.
+    origin = np.where(ball < colours, turn, ball - colours)
+    for _ in range(size.bit_length()):
+        origin = np.take_along_axis(origin, origin, axis=1)
+    return np.sort(np.take_along_axis(ball, origin, axis=1), axis=1) + turn

@@ -18,7 +18,7 @@ from tacit.datasets import PrivateRows
 from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient
-from tacit.privacy.clipping import Clipped, clipped_sum, integer_sum, outer_sum
+from tacit.privacy.clipping import Clipped, add_rows, clipped_sum, integer_sum, outer_sum
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
@@ -69,9 +69,11 @@ class EdgeRole(ABC):
         # What the gradient of every unit is.
         outer = model.linear and not model.regularization and self.units is None
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
-        # The batch in parts of a public size, so that no batch needs much more memory than HELD.
-        one = model.size // model.classes if self.ghost else model.size * self._rows_of_one()
-        self.rows = max(1, HELD // (4 * one))
+        # The batch in parts of public sizes, so that no batch needs much more memory than HELD:
+        # `rows` units at a time, and of a unit `together` rows at a time.
+        held = max(1, HELD // (4 * (model.size // model.classes if self.ghost else model.size)))
+        self.rows = max(1, held // self._rows_of_one())
+        self.together = min(held, self._rows_of_one())
         if releaser.plan.private and self.alone is None:
             require_separate_examples(model, device, self._shapes())
         self.halted = ""
@@ -90,8 +92,10 @@ class EdgeRole(ABC):
 
     def _shapes(self) -> set[int]:
         """How many rows are computed at a time."""
-        units = {min(self.rows, self.size), self.size % self.rows or min(self.rows, self.size)}
-        return {count * self._rows_of_one() for count in units}
+        units = _parts(self.size, self.rows)
+        return {
+            count * rows for count in units for rows in _parts(self._rows_of_one(), self.together)
+        }
 
     @abstractmethod
     def work(self, message: GlobalModel) -> list[Outgoing]:
@@ -169,21 +173,30 @@ class EdgeRole(ABC):
     def mean(self, params: Tensor, index: Tensor) -> Tensor:
         """The mean gradient (d,) of the units `index` (B,), not clipped."""
         if self.units is not None:
-            return self.gradients(params, index).mean(0)
+            sums = (self.gradients(params, part).sum(0) for part in torch.split(index, self.rows))
+            return sum(sums, params.new_zeros(self.model.size)) / max(1, len(index))
         index = index.to(self.device)
         return mean_gradient(self.model, params, self.x[index], self.y[index])
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """The gradient (B, d) of each unit in `index` (B,): of its row, or of its rows together."""
+        """The gradient (B, d) of each unit in `index` (B,): of its row, or of its rows together.
+
+        A unit's rows are computed `together` at a time and added in their order. A unit one of
+        whose rows has a gradient that is not finite has none, and counts as zero when it is
+        clipped.
+        """
         if self.units is None:
             index = index.to(self.device)
             return example_gradients(self.model, params, self.x[index], self.y[index])
         rows, weights = rows_of_units(self.units, index, self.releaser.random)
-        rows, weights = rows.to(self.device), weights.to(self.device)
-        flat = rows.flatten()
-        each = example_gradients(self.model, params, self.x[flat], self.y[flat])
-        together: Tensor = torch.bmm(weights[:, None], each.view(*rows.shape, -1))
-        return together.squeeze(1)
+        total = params.new_zeros((len(index), self.model.size))
+        for some, shares in zip(
+            torch.split(rows, self.together, 1), torch.split(weights, self.together, 1), strict=True
+        ):
+            flat = some.flatten().to(self.device)
+            each = example_gradients(self.model, params, self.x[flat], self.y[flat])
+            add_rows(total, each, shares.to(self.device))
+        return total
 
     def _alone(self, sums: RowSums, params: Tensor, clip: float) -> Clipped:
         """The clipped sum over the drawn rows, and no others."""
@@ -226,15 +239,12 @@ class EdgeRole(ABC):
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """The clipped sum over the rows `index` (B,) where `mask` (B,) is True."""
         mask = mask.to(self.device)
-        first, *others = (
-            self._clipped_part(params, clip, *part, len(mask))
-            for part in zip(
-                torch.split(index, self.rows), torch.split(mask, self.rows), strict=True
-            )
-        )
-        return Clipped(
-            sum((part.total for part in others), first.total), first.sensitivity, first.step
-        )
+        parts = zip(torch.split(index, self.rows), torch.split(mask, self.rows), strict=True)
+        sums = (self._clipped_part(params, clip, *part, len(mask)) for part in parts)
+        whole = next(sums)
+        for part in sums:  # added as they come, so that one at a time is held
+            whole.total.add_(part.total)
+        return whole
 
     def _clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
@@ -255,6 +265,11 @@ class EdgeRole(ABC):
         """`count` independent row numbers (count,). The modulo bias is below n/2^64."""
         words = self.releaser.random.words(count) % self.records
         return torch.from_numpy(words.astype("int64"))
+
+
+def _parts(whole: int, most: int) -> set[int]:
+    """The sizes of the parts that `torch.split` makes of `whole`, of at most `most` each."""
+    return {min(whole, most), whole % most or min(whole, most)}
 
 
 class LocalSteps(EdgeRole):
