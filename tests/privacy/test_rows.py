@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import fields
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ from tacit.privacy.clipping import clipped_sum, integer_sum
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.probe import cancelling, rows_alone
 from tacit.privacy.release import Mechanism, Plan, Releaser
-from tacit.privacy.rows import RowSums
+from tacit.privacy.rows import RowSums, _checked
 from tacit.privacy.sampling import Random
 from tacit.protocol.messages import GlobalModel, Push
 
@@ -37,6 +38,14 @@ MODELS = {
     "mlp": build("mlp", IMAGE, 10, hidden=(7,), activation="tanh"),
 }
 CLIP = 0.3
+
+
+@pytest.fixture(autouse=True)
+def tried_anew() -> Iterator[None]:
+    """A mutant's verdict is not the next test's."""
+    _checked.cache_clear()
+    yield
+    _checked.cache_clear()
 
 
 @pytest.fixture(params=MODELS)

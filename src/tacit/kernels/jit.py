@@ -95,11 +95,13 @@ if LEVEL in LEVELS:
 
 
 def entry(function: _Function) -> _Function:
-    """`function` compiled at its first call, and kept. Called from Python."""
+    """`function` compiled at its first call, and kept. Called from Python, whose lock it holds: so
+    memory that belongs to a kernel is one thread's for as long as a call takes.
+    """
     before = config.CACHE_LOCATOR_CLASSES
     config.CACHE_LOCATOR_CLASSES = f"{__name__}.Beside"
     try:
-        made: _Function = numba.njit(cache=CACHED, nogil=True, error_model="numpy")(function)
+        made: _Function = numba.njit(cache=CACHED, error_model="numpy")(function)
     finally:
         config.CACHE_LOCATOR_CLASSES = before
     if CACHED and not WRITABLE:

@@ -23,7 +23,7 @@ class RowKernel:
     """`example_gradients` of a network of convolutions and dense layers, row by row.
 
     Its gradients are in an order of its own, `size` numbers of which those at `order` are the
-    model's. Not for two threads at once.
+    model's. It keeps nothing between two calls, and may be shared.
     """
 
     def __init__(self, model: Layered) -> None:

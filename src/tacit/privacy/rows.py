@@ -5,6 +5,8 @@ Shapes: R drawn rows, d parameters.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -41,22 +43,26 @@ class RowSums:
         """Of `kernel`'s rows; `checked` makes one that was tried."""
         self.model, self._kernel, self._kernels = model, kernel, kernels
         self._linear = model.linear and not model.regularization
-        numbers = model.classes if self._linear else kernel.size
-        self._rows = np.empty((max(1, _HELD // numbers), numbers), dtype=np.float32)
-        self._row = np.empty(model.size if self._linear else 0, dtype=np.float32)
+        self._numbers = model.classes if self._linear else kernel.size
+        self._held = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
     def checked(cls, model: Model) -> RowSums | None:
         """Sums for `model`; None where there is no kernel for it, or the kernel fails its trial.
 
-        Tried on this machine: parameters that cancel, every number of rows that is computed at a
-        time (up to 16), every place, beside rows of zeros, strange and overflowing ones.
+        Tried on this machine, once in a process: parameters that cancel, every number of rows that
+        is computed at a time (up to 16), every place, beside rows of zeros, strange and overflowing
+        ones.
         """
+        return _checked(model)
+
+    @classmethod
+    def _tried(cls, model: Model) -> RowSums | None:
         kernels, kernel = library(), row_kernel(model)
         if kernels is None or kernel is None:
             return None
         sums = cls(model, kernel, kernels)
-        most = min(len(sums._rows), _MOST)
+        most = min(sums._held, _MOST)
         sizes = sorted({*range(1, min(most, _TRIED) + 1), most, 40})
         if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
             return None
@@ -84,8 +90,8 @@ class RowSums:
         steps = np.zeros(self._kernel.size, dtype=np.float64 if step is None else whole)
         reduced = reduced_clip(clip, rows if step is None else 1)
         limit = 0 if step is None else steps_limit(clip, step)
-        for start in range(0, len(index), len(self._rows)):
-            part = index[start : start + len(self._rows)]
+        for start in range(0, len(index), self._held):
+            part = index[start : start + self._held]
             self._add(given, flat, labels, part, reduced, step, limit, steps)
         total = self._kernel.restore(steps)
         return Clipped(total if step is None else total.to(torch.int64), clip, step)
@@ -102,13 +108,15 @@ class RowSums:
         total: NDArray[np.generic],
     ) -> None:
         """total += the clipped gradients of at most as many rows as are held."""
-        found, kernels = self._rows[: len(index)], self._kernels
+        kernels = self._kernels
+        found = np.empty((len(index), self._numbers), dtype=np.float32)
         if self._linear:
             self._kernel.deltas(params, x, y, index, found)
             if step is None:
                 kernels.outer_floats(found, x, index, reduced, total)
             else:
-                kernels.outer_integers(found, x, index, reduced, step, limit, total, self._row)
+                row = np.empty(self.model.size, dtype=np.float32)
+                kernels.outer_integers(found, x, index, reduced, step, limit, total, row)
             return
         self._kernel.gradients(params, x, y, index, found)
         if step is None:
@@ -131,3 +139,8 @@ class RowSums:
             torch.equal(whole - total(np.delete(everyone, one)), total(everyone[one : one + 1]))
             for one in range(len(y))
         )
+
+
+@lru_cache(maxsize=64)
+def _checked(model: Model) -> RowSums | None:
+    return RowSums._tried(model)

@@ -68,6 +68,7 @@ class EdgeRole(ABC):
         self.alone = RowSums.checked(model) if able else None
         # What the gradient of every unit is.
         outer = model.linear and not model.regularization and self.units is None
+        outer = outer and self.alone is None
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
         # The batch in parts of public sizes, so that no batch needs much more memory than HELD:
         # `rows` units at a time, and of a unit `together` rows at a time.
