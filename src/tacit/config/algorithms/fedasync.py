@@ -1,0 +1,130 @@
+"""[algorithm] of FedAsync (arXiv:1903.03934), FedAvg, FedBuff and SGD. Letters are the paper's."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tacit.config.algorithms.local_steps import local_steps_agree
+from tacit.config.contract import AlgorithmSection, Sections
+from tacit.config.sections import Positive
+
+Staleness = Literal["constant", "polynomial", "hinge"]
+_MIXES, _WEIGHS = ("fedasync", "sgd"), ("fedasync", "fedbuff", "sgd")
+_READ = {
+    "mixing": _MIXES,
+    "mixing_decay": _MIXES,
+    "mixing_decay_at": _MIXES,
+    "staleness": _WEIGHS,
+    "a": _WEIGHS,
+    "b": _WEIGHS,
+    "max_staleness": _WEIGHS,
+    "buffer": ("fedbuff",),
+    "server_rate": ("fedbuff",),
+    "clients": ("fedavg",),
+    "quorum": ("fedavg",),
+}
+
+
+class FedAsync(AlgorithmSection):
+    """FedAsync, with FedAvg, FedBuff and single-thread SGD.
+
+    `privacy.pushes` counts local steps, all of them paid.
+    """
+
+    name: Literal["fedasync", "fedavg", "fedbuff", "sgd"] = Field(description="which")
+    learning_rate: Positive = Field(0.1, description="γ of a local step")
+    steps_min: int = Field(5, gt=0, le=100_000, description="H_min, local steps of one task")
+    steps_max: int | None = Field(
+        None, gt=0, le=100_000, description="H_max; None: H_min, all tasks alike"
+    )
+    proximal: float = Field(0.0, ge=0, le=1e6, description="ρ of ρ/2·||x - x_τ||²")
+    mixing: float = Field(0.6, gt=0, le=1, description="α, before the staleness weight")
+    staleness: Staleness = Field("constant", description="s(t - τ)")
+    a: Positive = Field(0.5, description="a of polynomial and hinge")
+    b: int = Field(4, ge=0, description="b of hinge")
+    mixing_decay: float = Field(
+        1.0, gt=0, le=1, description="what α is multiplied with after `mixing_decay_at`"
+    )
+    mixing_decay_at: float = Field(1.0, gt=0, le=1, description="part of the run's updates")
+    max_staleness: int = Field(
+        100, gt=0, description="fedasync, fedbuff: older updates are refused as stale"
+    )
+    concurrency: int | None = Field(
+        None, gt=0, description="edges at work at once; None: everybody"
+    )
+    buffer: int = Field(
+        10, gt=0, le=10_000, description="fedbuff: M, updates that make one version"
+    )
+    server_rate: Positive = Field(1.0, description="fedbuff: η_g")
+    clients: int | None = Field(
+        None, gt=0, description="fedavg: k edges asked per round; None: all"
+    )
+    quorum: float = Field(
+        0.5, gt=0, le=1, description="fedavg: part of those asked that must have answered in time"
+    )
+    deadline_s: Positive = Field(
+        60.0, description="fedavg: seconds a round waits; else: until a task is given away"
+    )
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.steps_max is not None and self.steps_max < self.steps_min:
+            raise ValueError(f"steps_max={self.steps_max} is below steps_min={self.steps_min}")
+        return self
+
+    @property
+    def steps(self) -> int:
+        """Local steps that one update costs, at most."""
+        return self.steps_max or self.steps_min
+
+    @property
+    def oldest(self) -> int | None:
+        """`max_staleness`, but for FedAvg, which works in rounds."""
+        return None if self.name == "fedavg" else self.max_staleness
+
+    @property
+    def in_turn(self) -> bool:
+        """But for FedAvg's rounds, and where tasks are given away from a queue."""
+        return self.name != "fedavg" and self.concurrency is None
+
+    @property
+    def versions(self) -> str:
+        """FedAvg's are rounds, FedBuff's buffers."""
+        return {"fedavg": "rounds", "fedbuff": "buffers"}.get(self.name, "updates")
+
+    def unread(self) -> list[str]:
+        """The keys that the run file gives and this algorithm, of the four, does not read."""
+        return sorted(
+            key for key in self.model_fields_set if self.name not in _READ.get(key, (self.name,))
+        )
+
+    def uploads(self, workers: int) -> int:
+        """One; FedAvg: all that are asked in a round; FedBuff: M."""
+        if self.name == "fedavg":
+            return self.clients or workers
+        return self.buffer if self.name == "fedbuff" else 1
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        if run.privacy.mechanism.startswith("paper"):
+            raise ValueError(
+                f"privacy.mechanism={run.privacy.mechanism}: the paper of {self.name} has no noise"
+            )
+        if self.name == "sgd" and run.edges.count != 1:
+            raise ValueError(
+                f"edges.count={run.edges.count}: sgd is single-threaded, one edge holds all the "
+                f"data"
+            )
+        if run.privacy.noise_at == "server" and self.name not in ("fedavg", "fedbuff"):
+            why = (
+                "mixes whole models, whose distance to the model is not bounded; fedbuff and "
+                "fedavg send distances"
+            )
+            raise ValueError(f"privacy.noise_at=server: {self.name} {why}")
+        if self.clients is not None and self.clients > run.edges.count:
+            raise ValueError(
+                f"algorithm.clients={self.clients} is above edges.count={run.edges.count}"
+            )
+        local_steps_agree(self.name, run)

@@ -1,0 +1,75 @@
+"""[algorithm] of A(DP)²SGD (arXiv:2008.09246), ADPSGD and SYNC. Letters are the paper's."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from tacit.config.algorithms.local_steps import local_steps_agree
+from tacit.config.contract import AlgorithmSection, Sections, Worker
+from tacit.config.sections import Positive
+from tacit.config.topology import Kind, Topology, build
+from tacit.errors import ConfigError
+
+
+class Gossip(AlgorithmSection):
+    """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; no server. `run.updates` is T:
+
+    steps of all peers.
+    """
+
+    worker: ClassVar[Worker] = "peer"
+
+    name: Literal["adp2sgd", "adpsgd", "sync"] = Field(description="which")
+    learning_rate: Positive = Field(0.1, description="η")
+    topology: Kind = Field("ring", description="who averages with whom; sync has no use for it")
+    link_probability: float = Field(
+        0.5, gt=0, le=1, description="erdos-renyi: of a link between two peers"
+    )
+    max_staleness: int = Field(
+        16, ge=0, description="τ: exchanges between reading a model and applying its step"
+    )
+    report_every: int = Field(10, gt=0, description="own steps between two reports to the observer")
+
+    @property
+    def oldest(self) -> int | None:
+        """`max_staleness`."""
+        return self.max_staleness
+
+    @property
+    def versions(self) -> str:
+        """SYNC's are called steps."""
+        return "steps" if self.name == "sync" else "updates"
+
+    def graph(self, edges: int, seed: int) -> Topology:
+        """The graph of the run's peers, the same for everybody.
+
+        Raises ConfigError where there is none.
+        """
+        names = [f"edge-{number}" for number in range(edges)]
+        return build(self.topology, names, seed=seed, probability=self.link_probability)
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        mechanism = run.privacy.mechanism
+        if mechanism.startswith("paper"):
+            raise ValueError(
+                f"privacy.mechanism={mechanism}: that is MAPA's paper's, not {self.name}'s"
+            )
+        if (self.name, run.privacy.private) in (("adp2sgd", False), ("adpsgd", True)):
+            raise ValueError(
+                f"privacy.mechanism={mechanism}: adp2sgd is with noise, adpsgd without; sync may "
+                f"be either"
+            )
+        if run.privacy.noise_at == "server":
+            raise ValueError(f"privacy.noise_at=server: {self.name} has no server")
+        if run.data.spare:
+            raise ValueError(
+                f"data.spare={run.data.spare}: the graph of {self.name} is of edges.count peers"
+            )
+        local_steps_agree(self.name, run)
+        try:
+            self.graph(run.edges.count, run.run.seed)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error

@@ -1,0 +1,57 @@
+"""[algorithm] of MAPA (arXiv:1912.07902) and its three relatives. Letters are the paper's."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tacit.config.contract import AlgorithmSection, Sections
+from tacit.config.sections import Positive
+
+
+class Mapa(AlgorithmSection):
+    """MAPA and its three relatives (Table II)."""
+
+    name: Literal["mapa", "audp", "asgd", "csgd"] = Field(description="which")
+    smoothness: Positive = Field(10.0, description="L, Lipschitz constant of the gradient")
+    deviation: float = Field(30.0, ge=0, le=1e9, description="σ, standard deviation of a gradient")
+    radius: Positive = Field(1.0, description="R, radius of the space")
+    reduction: float = Field(
+        0.5, ge=0.01, lt=1, description="θ, reduction ratio of the clip norm per stage"
+    )
+    initial_gap: Positive = Field(
+        2.3, description="f(x_1) - f(x*), a public guess; ln 10 for ten classes"
+    )
+    failure: float = Field(
+        1e-3, gt=0, lt=1, description="δ of eq. (12), for the first clip norm only"
+    )
+    max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
+
+    @property
+    def oldest(self) -> int | None:
+        """`max_staleness`."""
+        return self.max_staleness
+
+    @property
+    def in_turn(self) -> bool:
+        """Each edge is answered for itself."""
+        return True
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        mechanism = run.privacy.mechanism
+        if self.name in ("asgd", "csgd") and mechanism != "none":
+            raise ValueError(f"privacy.mechanism={mechanism}: {self.name} is not private; say none")
+        if self.name in ("mapa", "audp") and mechanism == "none":
+            raise ValueError(
+                f"privacy.mechanism=none: {self.name} needs noise; use asgd without it"
+            )
+        if mechanism.startswith("paper") and self.deviation == 0 and run.privacy.clip is None:
+            raise ValueError(
+                "algorithm.deviation=0.0: eq. (12) gives no clip norm; set privacy.clip"
+            )
+        if self.name == "csgd" and run.edges.count != 1:
+            raise ValueError(
+                f"edges.count={run.edges.count}: csgd is centralised, one edge holds all the data"
+            )

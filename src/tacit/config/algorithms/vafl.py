@@ -1,0 +1,177 @@
+"""[algorithm] of VAFL (arXiv:2007.06081). Letters are the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tacit.config.contract import AlgorithmSection, DataSection, Sections, Worker
+from tacit.config.model import ModelSection
+from tacit.config.plans import Plans
+from tacit.config.sections import Positive, Privacy
+from tacit.models import Model
+from tacit.models.zoo.embeddings import head
+from tacit.privacy.embeddings import Mode, declared
+from tacit.privacy.release import Mechanism
+from tacit.privacy.report import AT_PARTY, Composition, Promise
+
+
+class Vafl(AlgorithmSection):
+    """VAFL: parties hold different features of the same people. [model] is θ_0's; `privacy.clip` is
+    B.
+
+    `privacy.pushes`: releases of one record that the budget must cover (`trained`: vectors of a
+    party in all); `privacy.noise_multiplier`: z = c/(2B), so that one release is (1/z)-GDP. [edges]
+    are the parties.
+    """
+
+    worker: ClassVar[Worker] = "party"
+    columns: ClassVar[bool] = True
+    composition: ClassVar[Composition] = "sum"
+
+    name: Literal["vafl"] = Field(description="which")
+    t: int = Field(1, gt=0, description="parties waited for in an iteration; 1: Algorithm 1")
+    synchronous: bool = Field(
+        False, description="all parties, on common batches: synchronous block-wise SGD"
+    )
+    max_delay: int | None = Field(
+        None, gt=0, description="D: older embeddings are asked for anew; None: unbounded"
+    )
+    steps_rule: Literal["constant", "theorem_1", "theorem_2", "theorem_3", "theorem_4"] = Field(
+        "constant", description="step sizes: fixed, or by the paper's theorem"
+    )
+    learning_rate: Positive = Field(0.1, description="η of `constant`")
+    server_share: Positive = Field(1.0, description="η_0/η_m of `constant`; appendix G.3: 1/M")
+    smoothness: Positive = Field(1.0, description="L, Lipschitz constant of the gradient")
+    convexity: Positive = Field(1e-3, description="μ of theorems 2 and 4")
+    delay_bound: int = Field(
+        0, ge=0, description="D of theorems 1 and 2, where max_delay does not say it"
+    )
+    tail: Positive = Field(1.0, description="p̄ of Assumption 5")
+    ratio: float = Field(0.5, gt=0, lt=1, description="ρ of Assumption 5")
+    rarest: float | None = Field(None, gt=0, le=1, description="min q_m; None: 1/M")
+    scale: Positive = Field(1.0, description="c_η of theorems 1 and 3")
+    embedding: Literal["linear", "mlp", "cnn", "lstm"] = Field(
+        "linear", description="a party's model θ_m"
+    )
+    width: int = Field(10, gt=0, le=4096, description="numbers in an embedding")
+    hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field(
+        (), strict=False, description="units inside, mlp and lstm"
+    )
+    channels: tuple[Annotated[int, Field(gt=0)], ...] = Field(
+        (10, 20), strict=False, description="convolutions, cnn"
+    )
+    kernel: int = Field(3, ge=1, le=15, description="side of a convolution's window, cnn")
+    activation: Literal["relu", "tanh"] = Field("relu", description="inside embeddings")
+    smoothing: float = Field(
+        0.0, ge=0, le=1e3, description="c_l of (11b): uniform noise before inner activations"
+    )
+    combine: Literal["sum", "concat"] = Field(
+        "sum", description="how θ_0's model takes the embeddings"
+    )
+    quadrants: bool = Field(False, description="four parties hold a quarter of an image each")
+    regularization: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = Field(
+        (0.0,),
+        strict=False,
+        description="λ of r(θ_m) = λ/2·||θ_m||²: one for all, or one for each party",
+    )
+    mode: Literal["cached", "fresh", "dp_sgd", "trained"] = Field(
+        "cached",
+        description="what θ_m may learn, and how often a record is released (docs/privacy.md)",
+    )
+    step_clip: Positive = Field(1.0, description="dp_sgd: C of one record's gradient of θ_m")
+    label_epsilon: Positive | None = Field(
+        None, description="ε_y of one randomised response; None: labels in clear"
+    )
+
+    def uploads(self, workers: int) -> int:
+        """Activations that make one iteration, of so many parties."""
+        return workers if self.synchronous else self.t
+
+    def counted(self, workers: int) -> str:
+        """Iterations, whatever they are made of."""
+        return self.versions
+
+    def capacity(self, privacy: Privacy, workers: int) -> int | None:
+        """As of others in mode `trained`;
+
+        else a record is released once, or as often as it is asked for.
+        """
+        return super().capacity(privacy, workers) if self.mode == "trained" else None
+
+    def promise(self, plans: Plans, clip: float) -> Promise:
+        """Of a record's features at one party; embeddings are cut to B, which nobody changes."""
+        return replace(
+            super().promise(plans, clip),
+            guarantee=AT_PARTY,
+            clip=(clip, clip),
+            mechanism=declared(self.release_mode(plans.like.mechanism)),
+            labels_epsilon=self.label_epsilon,
+        )
+
+    def release_mode(self, mechanism: Mechanism) -> Mode:
+        """How embeddings are released: in `mode` where the noise is Gaussian."""
+        if mechanism == "gaussian":
+            return self.mode
+        return "paper" if mechanism == "paper" else "none"
+
+    def build_model(
+        self,
+        section: ModelSection,
+        shape: tuple[int, ...],
+        classes: int,
+        workers: int,
+        folder: Path,
+    ) -> Model:
+        """θ_0's, of everybody's embeddings. Raises ConfigError."""
+        hidden = section.hidden if section.name == "mlp" else ()
+        return head(self.combine, workers, self.width, classes, hidden)
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        parties, privacy = run.edges.count, run.privacy
+        if privacy.mechanism not in ("gaussian", "none", "paper") or privacy.noise_at != "edge":
+            raise ValueError(
+                f"privacy.mechanism={privacy.mechanism}: vafl knows gaussian, none and paper, at "
+                f"the party (noise_at)"
+            )
+        if privacy.mechanism == "paper" and privacy.noise_multiplier is None:
+            raise ValueError(
+                "privacy.noise_multiplier: the paper's noise has no calibration; set c/(2·clip)"
+            )
+        if self.t > parties:
+            raise ValueError(f"algorithm.t={self.t} is above edges.count={parties}")
+        if self.synchronous and self.t not in (1, parties):
+            raise ValueError(
+                f"algorithm.t={self.t}: synchronous waits for all {parties} parties; leave t alone"
+            )
+        if len(self.regularization) not in (1, parties):
+            raise ValueError(
+                f"algorithm.regularization: {len(self.regularization)} numbers for {parties} "
+                f"parties"
+            )
+        if self.quadrants and parties != 4:
+            raise ValueError(f"edges.count={parties}: quadrants are four")
+        _columns_agree(run.data)
+        if run.guard.norm_factor is not None:
+            raise ValueError(
+                f"guard.norm_factor={run.guard.norm_factor:g}: vafl's uploads are no gradients"
+            )
+        if run.model.name != "logistic" and self.combine == "sum":
+            raise ValueError(
+                f"model.name={run.model.name}: a sum of embeddings needs logistic; or combine = "
+                f"concat"
+            )
+
+
+def _columns_agree(data: DataSection) -> None:
+    if data.kind != "benchmark":
+        raise ValueError(
+            f"data.kind={data.kind}: vafl's parties hold columns of a published data set"
+        )
+    if data.partition != "iid" or data.spare:
+        key, given = ("spare", data.spare) if data.spare else ("partition", data.partition)
+        raise ValueError(f"data.{key}={given}: vafl divides columns; leave it alone")
