@@ -56,8 +56,10 @@ def _splits(name: str, root: Path | None) -> tuple[Dataset, Dataset]:
 def rows_by_edge(definition: Definition[Any], root: Path | None) -> list[Part]:
     """The rows of every edge. Raises ConfigError, DataError."""
     source = published_only(definition.source)
-    rows, dealing = training_rows(source, root), source.parts(root)
-    return [Part(rows.take(index), len(index)) for index in dealing[: definition.workers]]
+    rows = training_rows(source, root)
+    groups = rows.groups if source.dealing.method == "natural" else None
+    parts = source.dealing.parts(rows.y if groups is None else groups)
+    return [Part(rows.take(index), len(index)) for index in parts[: definition.workers]]
 
 
 def edge(definition: Definition[Any], model: Model, number: int, part: Part) -> EdgeRole:
@@ -171,7 +173,7 @@ def simulate(
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
-    test = published_only(run.source).test(root)
+    test = published_only(simulation.definition.source).test(root)
     observer = Observer(
         simulation.definition, simulation, out / "metrics.jsonl", virtual=simulation.clock
     )

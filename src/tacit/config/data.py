@@ -77,20 +77,17 @@ class BenchmarkData(DataSection):
                 raise ValueError(f"{field}={getattr(self, field)}: {self.dataset} is not a text")
         return self
 
-    @property
-    def _text(self) -> Text:
-        return Text(self.vocabulary, self.sequence)
-
     def source(self, run: Sections, folder: Path) -> Source:
         """The published data set, dealt to the run's edges."""
         dealing = Dealing(
             run.edges.count, self.partition, run.run.seed, self.alpha, self.spare, self.spare_weight
         )
-        return Benchmark(self.dataset, self.features, self._text, dealing)
+        text = Text(self.vocabulary, self.sequence)
+        return Benchmark(self.dataset, self.features, text, dealing)
 
     def public_size(self, edges: int, columns: bool) -> int:
         """The nominal rows of one edge's part, a function of public numbers only."""
-        rows = train_size(self.dataset, self._text)
+        rows = train_size(self.dataset, Text(self.vocabulary, self.sequence))
         if columns:
             return rows
         return nominal_size(rows, shards=edges, spare=self.spare, spare_weight=self.spare_weight)

@@ -85,10 +85,9 @@ class ModelSection(Section):
             raise ValueError(f"{strange[0]}: name={self.name} does not read it; {whose}")
         return self
 
-    def module(self, folder: Path) -> UserModule | None:
-        """The user's module in `folder`, not loaded yet; None for a network of tacit's own."""
-        if self.entry is None:
-            return None
+    def module(self, folder: Path) -> UserModule:
+        """The user's module in `folder`, not loaded yet; only where there is an `entry`."""
+        assert self.entry is not None
         return UserModule(
             self.entry, self.arguments, self.loss, self.weights, self.trainable, folder
         )
@@ -98,8 +97,8 @@ class ModelSection(Section):
 
         Raises ConfigError.
         """
-        if module := self.module(folder):
-            return module.build(shape, classes, self.regularization)
+        if self.entry is not None:
+            return self.module(folder).build(shape, classes, self.regularization)
         if not classes:
             raise ConfigError(
                 f"model.name={self.name}: is for classes, and the target is a number; "

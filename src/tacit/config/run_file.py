@@ -206,8 +206,8 @@ class RunFile(Section):
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
         of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
         of_the_run["data"] = self.data.stated(of_the_run["data"])
-        if module := self.model.module(self._folder):
-            of_the_run["code"] = module.digests()
+        if self.model.entry is not None:
+            of_the_run["code"] = self.model.module(self._folder).digests()
         return of_the_run, () if first is None else (first,)
 
     # -- built for its consumers -------------------------------------------------------------------
