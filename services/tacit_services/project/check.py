@@ -50,10 +50,12 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     model = definition.build_model()
     plan = run.plan(0)
     facts = [*_data(run, root), ("model", f"{run.model.name}, {model.size:,} parameters")]
-    facts += _budget(run, plan, home)
+    ledgers = own_budget.left(run, home)
+    facts += _budget(plan, ledgers)
     if run.algorithm.worker == "edge":
         facts += _cost(run, definition, model, plan)
-    return Report(facts, [*run.notes, *_warnings(run, model, plan)])
+    notes = [*run.notes, *_spent(run, ledgers), *_warnings(run, model, plan)]
+    return Report(facts, notes)
 
 
 def _data(run: RunFile, root: Path | None) -> Iterator[tuple[str, str]]:
@@ -76,7 +78,14 @@ def _rows(source: Source, number: int, root: Path | None, folder: Path) -> int:
     return part.rows.for_edge(source.shape[1] or 1).records
 
 
-def _budget(run: RunFile, plan: Plan, home: Path) -> Iterator[tuple[str, str]]:
+def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
+    """What was spent before, where it leaves too little."""
+    left = [one.releases for one in ledgers if one.releases is not None]
+    if left and max(left) < run.algorithm.steps:
+        yield "no edge has budget left: tacit run will not start"
+
+
+def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, str]]:
     if not plan.private:
         yield "privacy", f"none: privacy.mechanism={plan.mechanism}"
         return
@@ -86,7 +95,7 @@ def _budget(run: RunFile, plan: Plan, home: Path) -> Iterator[tuple[str, str]]:
         f"ε = {plan.epsilon:g}, δ = {plan.delta:g} for {pushes} releases an edge, "
         f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
     )
-    for one in own_budget.left(run, home):
+    for one in ledgers:
         yield f"ledger of {one.edge}", f"ε = {one.spent:.3f} spent, {one.releases} releases left"
 
 
