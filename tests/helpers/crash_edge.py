@@ -66,7 +66,7 @@ class Killer:
 
     def install(self) -> None:
         """Put the points around the functions that they are named after."""
-        charge, clipped, put, publish = Ledger.charge, Edge.clipped, Outbox.put, Connection.publish
+        charge, query, put, publish = Ledger.charge, Edge.query, Outbox.put, Connection.publish
         receipt = Session._receipt
 
         def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
@@ -75,8 +75,8 @@ class Killer:
             charge(ledger, *row, **more)
             self.at("after_reserve")
 
-        def new_clipped(edge: Edge, *arguments: Any) -> Any:
-            found = clipped(edge, *arguments)
+        def new_query(edge: Edge, *arguments: Any) -> Any:
+            found = query(edge, *arguments)
             self.at("in_compute")
             return found
 
@@ -100,7 +100,7 @@ class Killer:
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
             (Ledger, "charge", new_charge),
-            (Edge, "clipped", new_clipped),
+            (Edge, "query", new_query),
             (Outbox, "put", new_put),
             (Connection, "publish", new_publish),
             (Session, "_receipt", new_receipt),

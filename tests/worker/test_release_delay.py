@@ -80,9 +80,9 @@ def made(folder: Path, *, rows_alone: bool) -> EdgeRole:
     return registry.edge(definition, "edge-0", part.rows, model, releaser, rows_alone=rows_alone)
 
 
-def delay_of(role: EdgeRole, folder: Path, edges: int = 1) -> ReleaseDelay:
+def delay_of(role: EdgeRole, folder: Path) -> ReleaseDelay:
     folder.mkdir(parents=True, exist_ok=True)
-    return release_delay.of_edge(role, CpuTurns(None), folder, "run", edges)
+    return release_delay.of_edge(role, CpuTurns(None), folder, "run")
 
 
 def test_the_delay_is_measured_with_public_rows_and_charges_nothing(tmp_path: Path) -> None:
@@ -113,8 +113,22 @@ def test_all_edges_of_a_machine_take_the_longest_of_their_delays(tmp_path: Path)
     (tmp_path / "delays" / "run").mkdir(parents=True)
     (tmp_path / "delays" / "run" / "edge-1").write_text("7.5")
     role = made(tmp_path, rows_alone=True)
-    assert delay_of(role, tmp_path / "0", edges=2).seconds == 7.5
+    assert delay_of(role, tmp_path / "0").seconds == 7.5
     assert float((tmp_path / "delays" / "run" / "edge-0").read_text()) < 7.5
+
+
+def test_who_still_measures_is_waited_for(tmp_path: Path) -> None:
+    first, second = (release_delay.Meeting(tmp_path, f"edge-{k}") for k in range(2))
+    for one in (first, second):
+        one.begin()
+    found: list[float] = []
+    thread = threading.Thread(target=lambda: found.append(first.longest(0.1)))
+    thread.start()
+    thread.join(0.1)
+    assert found == []
+    assert second.longest(0.3) == 0.3
+    thread.join(60)
+    assert found == [0.3]
 
 
 def test_a_step_of_a_fixed_shape_needs_none(tmp_path: Path) -> None:

@@ -30,6 +30,6 @@ def edge_loop(
             f"tacit peer"
         )
     turns, folder = resources.turns, resources.identity.path
-    delay = release_delay.of_edge(role, turns, folder, settings.run_id, run.edges.count)
+    delay = release_delay.of_edge(role, turns, folder, settings.run_id)
     loop = task_loop(role, resources.outbox, settings, turns, delay=delay)
     return nullcontext(loop)

@@ -75,19 +75,20 @@ def no_delay() -> ReleaseDelay:
     return ReleaseDelay(lambda: 0.0)
 
 
-def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str, edges: int) -> ReleaseDelay:
+def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
     """The delay of an edge's pushes; none where its step is of a fixed shape.
 
-    folder: its identity's, where pushes are made durable; beside it lie those of the other `edges`
-    of `run` on this machine.
+    folder: its identity's, where pushes are made durable; beside it lie those of the other edges of
+    `run` on this machine.
     """
     if role.alone is None:
         return no_delay()
-    work, meeting = role.rehearsal(), folder.parent / "delays" / run
+    work, meeting = role.rehearsal(), Meeting(folder.parent / "delays" / run, role.edge)
 
     def measure() -> float:
+        meeting.begin()
         own = measured(work, turns, folder / "delay.trial", 4 * role.model.size)
-        delay = _longest(meeting, role.edge, own, edges)
+        delay = meeting.longest(own)
         log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
         return delay
 
@@ -122,11 +123,26 @@ def _commit(scratch: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
-def _longest(meeting: Path, edge: str, own: float, edges: int) -> float:
-    """The longest delay of all edges of this machine that say one within _TOGETHER_SECONDS."""
-    meeting.mkdir(parents=True, exist_ok=True)
-    files.write(meeting / edge, str(own).encode("ascii"), files.PUBLIC)
-    pause, deadline = threading.Event(), time.monotonic() + _TOGETHER_SECONDS
-    while len(found := list(meeting.glob("edge-*"))) < edges and time.monotonic() < deadline:
-        pause.wait(0.01)
-    return max(own, *(float(one.read_text(encoding="ascii")) for one in found))
+class Meeting:
+    """Where the edges of one machine say their delays, so that all take the longest."""
+
+    def __init__(self, folder: Path, edge: str) -> None:
+        self._folder, self._edge = folder, edge
+
+    def begin(self) -> None:
+        """Say that a delay will be said."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / self._edge).unlink(missing_ok=True)
+        (self._folder / f"{self._edge}.measuring").touch()
+
+    def longest(self, own: float) -> float:
+        """Say `own`; the longest of all, when nobody is measuring any more, or after
+        _TOGETHER_SECONDS.
+        """
+        files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
+        (self._folder / f"{self._edge}.measuring").unlink(missing_ok=True)
+        pause, deadline = threading.Event(), time.monotonic() + _TOGETHER_SECONDS
+        while list(self._folder.glob("*.measuring")) and time.monotonic() < deadline:
+            pause.wait(0.01)
+        said = [path for path in self._folder.glob("edge-*") if not path.suffix]
+        return max(own, *(float(path.read_text(encoding="ascii")) for path in said))
