@@ -139,6 +139,11 @@ class EdgeSettings(ServiceSettings):
     turns: Path | None = Field(
         None, description="named pipe of `tacit run`: its edges take turns at computing"
     )
+    rows_alone: bool = Field(
+        False,
+        description="compute the drawn rows only, where the model has kernels for it, and hold "
+        "pushes back for a fixed public delay",
+    )
     enroll_url: str | None = Field(
         None, description="https://HOST:PORT that signs a certificate for this identity"
     )

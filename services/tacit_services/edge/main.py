@@ -17,7 +17,7 @@ from tacit_services.worker.tasks import task_loop
 
 def main(settings: EdgeSettings) -> None:
     """Run one edge to its end. Raises TacitError."""
-    row_owner.work(settings, edge_loop, rows_alone=True)
+    row_owner.work(settings, edge_loop, rows_alone=settings.rows_alone)
 
 
 def edge_loop(
