@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from tests.helpers.processes import PATIENCE, Caller
 from tests.helpers.run_files import MAPA, Layer, toml
 from tests.helpers.servers import wait_for
 
+SAID_AGAIN = 10.0  # seconds without a receipt after which a Hello is said again
 ROOMY = Limits(10**6, 1 << 40)
 STATUS = pb.Receipt.Status
 
@@ -246,7 +248,16 @@ class Hostile(Caller):
         return self.message(pb.Meta(hello=hello))
 
     def hello(self) -> int:
-        return self.said(self.greeting())
+        """The status of a greeting's receipt; it is said again where nobody was there to hear it,
+        as before the aggregator has subscribed.
+        """
+        greeting = self.greeting()
+        (payload,) = self.parts(greeting)
+        for _ in range(round(PATIENCE / SAID_AGAIN)):
+            self.publish(greeting.seq, payload)
+            with suppress(TimeoutError):
+                return int(self.receipt(greeting.seq, SAID_AGAIN).status)
+        raise TimeoutError("no receipt of a Hello came")
 
     def message(self, meta: pb.Meta, tensor: Tensor | None = None) -> Message:
         self.seq += 1
