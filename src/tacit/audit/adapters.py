@@ -17,7 +17,7 @@ from tacit.algorithms.mapa import Edge
 from tacit.audit.subject import CLIP, EDGE, RUN, SCHEMA, Randomness, Subject
 from tacit.config.algorithms import DpPasgd, FedAsync
 from tacit.config.topology import build
-from tacit.datasets import Dataset
+from tacit.datasets import PrivateRows
 from tacit.privacy.release import Releaser
 from tacit.protocol import wire, wire_gossip
 from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
@@ -26,11 +26,11 @@ from tacit.protocol.messages import Answer, GlobalModel, Proposal, Push
 class EdgeAdapter:
     """MAPA's edge for the audit: model in, bytes out. A push is the noisy sum itself."""
 
-    def __init__(self, subject: Subject, data: Dataset, releaser: Releaser) -> None:
+    def __init__(self, subject: Subject, data: PrivateRows, releaser: Releaser) -> None:
         self.subject = subject
         self.edge = self.role(data, releaser)
 
-    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
         """The audited edge."""
         return (self.subject.edge or Edge)(EDGE, data, self.subject.model, releaser)
 
@@ -54,7 +54,7 @@ class LocalStepsAdapter(EdgeAdapter):
     g̃.
     """
 
-    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
         """A worker of H steps."""
         s = self.subject
         section = FedAsync(
@@ -81,7 +81,7 @@ class DistanceAdapter(LocalStepsAdapter):
 class PeriodicAdapter(LocalStepsAdapter):
     """DP-PASGD's device: a message is its model after τ local steps."""
 
-    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
         """A device of τ steps."""
         s = self.subject
         section = DpPasgd(name="dp-pasgd", tau=s.steps, learning_rate=s.learning_rate)
@@ -93,7 +93,7 @@ class PeerAdapter(EdgeAdapter):
     proposal.
     """
 
-    def role(self, data: Dataset, releaser: Releaser) -> EdgeRole:
+    def role(self, data: PrivateRows, releaser: Releaser) -> EdgeRole:
         """One peer of two."""
         terms, pair = (
             GossipSettings(self.subject.learning_rate, CLIP, 10**9, 10, 10),
@@ -142,7 +142,7 @@ ADAPTERS: dict[str, type[EdgeAdapter]] = {
 
 
 def make(
-    subject: Subject, data: Dataset, source: Randomness, ledger: Path | str = ":memory:"
+    subject: Subject, data: PrivateRows, source: Randomness, ledger: Path | str = ":memory:"
 ) -> EdgeAdapter:
     """The audited edge, with a ledger in memory or at a path."""
     random = source.random(subject.random)

@@ -42,20 +42,21 @@ def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """A: bounds on what one message says about one record, in either direction; above the claim:
     alarm.
     """
-    return _in_or_out("canary", subject, source, quiet_world(subject.model), pushes)
+    return in_or_out("canary", subject, source, quiet_world(subject.model), pushes)
 
 
 def against(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """A: the same for a record that all others pull against, through all layers at once."""
     subject = subject.but(learning_rate=1.0, most=ROWS)  # no slot is empty when the canary is there
-    return _in_or_out("canary against all", subject, source, opposed_world(), pushes)
+    return in_or_out("canary against all", subject, source, opposed_world(), pushes)
 
 
-def _in_or_out(
+def in_or_out(
     test: str, subject: Subject, source: Randomness, world: World, pushes: int
 ) -> list[Finding]:
+    """A: bounds on what one message says of the world's canary, in either direction."""
     scores = [
-        _score(subject, world, MessageSource(subject, source, world, canary=there).vectors(pushes))
+        score(subject, world, MessageSource(subject, source, world, canary=there).vectors(pushes))
         for there in (True, False)
     ]
     return compared(test, subject, scores[0], scores[1])
@@ -82,7 +83,7 @@ def compared(
     return findings
 
 
-def _score(subject: Subject, world: World, pushes: Tensor) -> Values:
+def score(subject: Subject, world: World, pushes: Tensor) -> Values:
     """How much a push looks as if the canary were in.
 
     It is the push along the canary's gradient, or its distance where noise is radial.

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
 from tacit.algorithms.mapa import Edge
+from tacit.audit import mutants_people as people
 from tacit.audit import mutants_rows as rows
 from tacit.audit.subject import DELTA, ROWS, WIDE, Ask, Subject
 from tacit.models.vectors import mean_gradient
@@ -256,6 +257,8 @@ SAMPLED: tuple[tuple[str, Subject, int], ...] = (
         _mutant("rounded to nearest", mechanism="discrete_gaussian", edge=rows.RoundedToNearest),
         60,
     ),
+    ("person", _mutant("rows clipped instead of people", edge=people.RowsClipped), 300),
+    ("dealt", _mutant("rows dealt instead of people", deal=people.rows_dealt), 500),
     ("times", _mutant("strange rows are copied", edge=rows.CopiesStrangeRows), 240),
 )
 OTHERS: tuple[tuple[str, Subject], ...] = (
@@ -279,5 +282,6 @@ OTHERS: tuple[tuple[str, Subject], ...] = (
     ("sampler", _mutant("two coins of q/2", edge=rows.TwoCoins)),
     ("sampler", _mutant("neighbours share a coin", edge=rows.OppositeCoins)),
     ("sampler", _mutant("one batch for all local steps", edge=rows.OneBatch, **LOCAL)),
+    ("people", _mutant("rows drawn instead of people", edge=people.RowsDrawn)),
     ("training", MEAN_CLIP),
 )

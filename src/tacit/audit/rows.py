@@ -33,6 +33,11 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
+    return as_poisson("sampler", subject, ask, pushes)
+
+
+def as_poisson(test: str, subject: Subject, ask: MessageSource, pushes: int) -> list[Finding]:
+    """C: whether everybody with a pixel of their own is in the messages as Poisson says."""
     shares = (
         np.stack([alone(ask.read(ask()), SAMPLER_ROWS) for _ in range(pushes)])
         * subject.batch
@@ -41,7 +46,7 @@ def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) 
     table = np.rint(shares).astype(np.int64)
     outside = int(((table < 0) | (table > subject.steps)).sum())  # a row twice in one batch
     p = 0.0 if outside else _p_value(table, subject.steps)
-    return [Finding("sampler", subject.name, "p-value", SHARE, p, p < SHARE, subject.honest)]
+    return [Finding(test, subject.name, "p-value", SHARE, p, p < SHARE, subject.honest)]
 
 
 def visible(subject: Subject) -> Subject:

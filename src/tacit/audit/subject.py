@@ -11,7 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.datasets.own.dealing import edges_of
 from tacit.models import Layered, Model
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
@@ -29,6 +33,7 @@ LOUD = 1000.0  # η of local steps: so large that float32 models hold each step 
 
 Ask = Callable[[], bytes]
 Maker = Callable[..., EdgeRole]
+Deal = Callable[..., npt.NDArray[np.int64]]  # as `edges_of`
 # The message that Ask makes: as sent, and as sent again after a restart.
 Resend = Callable[[Ask], tuple[bytes, bytes]]
 
@@ -74,6 +79,7 @@ class Subject:
     random: type[Random] = Random
     ledger: type[Ledger] = Ledger
     resend: Resend | None = None
+    deal: Deal = edges_of
     honest: bool = True
 
     def but(self, **changes: object) -> Subject:

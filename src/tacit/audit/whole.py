@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from tacit.audit import checks, rows
+from tacit.audit import checks, people, rows
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
 from tacit.audit.statistics import Finding
@@ -35,7 +35,15 @@ ALGORITHMS: Final = (
     Subject("adp2sgd, gaussian", algorithm="adp2sgd"),
 )
 # Messages each way.
-PUSHES: Final = {"canary": 2000, "against": 1200, "places": 600, "crowd": 60, "times": 240}
+PUSHES: Final = {
+    "canary": 2000,
+    "against": 1200,
+    "places": 600,
+    "crowd": 60,
+    "person": 1200,
+    "dealt": 1200,
+    "times": 240,
+}
 Test = Callable[[Subject, Randomness], list[Finding]]
 Sampled = Callable[[Subject, Randomness, int], list[Finding]]
 SAMPLED_TESTS: Final[dict[str, Sampled]] = {
@@ -43,6 +51,8 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
     "against": checks.against,
     "places": rows.places,
     "crowd": rows.crowd,
+    "person": people.person,
+    "dealt": people.dealt,
     "times": times,
 }
 
@@ -96,6 +106,7 @@ def audit(
     for subject in algorithms:
         yield from _algorithm(subject, source, tests)
     if "gaussian" in wanted:
+        yield from people.dealt(HONEST[0], source, PUSHES["dealt"])
         yield from party_tests(source, mutants=mutants)
         more = 4 if host.seconds else 1  # what a network adds is noise, too
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
@@ -124,6 +135,7 @@ def _tests(host: Host) -> dict[str, Test]:
         "retry": lambda subject, source: checks.retry(subject, source, host.resend),
         "orders": checks.orders,
         "sampler": rows.sampler,
+        "people": people.drawn,
         "training": training,
     }
 
@@ -133,9 +145,9 @@ def _sampled(subject: Subject) -> dict[str, Sampled]:
     μ.
     """
     names = (
-        ("canary", "against")
+        ("canary", "against", "person")
         if subject.mechanism == "knorm"
-        else ("canary", "against", "places", "crowd")
+        else ("canary", "against", "places", "crowd", "person")
     )
     return {name: SAMPLED_TESTS[name] for name in names}
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tacit.audit.adapters import make
 from tacit.audit.subject import CLIP, EDGE, ROWS, RUN, SCHEMA, Randomness, Subject
-from tacit.datasets import Dataset
+from tacit.datasets import Dataset, PrivateRows
 from tacit.models import Model
 from tacit.protocol import wire
 from tacit.protocol.messages import GlobalModel
@@ -30,7 +30,7 @@ class World:
     canary: Dataset
     direction: Tensor
 
-    def records(self, *, canary: bool) -> Dataset:
+    def records(self, *, canary: bool) -> PrivateRows:
         """The edge's rows; the canary is the last one."""
         parts = [self.rows, self.canary] if canary else [self.rows]
         x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])

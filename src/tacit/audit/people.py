@@ -1,0 +1,122 @@
+"""The audit's test H: what an edge's messages say of a whole person, with all of its rows."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tacit.audit.checks import compared, in_or_out, score
+from tacit.audit.rows import SAMPLER_ROWS, as_poisson, pixels, visible
+from tacit.audit.statistics import Finding, Values
+from tacit.audit.subject import ROWS, Randomness, Subject
+from tacit.audit.worlds import MessageSource, World, quiet_world
+from tacit.datasets.edge_rows import EdgeRows, Units
+
+MOST_ROWS = 50  # of one person; the person in question has so many
+SITES, DEALING_SEED = 4, 1  # edges that one file is dealt to
+DRAWN_PUSHES = 200
+Z = 0.5  # near μ = 2 a wrong factor is found with the fewest pushes
+
+
+@dataclass(frozen=True, eq=False)
+class People(World):
+    """A world whose rows are of people, one after the other; the canary is one person more.
+
+    of: whose each row is, (n,) ascending, the canary's rows last. mean: whether a person's gradient
+    is the mean of its rows', or their sum.
+    """
+
+    of: npt.NDArray[np.int64]
+    mean: bool = True
+
+    def records(self, *, canary: bool) -> EdgeRows:
+        """The edge's rows, by person."""
+        rows = super().records(canary=canary).for_edge(2)
+        people = np.diff(self.of[: len(rows.y) - 1], prepend=-1, append=-2)
+        starts = np.flatnonzero(people)
+        return EdgeRows(rows.x, rows.y, Units(np.arange(starts[-1]), starts, MOST_ROWS, self.mean))
+
+
+def person(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+    """H: bounds on what one message says of a person with 50 rows, in either direction."""
+    subject = subject.but(z=Z)
+    return _of_kind(subject, in_or_out("person", subject, source, quiet_people(subject), pushes))
+
+
+def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> list[Finding]:
+    """H: how often each person is in a message is as Poisson says, whatever rows it has."""
+    subject = visible(subject)
+    of = np.repeat(np.arange(SAMPLER_ROWS), _rows(SAMPLER_ROWS))
+    each = pixels(SAMPLER_ROWS).take(torch.from_numpy(of))
+    world = People(torch.zeros(subject.model.size), each, pixels(0), torch.empty(0), of)
+    return as_poisson(
+        "sampler of people", subject, MessageSource(subject, source, world, canary=False), pushes
+    )
+
+
+def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
+    """H: what all edges say together of a person of the one file that was dealt to them.
+
+    The claim is one edge's, as the run's ε is the largest of any. The attacker knows the dealing,
+    and adds what the edges say that were dealt rows of the person.
+    """
+    subject, whole = subject.but(z=Z), quiet_people(subject)
+    where = subject.deal(_ids(whole.of), seed=DEALING_SEED, edges=SITES)
+    sites = [_site(whole, where == site) for site in np.unique(where[-MOST_ROWS:])]
+    inside, outside = (
+        np.sum([_said(subject, source, one, pushes, canary=there) for one in sites], axis=0)
+        for there in (True, False)
+    )
+    return _of_kind(subject, compared("person, dealt", subject, inside, outside))
+
+
+def quiet_people(subject: Subject) -> People:
+    """The quiet world, with people: all rows of the canary are long, and all others silent."""
+    world = quiet_world(subject.model)
+    of = np.repeat(np.arange(ROWS), [*_rows(ROWS - 1), MOST_ROWS])
+    silent = world.rows.take(_zeros(len(of) - MOST_ROWS))
+    loud = world.canary.take(_zeros(MOST_ROWS))
+    return People(world.params, silent, loud, world.direction, of)
+
+
+def _said(
+    subject: Subject, source: Randomness, site: People, pushes: int, *, canary: bool
+) -> Values:
+    ask = MessageSource(subject, source, site, canary=canary)
+    return score(subject, site, ask.vectors(pushes))
+
+
+def _site(whole: People, there: npt.NDArray[np.bool_]) -> People:
+    """The part of the file that one edge is dealt."""
+    others = len(whole.rows)
+    rows, canary = (
+        part.take(torch.from_numpy(np.flatnonzero(chosen)))
+        for part, chosen in ((whole.rows, there[:others]), (whole.canary, there[others:]))
+    )
+    return People(whole.params, rows, canary, whole.direction, whole.of[there])
+
+
+def _rows(people: int) -> npt.NDArray[np.int64]:
+    """How many rows each of `people` has: from 1 to 50."""
+    return np.linspace(1, MOST_ROWS, people).astype(np.int64)
+
+
+def _zeros(count: int) -> Tensor:
+    return torch.zeros(count, dtype=torch.int64)
+
+
+def _ids(of: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+    """16 bytes for each row's person."""
+    names = b"".join(hashlib.sha256(b"person %d" % one).digest()[:16] for one in of)
+    return np.frombuffer(names, dtype=np.dtype((np.void, 16)))
+
+
+def _of_kind(subject: Subject, findings: list[Finding]) -> list[Finding]:
+    """Those about μ, or about ε if that is the claim: half as many limits with chance."""
+    kind = "ε" if subject.mu is None else "μ"
+    return [finding for finding in findings if finding.quantity == kind]
