@@ -5,9 +5,6 @@ Seeds are fixed. One run of the audit raises a false alarm with probability belo
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -101,8 +98,8 @@ def test_no_algorithm_says_more_of_a_person(subject: Subject) -> None:
 
 
 @pytest.mark.exhaustive
-def test_thirty_audits_of_people_raise_no_alarm_and_miss_no_mutant() -> None:
-    for seed in range(30):
+def test_twelve_audits_of_people_raise_no_alarm_and_miss_no_mutant() -> None:
+    for seed in range(12):
         source = Randomness(200 + seed)
         for subject in HONEST:
             assert verdicts(people.person(subject, source, 1200)) == {"passes"}
@@ -116,8 +113,3 @@ def test_thirty_audits_of_people_raise_no_alarm_and_miss_no_mutant() -> None:
 def _asked(name: str, source: Randomness) -> tuple[Subject, Randomness, int]:
     mutant, pushes = BY_PERSON[name]
     return mutant, source, pushes
-
-
-def test_the_audit_needs_no_reader_of_tables() -> None:
-    code = "import sys, tacit.audit.whole; sys.exit('pyarrow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
