@@ -1,95 +1,29 @@
 """FedAsync, FedBuff, FedAvg and SGD against their papers: Algorithm 1 and section 5.2 of FedAsync
 line by line.
 
-The mistakes that other systems made (reference/peers.md 3.1) are each held off by a test of their
-own.
+The mistakes that other systems made are each held off by a test of their own.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tacit_services.journal import snapshot_file as state_file
-from torch import Tensor
 
 from tacit.algorithms import fedasync, registry
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.fedasync import (
     AveragingServer,
     BufferedServer,
-    Edge,
     MixingServer,
     staleness_weight,
 )
-from tacit.config import RunFile
 from tacit.config.algorithms import FedAsync
-from tacit.datasets import Dataset
-from tacit.models import build
-from tacit.models.vectors import example_gradients, mean_gradient
 from tacit.privacy.accounting import Spend
-from tacit.privacy.clipping import clipped_sum
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.policy import Terms
-from tacit.privacy.release import Plan, Releaser
-from tacit.privacy.sampling import Batch, Random
-from tacit.protocol.messages import (
-    EVERYONE,
-    Deadline,
-    GlobalModel,
-    Halt,
-    Hello,
-    Outgoing,
-    Push,
-    Retired,
-    Update,
-)
-from tests.helpers.run_files import Layer
-from tests.helpers.run_files import run_file as made
-
-MODEL = build("logistic", (1, 1, 3), 2)
-SIZE = MODEL.size  # 8
-FILE: Layer = {"privacy": {"batch": 8, "clip": 1.0, "noise_multiplier": 1.0}}
-
-
-def run_file(
-    name: str = "fedasync", section: str = "", updates: int = 1000, count: int = 4
-) -> RunFile:
-    return made(
-        FILE,
-        {"algorithm": section},
-        run={"updates": updates},
-        algorithm={"name": name},
-        edges={"count": count},
-    )
-
-
-def server(name: str = "fedasync", section: str = "", **more: Any) -> ServerRole:
-    return registry.server(run_file(name, section, **more).define(), MODEL)
-
-
-def hello(edge: str) -> Hello:
-    return Hello(edge, 2.0, 1e-5, "discrete_gaussian", 1.0, 0.1, 100.0, ())
-
-
-def update(edge: str, base: int, value: float | Tensor) -> Update:
-    vector = value if isinstance(value, Tensor) else torch.full((SIZE,), value)
-    return Update(edge, base, vector, 1.0, (Spend(0.1, 1.0, 1),))
-
-
-def joined(made: ServerRole, *edges: str) -> ServerRole:
-    for edge in edges:
-        made.on_message(hello(edge))
-    return made
-
-
-def addressees(outgoing: list[Outgoing]) -> list[str]:
-    return [out.to for out in outgoing]
-
+from tacit.protocol.messages import EVERYONE, Deadline, Halt, Retired
+from tests.helpers.fedasync import MODEL, SIZE, addressees, hello, joined, run_file, server, update
 
 # -- s(t - τ), section 5.2 -------------------------------------------------------------------------
 
@@ -465,114 +399,6 @@ def happen(role: ServerRole, kind: str, number: int, place: int) -> None:
         role.on_message(update(edge, max(0, role.version - place % 3), float(place)))
 
 
-# -- Worker ----------------------------------------------------------------------------------------
-
-X = torch.randn(12, 1, 1, 3, generator=torch.Generator().manual_seed(3))
-DATA = Dataset(X, (X.sum((1, 2, 3)) > 0).long(), 2, "test/train")
-
-
-def plan(mechanism: str = "none", z: float = 0.0, q: float = 0.5, epsilon: float = 100.0) -> Plan:
-    return Plan(mechanism, q, 4.0, z, 0.01, 100.0, epsilon, 1e-5, rows_max=40)  # type: ignore[arg-type]
-
-
-def worker(section: str, made: Plan, seed: int | None = 1, name: str = "fedasync") -> Edge:
-    algorithm = run_file(name, section).algorithm
-    assert isinstance(algorithm, FedAsync)
-    return Edge(
-        algorithm, "edge-0", DATA, MODEL, Releaser(made, Ledger(":memory:", "test"), Random(seed))
-    )
-
-
-def pushed(edge: Edge, model: GlobalModel) -> Push:
-    (out,) = edge.on_message(model)
-    assert isinstance(out.message, Push)
-    return out.message
-
-
-def test_every_local_step_draws_a_batch_of_its_own() -> None:
-    class Watched(Edge):
-        def draw(self) -> Batch:
-            drawn.append(super().draw())
-            return drawn[-1]
-
-    drawn: list[Batch] = []
-    section = run_file(section="steps_min = 6").algorithm
-    assert isinstance(section, FedAsync)
-    releaser = Releaser(plan("gaussian", 1.0), Ledger(":memory:", "test"), Random(1))
-    pushed(
-        Watched(section, "edge-0", DATA, MODEL, releaser), GlobalModel(1, torch.zeros(SIZE), 1.0)
-    )
-    assert len(drawn) == 6
-    assert len({tuple(batch.index.tolist()) for batch in drawn}) == 6
-
-
-def test_worker_h_steps_with_the_proximal_pull_by_hand() -> None:
-    start = torch.linspace(-1, 1, SIZE)
-    made = worker("learning_rate = 0.3\nsteps_min = 4\nproximal = 0.7", plan())
-    random = Random(1)  # the same stream: the same rows
-    x = start
-    for _ in range(4):
-        index = torch.from_numpy((random.words(4) % 12).astype("int64"))
-        x = x - 0.3 * (mean_gradient(MODEL, x, DATA.x[index], DATA.y[index]) + 0.7 * (x - start))
-    push = pushed(made, GlobalModel(6, start, 1.0))
-    torch.testing.assert_close(push.released.vector, x)
-    assert push.base_version == 6
-
-
-def test_fedbuff_pushes_the_distance_to_its_base() -> None:
-    start = torch.linspace(-1, 1, SIZE)
-    section = "learning_rate = 0.3\nsteps_min = 4"
-    model = pushed(worker(section, plan()), GlobalModel(0, start, 1.0)).released.vector
-    delta = pushed(
-        worker(section, plan(), name="fedbuff"), GlobalModel(0, start, 1.0)
-    ).released.vector
-    torch.testing.assert_close(delta, model - start)
-
-
-def test_every_local_step_is_a_clipped_noisy_sum_over_a_fresh_batch() -> None:
-    start = torch.zeros(SIZE)
-    made = worker("learning_rate = 1.0\nsteps_min = 1", plan("gaussian", z=1e-4, q=1.0))
-    gradients = example_gradients(MODEL, start, DATA.x, DATA.y)
-    total = clipped_sum(gradients, 0.05, torch.ones(12, dtype=torch.bool)).total.float() / 4.0
-    push = pushed(made, GlobalModel(0, start, 0.05))
-    torch.testing.assert_close(push.released.vector, -total, rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize("mechanism", ["gaussian", "discrete_gaussian", "knorm"])
-def test_every_local_step_is_charged(mechanism: str) -> None:
-    made = worker(
-        "steps_min = 7", plan(mechanism, z=20.0 if mechanism == "knorm" else 2.0), seed=None
-    )
-    for number in (1, 2, 3):
-        push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 1.0))
-        assert push.released.charged.count == 7 * number
-        assert sum(row.count for row in push.released.spent) == 7 * number
-
-
-def test_a_budget_that_does_not_pay_for_a_whole_task_pays_for_a_shorter_one_then_the_edge_retires() -> (
-    None
-):
-    made = worker("steps_min = 3\nsteps_max = 5", plan("gaussian", z=1.0), seed=None)
-    made.releaser.releases_left = 7
-    counts: list[int] = []
-    while isinstance(
-        out := made.on_message(GlobalModel(len(counts), torch.zeros(SIZE), 1.0))[0].message, Push
-    ):
-        counts.append(out.released.charged.count)
-    assert isinstance(out, Retired)
-    assert 7 - 3 < counts[-1] <= 7
-    assert (
-        made.releaser.ledger.charged().count == counts[-1]
-    )  # nothing was charged for what was not done
-
-
-def test_h_is_between_its_bounds_public_and_the_same_again() -> None:
-    made = worker("steps_min = 3\nsteps_max = 9", plan())
-    found = [made.task_steps(version) for version in range(300)]
-    assert set(found) == set(range(3, 10))
-    assert found == [made.task_steps(version) for version in range(300)]
-
-
 def test_sgd_is_one_worker_whose_model_replaces_the_other() -> None:
     made = registry.server(run_file("sgd", "mixing = 1.0\nsteps_min = 1", count=1).define(), MODEL)
     assert isinstance(made, MixingServer)
@@ -585,20 +411,3 @@ def test_the_roles_are_what_their_names_say() -> None:
     assert type(server("fedasync")) is fedasync.MixingServer
     assert type(server("fedbuff")) is BufferedServer
     assert type(server("fedavg")) is AveragingServer
-
-
-# -- the trusted-cloud form ------------------------------------------------------------------------
-
-
-def test_a_trusted_cloud_gets_a_distance_of_bounded_length_and_the_weight_scales_noise_and_signal_alike() -> (
-    None
-):
-    trusted = replace(plan("gaussian", z=1.0), noise_at="server")
-    made = worker("learning_rate = 50.0\nsteps_min = 3", trusted, name="fedbuff")
-    push = pushed(made, GlobalModel(0, torch.zeros(SIZE), 0.01, Terms(trusted.declared, 0.5, 1.0)))
-    assert float(push.released.vector.norm()) == pytest.approx(0.01, rel=1e-3)
-    # What is noised is this vector; the server then multiplies it, noise and all, by s/M <= 1/M.
-    role = joined(server("fedbuff", 'buffer = 1\nstaleness = "polynomial"\na = 1.0'), "a")
-    role.on_message(update("a", 0, 0.0))
-    role.on_message(update("a", 0, 1.0))
-    torch.testing.assert_close(role.params, torch.full((SIZE,), 0.5))
