@@ -1,7 +1,7 @@
-"""Which libraries a command needs: the extras of the package `tacit`, by the metadata of what is
-installed.
+"""Which libraries a command needs: the extras of the package `tacit`.
 
-No library is imported here: this is there to speak when all of them are missing.
+The metadata of what is installed says which. No library is imported here: this is there to speak
+when all of them are missing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def need(extra: str) -> None:
 
 
 def missing(extra: str) -> list[str]:
-    """The packages of `extra` that are not installed;
+    """The packages of `extra` that are not installed.
 
-    none, if tacit runs from a tree that is not installed itself.
+    None, if tacit runs from a tree that is not installed itself.
     """
     try:
         requirements = metadata.requires(PACKAGE) or []

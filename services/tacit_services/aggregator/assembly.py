@@ -31,8 +31,10 @@ from tacit_services.journal.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a driver is told of where it runs; `ledger`: of noise_at = "server"; `clock`: of the
-    guard's limits.
+    """Where a driver runs: the run's name, its store, its way to the broker, and limits.
+
+    max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
+    file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
     """
 
     run_id: str
@@ -47,10 +49,10 @@ class Place:
 def assemble(
     run: RunFile, definition: Definition[Any], role: ServerRole, model: Model, place: Place
 ) -> ServerDriver:
-    """The driver of `role`; `definition` is of `run`, of which it leaves out [guard] and how often
-    there are snapshots.
+    """The driver of `role`, with all that it works with.
 
-    Raises ConfigError, PrivacyError (of the ledger).
+    run: the run file that `definition` is of; only [guard] and run.snapshot_every are read of it,
+    which a definition leaves out. Raises ConfigError, PrivacyError (of the ledger).
     """
     journal = RunJournal(
         place.run_id,

@@ -1,6 +1,4 @@
-"""What the aggregator says: models and halts to edges, receipts, and the retained announcement of
-the run's state.
-"""
+"""What the aggregator says: models, halts, receipts, and the run's retained announcement."""
 
 from __future__ import annotations
 
@@ -58,8 +56,9 @@ class Downlink:
             self._connection.publish(topics.down(self._run, edge, kind, part), payload)
 
     def more(self, edge: str, want: pb.Want) -> None:
-        """Go on with the model that is under way to this edge; if it is another one, say so
-        (REJECTED, message 0).
+        """Send more parts of the model that is under way to this edge.
+
+        If that is another one by now, the edge is told so (REJECTED, message 0).
         """
         transfer, lost_at = self._transfers.get(edge, (None, 0.0))
         if transfer is None or transfer.head() != want.head:
@@ -96,8 +95,9 @@ class Downlink:
         self._connection.publish(topics.down(self._run, edge, "receipt"), wire.encode(meta))
 
     def announce(self, epoch: int, state: str, model: GlobalModel) -> None:
-        """Retain the run's state on the model topic; edges that see a new epoch send again what has
-        no receipt.
+        """Publish the run's state, retained, on the model topic.
+
+        Edges that see a new epoch send again what has no receipt.
         """
         said = wire.announcement(
             self._run,

@@ -1,7 +1,7 @@
-"""The server side of a run over MQTT: takes the run over, lets messages in, keeps time and
-snapshots, says the end.
+"""The server side of a run over MQTT: it takes the run over, and drives it to its end.
 
-What happens to a message is in ingest/admission.py.
+It lets messages in, keeps time and snapshots, and says the end. What happens to a message is in
+ingest/admission.py.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ class ServerDriver:
         self._serve(stop, idle, lambda: bool(self.role.halted))
 
     def linger(self, stop: threading.Event, idle: Callable[[], None]) -> None:
-        """Go on serving after the end, until `stop` is set: a vertical role still answers
-        questions.
+        """Go on serving after the run's end, until `stop` is set.
+
+        A vertical role still answers questions.
         """
         self._serve(stop, idle, lambda: False)
 
@@ -139,8 +140,9 @@ class ServerDriver:
                     self._downlink.reply(out)
 
     def _wait_for_store(self, error: ServiceError, stop: threading.Event) -> None:
-        """It failed: take it over again once it is back, and fold what it kept although it did not
-        answer.
+        """Take the store over again once it is back.
+
+        What it kept although it did not answer is folded then.
         """
         log.warning("store lost: %s; edges are told to wait", error)
         self.store_up = False
@@ -175,8 +177,9 @@ class ServerDriver:
                 self._wait_for_store(error, stop)
 
     def announce(self) -> None:
-        """Say, retained, how the run stands: at start, after a reconnection, with every snapshot,
-        at the end.
+        """Publish, retained, how the run stands.
+
+        Done at the start, after a reconnection, with every snapshot, and at the end.
         """
         self._downlink.announce(self.epoch, self.state, self.role.global_model())
 
@@ -191,8 +194,9 @@ class ServerDriver:
         self.journal.enter(entries.halt(self.run_id, version, reason), Halt(version, reason))
 
     def ask(self, request: Request) -> bool:
-        """A vertical run's parties for embeddings, after the end; False: the journal is full for
-        now. Driver thread.
+        """Ask a vertical run's parties for embeddings, after the end.
+
+        False: the journal is full for now. For the driver's thread.
         """
         outgoing = self.journal.enter(entries.request(self.run_id, request), request)
         for out in outgoing or ():
@@ -205,9 +209,10 @@ class ServerDriver:
             self._downlink.reply(out)
 
     def farewell(self, stop: threading.Event) -> None:
-        """Tell every edge that the run is over, and hear (for FAREWELL_SECONDS) its last account of
-        what it has spent: a push that was under way when the run ended is not in the model, but it
-        was released and it counts.
+        """Tell every edge that the run is over, and hear its last account of what it has spent.
+
+        This takes FAREWELL_SECONDS at most. A push that was under way when the run ended is not in
+        the model, but it was released, and so it counts.
         """
         before = dict(self.journal.last_seqs)
         connection = self._line.connection
@@ -222,8 +227,9 @@ class ServerDriver:
         self.save()
 
     def _silent_since(self, before: dict[str, int]) -> set[str]:
-        """Edges that are there, and of which nothing was accepted since their last numbers were
-        these.
+        """Edges that are there and of which nothing was accepted since.
+
+        before: the last numbers of all edges at that time.
         """
         there = {edge for edge, state in self.presence.items() if state in ("online", "refusing")}
         return {

@@ -1,5 +1,6 @@
-"""Journal entries to messages of the fold: what edges sent, and halts, deadlines and inference,
-which no edge sends.
+"""Journal entries as messages of the fold.
+
+Some are what edges sent; halts, deadlines and requests for inference are sent by no edge.
 """
 
 from __future__ import annotations

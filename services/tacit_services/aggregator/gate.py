@@ -1,8 +1,7 @@
-"""Who is given a task now: the rule of participation.py, asked by the driver, told of the time and
-of who is there.
+"""The gate: who is given a task now, and who waits.
 
-It decides when a model goes out and never which, and nothing of it is in the journal: a replay has
-the entries' order.
+It asks the rule of participation.py, and tells it the time and who is there. It decides when a
+model goes out and never which. Nothing of it is in the journal: a replay has the entries' order.
 """
 
 from __future__ import annotations
@@ -59,8 +58,10 @@ class FairGate(Gate):
         shared: bool,
         clock: Callable[[], float],
     ) -> None:
-        """shut_out: edges that the guard hears no more. weight, slack: of the edges' shares, which
-        are kept to if `shared`.
+        """shut_out: edges that the guard hears no more. start: when the run begins.
+
+        weight, slack, shared: an edge's share by its name, how far one may be ahead, and whether
+        shares are kept to at all.
         """
         self._role, self._presence, self._shut_out, self._clock = role, presence, shut_out, clock
         self._start, self._shared = start, shared
@@ -81,8 +82,9 @@ class FairGate(Gate):
         self._shares.resume(taken)
 
     def heard(self, edge: str, *, update: bool) -> None:
-        """An update ends its edge's turn. The first begins the run: its edge had its task before
-        this process.
+        """End an edge's turn, if the message is an update.
+
+        The first update begins the run: its edge had its task before this process.
         """
         if update:
             self._start.begun = True

@@ -1,5 +1,6 @@
-"""The aggregator's way to the broker: one connection at a time, which may be closed and opened
-again.
+"""The aggregator's way to the broker, which may be closed and opened again.
+
+It has one connection at a time.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ class Line:
         chunk: int = 0,
         tls: Tls | None = None,
     ) -> None:
-        """`connect_timeout`: seconds that `open` may take. `chunk`, `tls`: as Connection takes
-        them.
-        """
+        """connect_timeout: seconds that `open` may take. chunk, tls: as Connection takes them."""
         self._broker, self._id, self._chunk, self._tls = broker, client_id, chunk, tls
         self._connect_timeout = connect_timeout
         self._connection: Connection | None = None

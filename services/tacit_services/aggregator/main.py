@@ -191,9 +191,7 @@ def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> 
 def _answer_questions(
     line: Line, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
-    """Serve REST until `stop`, and predictions, for which the parties of this vertical run are
-    asked.
-    """
+    """Serve REST until `stop`, predictions too, for which this vertical run's parties are asked."""
     line.open(driver.subscriptions(), driver.inbox.hear, stop)
 
     def idle() -> None:

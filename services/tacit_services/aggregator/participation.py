@@ -1,17 +1,16 @@
-"""Who is served when in an asynchronous run: when it begins, and whose turn it is while others
-wait. No clock in here.
+"""Who is served when in an asynchronous run: when it begins, and whose turn it is.
 
-Each edge has an account: the turns that it has taken, divided by its weight (the share that the run
-file gives it). One whose account is the slack ahead of another's that is at work waits for its next
-task, until the other has caught up. Nobody waits for an edge that is away, or keeps its task longer
-than the lease, or whose turns, the one under way among them, take more than SLOW times as long as
-those of the quickest quarter (by weight): it takes what turns it can.
+No clock in here. Each edge has an account: the turns that it has taken, divided by its weight (the
+share that the run file gives it). One whose account is the slack ahead of another's that is at work
+waits for its next task, until the other has caught up. Nobody waits for an edge that is away, or
+keeps its task longer than the lease, or whose turns, the one under way among them, take more than
+SLOW times as long as those of the quickest quarter (by weight): it takes what turns it can.
 
 Why it cannot stand still: of the edges that are waited for, the one furthest behind is never held.
 It answers, or its lease runs out and it is waited for no more until it answers; either way the next
-is free. A lease begins when a task is first given and is not renewed by asking again. What is
-forgiven: more than the slack, for who was not waited for; everything, for who comes in late, at the
-account of the foremost.
+is free. A lease begins when a task is first given and is not renewed by asking again. An edge that
+was not waited for makes up for no more than the slack; one that comes in late begins at the account
+of the foremost.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
 
 
 class Start:
-    """When a run begins: with `needed` edges, or `wait` seconds after the first with those that are
-    there.
+    """When a run begins: with `needed` edges, or after a while with those that are there.
+
+    The while is `wait` seconds from the first edge's coming.
     """
 
     def __init__(self, needed: int, wait: float) -> None:
@@ -56,8 +56,10 @@ class Start:
 
 @dataclass(slots=True)
 class Account:
-    """Of one edge. level: turns taken by weight; since: when it got its task, or ended its latest;
-    `busy`: has one.
+    """One edge's account.
+
+    level: turns taken, divided by its weight. since: when it got its task, or ended its latest one,
+    in seconds. busy: whether it has a task.
     """
 
     weight: float
@@ -86,8 +88,9 @@ class Shares:
         self._ended = 0  # turns since that was found
 
     def resume(self, taken: dict[str, int]) -> None:
-        """Begin with the turns that edges have taken before; who is behind makes up for no more
-        than the slack.
+        """Begin with the turns that edges have taken before.
+
+        One that is behind makes up for no more than the slack.
         """
         weights = {edge: self._weight(edge) for edge in taken}
         self.front = max(
@@ -107,11 +110,10 @@ class Shares:
         account.busy, account.since = False, now
 
     def begin(self, edge: str, now: float) -> bool:
-        """Whether `edge` may have a task now; True begins its turn. Who has a task already may have
-        it again.
+        """Whether `edge` may have a task now; True begins its turn.
 
-        By what was last found of the others: `ready` looks again, and is to be asked about who may
-        not.
+        One that has a task already may have it again. It goes by what was last found of the others:
+        `ready` looks again, and is to be asked about an edge that may not.
         """
         account = self._account(edge)
         if account.busy:
@@ -170,7 +172,8 @@ class Shares:
 
 
 def slack(updates: int, weights: Iterable[float]) -> float:
-    """What an edge may be ahead of another, in turns of an edge of weight 1, in a run of so many
-    `updates` by edges of these `weights`.
+    """What an edge may be ahead of another, in turns of an edge of weight 1.
+
+    updates: of the whole run. weights: of all its edges.
     """
     return max(LEAST, updates / sum(weights) / PART)

@@ -1,6 +1,4 @@
-"""One run as its store has it: the server role, folded up to `cursor`, and what is needed to go on
-from there.
-"""
+"""One run as its store has it: the server role folded up to a position, and how to go on."""
 
 from __future__ import annotations
 
@@ -105,8 +103,9 @@ class RunJournal:
             )
 
     def _refold(self, record: StoredEntry) -> None:
-        """Raises WireError where the journal is not what this aggregator, or an older one, has
-        accepted.
+        """Fold an entry of the journal again.
+
+        Raises WireError where it is not what this aggregator, or an older one, has accepted.
         """
         try:
             if record.position != self.cursor + 1:
@@ -128,8 +127,10 @@ class RunJournal:
         self.counts["replayed"] += 1
 
     def ledgers(self) -> tuple[list[Anchor], dict[str, Charged]]:
-        """Where the edges' ledgers were last seen: in any run, as the store keeps it, and by this
-        one's fold.
+        """Where the edges' ledgers were last seen.
+
+        The list is of any run, as the store keeps it; the dictionary is what this run's fold knows,
+        by edge.
         """
         folded = {name: record.charged for name, record in self.role.edges.items()}
         return list(self.store.anchors().values()), folded
@@ -137,9 +138,9 @@ class RunJournal:
     # -- what comes after --------------------------------------------------------------------------
 
     def fold(self, candidate: Candidate, answer: Appended) -> tuple[pb.Receipt, list[Outgoing]]:
-        """What the sender is told of one message: its receipt, and what the role says.
+        """Fold one message, if the store has accepted it.
 
-        Only an accepted message changes the role.
+        Returns what its sender is told: the receipt, and what the role says.
         """
         role, last = self.role, answer.last_seq
         self.counts[answer.verdict] += 1

@@ -1,5 +1,6 @@
-"""Embeddings that a party has released once for good, on its disk: whoever starts again sends them
-again, unpaid.
+"""Embeddings that a party has released once for good, on its disk.
+
+One that starts again sends them again, unpaid.
 """
 
 from __future__ import annotations

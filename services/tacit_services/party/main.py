@@ -1,5 +1,6 @@
-"""`tacit party`: take an identity, load its columns of everybody's records, and work until Halt, or
-for good.
+"""`tacit party`: take an identity, load its columns of everybody's records, and work.
+
+Until Halt, or for good.
 """
 
 from __future__ import annotations

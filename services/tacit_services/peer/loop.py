@@ -1,6 +1,4 @@
-"""The computing side of a peer: step after step, reports for the observer now and then, and an
-orderly end.
-"""
+"""The computing side of a peer: step after step, reports now and then, an orderly end."""
 
 from __future__ import annotations
 
@@ -38,8 +36,9 @@ RELAY = 1.0  # seconds between two exchanges that a peer without budget proposes
 
 
 class Peering:
-    """The policy of a peer, which works without being told to. The observer may be away: nothing
-    waits for it.
+    """The policy of a peer, which works without being told to.
+
+    The observer may be away: nothing waits for it.
     """
 
     def __init__(self, role: Worker, exchange: Exchange, computing: Computing, every: int) -> None:
@@ -154,8 +153,9 @@ class Peering:
             return None
 
     def _relay(self) -> None:
-        """Without a budget there are no steps; averaging goes on, so that what others learn still
-        passes.
+        """Average without steps, as there is no budget for them.
+
+        So what others learn still passes.
         """
         self._idle = True
         if time.monotonic() - self._relayed_at > RELAY and not self._role.finished:
@@ -163,8 +163,9 @@ class Peering:
             self._exchange.say(self._role.propose)
 
     def _report_when_due(self, session: Session) -> None:
-        """Every so many steps; and once the run is over, whenever the model is another than was
-        said.
+        """Report every so many steps.
+
+        Once the run is over, report whenever the model is another than was said.
         """
         role = self._role
         with self._exchange.lock:

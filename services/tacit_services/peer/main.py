@@ -1,6 +1,4 @@
-"""`tacit peer`: take an identity, load its rows and its durable state, and gossip until the run is
-over.
-"""
+"""`tacit peer`: take an identity, load rows and durable state, and gossip to the run's end."""
 
 from __future__ import annotations
 

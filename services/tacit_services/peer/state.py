@@ -1,5 +1,6 @@
-"""A peer's durable state, beside its ledger: the model, open exchanges, and the answers it has
-given, of one run.
+"""A peer's durable state in one run: the model, open exchanges, answers given.
+
+It lies beside the peer's ledger.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ PATIENCE, WAITS = 1.0, 10
 
 @contextmanager
 def pipe(path: Path, count: int) -> Iterator[None]:
-    """Make the pipe, with `count` turns in it, and hold it open: an unused pipe forgets what is in
-    it.
+    """Make the pipe, with `count` turns in it, and hold it open.
+
+    A pipe that nobody holds open forgets what is in it.
     """
     path.unlink(missing_ok=True)
     os.mkfifo(path, 0o600)

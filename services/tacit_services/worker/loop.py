@@ -26,8 +26,9 @@ FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
 
 
 class Policy(Protocol):
-    """What edges, parties and peers do each in their own way; the loop calls it in the worker's
-    thread.
+    """What edges, parties and peers do each in their own way.
+
+    The loop calls it in the worker's thread.
     """
 
     @property
@@ -114,8 +115,9 @@ class WorkerLoop:
                 self._policy.reconnected()
 
     def _last_account(self, session: Session) -> None:
-        """Say once more what has been spent: a push that came too late is not in the model, but it
-        was released.
+        """Say once more what has been spent.
+
+        A push that came too late is not in the model, but it was released.
         """
         session.abandon()
         session.greet()

@@ -29,8 +29,9 @@ class Outbox:
     """One identity's unreceipted messages of one run."""
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot
-        be written.
+        """Open or create the file.
+
+        Raises PrivacyError when it is damaged, a newer tacit's, or cannot be written.
         """
         self._path, self._run = path, run
         self._finished: list[int] = []
@@ -53,8 +54,9 @@ class Outbox:
         return self._last + 1
 
     def check(self, ledger: Ledger) -> None:
-        """Raise PrivacyError when `ledger` stands before what the messages here were paid with: an
-        older copy.
+        """Raise PrivacyError when `ledger` stands before what messages here were paid with.
+
+        Then it is an older copy.
         """
         row = self._db.execute(
             "SELECT count, head FROM anchor WHERE lineage = ?", (ledger.lineage,)
@@ -70,10 +72,10 @@ class Outbox:
     def put(
         self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None
     ) -> None:
-        """Make the message durable, and with it where `ledger` stands and the sender's own `state`,
-        if it has one.
+        """Make the message durable.
 
-        Raises PrivacyError when that fails; then it must not be sent.
+        ledger: where it stands is kept with the message. state: the sender's own, if it has one, is
+        kept as well. Raises PrivacyError when that fails; then the message must not be sent.
         """
         assert seq == self._last + 1
         try:

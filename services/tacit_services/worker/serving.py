@@ -23,8 +23,9 @@ log = logging.getLogger("tacit.edge")
 def loop_settings(
     settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int
 ) -> LoopSettings:
-    """What the loop of worker `number` needs; `largest`: elements of the largest tensor that it is
-    sent.
+    """What the loop of worker `number` needs.
+
+    largest: numbers in the largest tensor that it is sent.
     """
     slowdown = run.edges.slowdown[number] if number < len(run.edges.slowdown) else 1.0
     return LoopSettings(

@@ -1,5 +1,4 @@
-"""What a worker and its server say to each other over one connection, and how the conversation
-stands.
+"""The conversation of a worker and its server over one connection, and how it stands.
 
 The outbox is in front of the network, and one message is without a receipt at a time.
 """
@@ -59,8 +58,10 @@ class Session:
         present: Callable[[str], None],
         kept: Callable[[], bytes | None],
     ) -> None:
-        """`present` publishes how the worker stands; `kept` is what its role must find again when
-        it goes on after the message that is being said, if anything.
+        """present: publishes how the worker stands. kept: gives what its role must find again.
+
+        That is what it needs to go on after the message that is being said; None where it needs
+        nothing.
         """
         self._role, self.outbox, self._settings = role, outbox, settings
         self._connection, self._present, self._kept = connection, present, kept

@@ -30,8 +30,9 @@ def nothing_kept() -> bytes | None:
 
 
 class Tasks:
-    """Works on the newest task, refuses one that its owner's policy forbids, and asks where none
-    comes.
+    """Works on the newest task, and asks for one where none comes.
+
+    A task that the owner's policy forbids is refused.
     """
 
     def __init__(
@@ -110,8 +111,10 @@ class Tasks:
             log.debug("%s: a late push (its %d.)", self._role.edge, self._delay.late)
 
     def _refuse(self, session: Session) -> None:
-        """Say so: in presence and by a Hello at once, then by every Hello that asks for a model,
-        after `patience`.
+        """Say that a model is refused.
+
+        Presence and a Hello say so at once, then every Hello that asks for a model, after
+        `patience`.
         """
         role = self._role
         if time.monotonic() - self._complained_at >= COMPLAINT_SECONDS:

@@ -82,9 +82,9 @@ class MixingServer(ServerRole):
         self.version += 1
 
     def mixing(self) -> float:
-        """α at this epoch:
+        """α at this epoch.
 
-        the configured one, times its decay once that part of the run is over.
+        The configured one, times its decay once that part of the run is over.
         """
         a = self.algorithm
         return a.mixing * (
@@ -118,18 +118,18 @@ class MixingServer(ServerRole):
         return self._trigger()
 
     def timer(self) -> Timer | None:
-        """Periodically, while others wait, tasks that take too long are given away:
+        """The period after which tasks are given away, while others wait.
 
-        their workers may be gone.
+        Whoever has worked for longer may be gone.
         """
         return (
             Timer(self.triggers, self.algorithm.deadline_s) if self.idle and self.active else None
         )
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """Who has worked for a whole period goes to the end of the queue;
+        """Put those who have worked for a whole period to the end of the queue.
 
-        what it still sends counts.
+        What they still send counts.
         """
         late = [name for name, trigger in self.active.items() if trigger < self.triggers]
         self.triggers += 1
@@ -177,9 +177,9 @@ class MixingServer(ServerRole):
 
 
 class BufferedServer(MixingServer):
-    """FedBuff: M deltas, each against its own base and weighted by s, make one version;
+    """FedBuff: M deltas make one version.
 
-    a fresh one weighs 1.
+    Each is taken against its own base and weighted by s; a fresh one weighs 1.
     """
 
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
@@ -247,18 +247,14 @@ class Edge(LocalSteps):
         self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
 
     def steps(self, message: GlobalModel) -> Steps:
-        """H local iterations on g_{x_τ}(x; z) = f(x;
-
-        z) + ρ/2·||x - x_τ||², then push (x_new, τ).
-        """
+        """H local iterations on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
         a = self.algorithm
         return descend(
             message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta
         )
 
     def task_steps(self, version: int) -> int:
-        """H in [H_min, H_max], by the edge's name and τ: public, and the same when it is asked
-        again.
+        """H in [H_min, H_max], by the edge's name and τ: public, and always the same.
 
         Near the end of the budget, what is left of it, but not below H_min.
         """

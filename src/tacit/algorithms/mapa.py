@@ -51,9 +51,9 @@ def first_clip(deviation: float, failure: float) -> float:
 
 
 def delta_b(deviation: float, batch: float, noise: float) -> float:
-    """Δ_b = σ²/b + Δ_0, the variance of one noisy update;
+    """Δ_b = σ²/b + Δ_0, the variance of one noisy update.
 
-    `noise` is Δ_0 = E||η||² (privacy.md §1.5).
+    noise: Δ_0 = E||η||² (docs/privacy.md).
     """
     return deviation**2 / batch + noise
 
@@ -137,9 +137,9 @@ class Server(ServerRole):
 
     @property
     def variance(self) -> float:
-        """Δ_b at the present C, with the noisiest edge's Δ_0 (line 16;
+        """Δ_b at the present C, with the noisiest edge's Δ_0.
 
-        ε_0 = min ε_k gives the largest noise).
+        Line 16: ε_0 = min ε_k gives the largest noise.
         """
         return delta_b(self.algorithm.deviation, self.batch, self.noise_variance * self.clip**2)
 
@@ -177,9 +177,9 @@ class Server(ServerRole):
 
 
 class Edge(EdgeRole):
-    """The edge side of Algorithm 1; `start` is its line 1 ("send ε_k":
+    """The edge side of Algorithm 1.
 
-    for people), Halt its line 2.
+    `start` is its line 1 ("send ε_k", which is for people), Halt its line 2.
     """
 
     def work(self, message: GlobalModel) -> list[Outgoing]:

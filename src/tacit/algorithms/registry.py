@@ -143,8 +143,9 @@ def party(
     random: Random,
     kept: EmbeddingStore | None = None,
 ) -> Party:
-    """Party `number` of a vertical run with its columns of everybody's rows (`splits` as for
-    `people`).
+    """Party `number` of a vertical run with its columns of everybody's rows.
+
+    splits: as for `people`.
     """
     x = torch.cat([vertical.view(data.x, number) for data in splits])
     mine = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, name)

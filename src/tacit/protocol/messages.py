@@ -45,8 +45,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Edge → wire: a paid-for vector, computed from model `base_version`; at the server, an
-    `Update`.
+    """Edge → wire: a paid-for vector, computed from model `base_version`.
+
+    At the server it is an `Update`.
     """
 
     edge: str
@@ -78,8 +79,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Edge → server: it pushes no more in this run, as its budget is spent or its policy refuses
-    for good.
+    """Edge → server: it pushes no more in this run.
+
+    Its budget is spent, or its policy refuses for good.
     """
 
     edge: str
@@ -90,8 +92,9 @@ class Retired:
 
 @dataclass(frozen=True, slots=True)
 class GlobalModel:
-    """Server → edge: the model x_t with its version t, and the clip norm C to use. params: (d,)
-    float32.
+    """Server → edge: the model x_t with its version t, and the clip norm C to use.
+
+    params: (d,) float32.
     """
 
     version: int
@@ -120,8 +123,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """What a server role waits for: `Deadline(number)` after `seconds`, unless it changes its mind
-    first.
+    """What a server role waits for: `Deadline(number)` after `seconds`.
+
+    Unless it changes its mind first.
     """
 
     number: int

@@ -13,8 +13,9 @@ PART_HEADER = _PART.size
 
 
 def count_parts(size: int, chunk: int) -> int:
-    """How many MQTT payloads of at most `chunk` bytes, header included, an envelope of `size` bytes
-    takes.
+    """How many MQTT payloads an envelope of `size` bytes takes.
+
+    chunk: bytes of a payload at most, header included.
     """
     return max(1, -(-size // (chunk - PART_HEADER)))
 
@@ -37,8 +38,9 @@ def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
 
 
 def question(envelope: bytes, chunk: int) -> bytes:
-    """The payload that asks a receiver which parts of an envelope it lacks: a part without
-    bytes.
+    """The payload that asks a receiver which parts of an envelope it lacks.
+
+    It is a part without bytes.
     """
     return _PART.pack(PART_MAGIC, 0, count_parts(len(envelope), chunk), len(envelope), 0)
 

@@ -48,8 +48,9 @@ class Embed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roster:
-    """Server → party: the names of all rows (datasets/alignment.py); the first `records` are
-    trained on.
+    """Server → party: the names of all rows (datasets/alignment.py).
+
+    The first `records` are trained on.
     """
 
     names: Names
@@ -71,8 +72,9 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Server → party: fresh embeddings of `rows` (int64) are wanted; the server's are too old, or
-    missing.
+    """Server → party: fresh embeddings of `rows` (int64) are wanted.
+
+    The server's are too old, or missing.
     """
 
     number: int

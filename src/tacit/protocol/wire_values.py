@@ -79,7 +79,8 @@ def pack_terms(terms: Terms | None) -> pb.Terms | None:
 
 
 def printable(text: str, limit: int) -> str:
-    """`limit` characters of a sender's text, for logs and terminals; `?` for what does not
-    print.
+    """`limit` characters of a sender's text, for logs and terminals.
+
+    What does not print is `?`.
     """
     return "".join(character if character.isprintable() else "?" for character in text[:limit])

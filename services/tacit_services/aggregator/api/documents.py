@@ -48,8 +48,9 @@ class Released(_Document):
 
 
 class Staleness(_Document):
-    """Versions that passed between a model and the update made from it, over all applied
-    updates.
+    """Versions that passed between a model and the update made from it.
+
+    Over all applied updates.
     """
 
     mean: float
@@ -59,9 +60,9 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """The algorithm's schedule as it stands;
+    """The algorithm's schedule as it stands.
 
-    each algorithm adds its own numbers (docs/algorithms.md).
+    Each algorithm adds numbers of its own (docs/algorithms.md).
     """
 
     clip: float

@@ -29,8 +29,9 @@ class WeightsFile:
 
 
 class View:
-    """The observer with the weights file, cached per version, and the status that event streams
-    share.
+    """The run's status and its weights, each made once for all who ask.
+
+    Weights are kept per version, the status for EVENT_PERIOD seconds. For any thread.
     """
 
     def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:

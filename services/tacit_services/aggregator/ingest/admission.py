@@ -1,8 +1,8 @@
-"""The way of one message: decode → screen → append → acknowledge → fold → reply. One thread, one
-writer.
+"""The way of one message: decode → screen → append → acknowledge → fold → reply.
 
-The order is the promise: an edge is told of an acceptance only when the journal has it. Whoever
-dies in between, the edge sends the same bytes again and the journal knows them.
+One thread, one writer. The order is the promise: an edge is told of an acceptance only when the
+journal has it. Whoever dies in between, the edge sends the same bytes again and the journal knows
+them.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class Admission:
         self._continuity.load(anchors, self._journal.last_seqs, folded)
 
     def accept(self, seconds: float = 0.25) -> None:
-        """Wait so long for messages, and let all happen to them; then to what comes meanwhile, for
-        ROUND_SECONDS.
+        """Wait for messages, and let all happen to them.
 
-        While the store writes, the next batch is decoded and screened; its append begins before the
-        one that is written is folded. Raises ServiceError; then the edges whose messages were not
-        written have been told to wait.
+        seconds: how long it waits for the first; what comes meanwhile is taken too, for
+        ROUND_SECONDS. While the store writes, the next batch is decoded and screened; its append
+        begins before the one that is written is folded. Raises ServiceError; then the edges whose
+        messages were not written have been told to wait.
         """
         until = time.monotonic() + ROUND_SECONDS
         batch, answers = Batch([], 0.0), _nothing_written
@@ -123,8 +123,9 @@ class Admission:
     # -- decode and screen -------------------------------------------------------------------------
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
-        """The message that this completes, if it is one for the journal; the rest has been dealt
-        with.
+        """The message that this completes, if it is one for the journal.
+
+        None: whatever it was has been dealt with.
         """
         if inbound.topic.split("/")[3:4] == ["presence"]:
             note_presence(self._presence, inbound)
@@ -152,8 +153,7 @@ class Admission:
         return None
 
     def _decode_and_screen(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
-        """The message as it is to be kept; None: it was a part or a question, which has been
-        answered.
+        """The message as it is to be kept; None: a part or a question, which has been answered.
 
         Raises WireError: it will never be accepted; RetryLater: not now.
         """
@@ -226,8 +226,9 @@ class Admission:
     # -- append ------------------------------------------------------------------------------------
 
     def _may_go_on(self, count: int, until: float) -> bool:
-        """Whether more may be screened before `count` are folded: a full journal and the run's end
-        refuse it.
+        """Whether more may be screened before `count` messages are folded.
+
+        Not when the journal is full, nor when the run ends with those.
         """
         ends = self._role.version + count >= self._role.horizon
         return time.monotonic() < until and not ends and not self._journal.full
@@ -242,8 +243,9 @@ class Admission:
     # -- acknowledge, fold, reply ------------------------------------------------------------------
 
     def _acknowledge_fold_reply(self, batch: Batch, answers: list[Appended]) -> None:
-        """To the broker, into the model, to the edges: each has its receipts and the role's newest
-        word.
+        """Acknowledge to the broker, fold into the model, and reply to the edges.
+
+        Every edge is sent its receipts and the role's newest word.
         """
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message

@@ -1,8 +1,7 @@
-"""The [guard] of a run file, in front of the journal: what it refuses is never in it, nor in a
-replay.
+"""What [guard] of a run file refuses, in front of the journal.
 
-An empty one refuses nothing. Its memory is this process's: a restart begins with full buckets, no
-refusals and nobody in quarantine.
+So a replay never meets it. An empty [guard] refuses nothing. The guard's memory is this process's:
+a restart begins with full buckets, no refusals and nobody in quarantine.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ class Guard:
         return self._quarantined
 
     def admit(self, edge: str, *, retires: bool) -> None:
-        """Raise WireError ("quarantined").
+        """Raise WireError ("quarantined") for a message of an edge in quarantine.
 
-        What an edge has spent is heard at its end, and at the run's.
+        What such an edge has spent is still heard, at its end and at the run's.
         """
         if edge in self._quarantined and not self._role.halted and not retires:
             raise WireError("quarantined", "an operator may release it")
@@ -66,15 +65,16 @@ class Guard:
         return self._section.norm_factor is not None
 
     def check_norm(self, edge: str, norm: float, base_version: int, size: int) -> None:
-        """Raise WireError ("norm") for an update of `size` numbers that is longer than an honest
-        edge's.
+        """Raise WireError ("norm") for an update that is longer than an honest edge's.
+
+        norm: its Euclidean length; size: how many numbers it has.
         """
         bound = self.bound(edge, base_version, size)
         if not norm <= bound:
             raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
 
     def bound(self, edge: str, base_version: int, size: int) -> float:
-        """The longest that this update may be.
+        """The longest that this update may be (Euclidean norm).
 
         C is what the server asked for, not what the edge says it used.
         """

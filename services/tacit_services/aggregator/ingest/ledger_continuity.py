@@ -40,8 +40,9 @@ class LedgerContinuity:
     def load(
         self, kept: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]
     ) -> None:
-        """Take over what the store has kept, and what this run's fold knows from before the
-        store kept any.
+        """Take over what the store has kept of the edges' ledgers.
+
+        What this run's fold knows counts where the store has kept nothing yet.
         """
         found = dict(folded)
         for anchor in kept:

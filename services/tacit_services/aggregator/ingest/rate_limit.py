@@ -30,8 +30,9 @@ log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
 
 @dataclass(slots=True)
 class _Account:
-    """Of one edge: bytes that it may send, messages that may be dropped, and how long it is shut
-    out the next time.
+    """One edge's bytes that it may send, and messages that may be dropped.
+
+    next: seconds for which it is shut out the next time.
     """
 
     bytes: Bucket
@@ -49,8 +50,10 @@ class RateLimiter:
         update_bytes: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """rate, burst: of the guard, in updates (None: no limit); update_bytes: of one update. In
-        parts of 1 KiB it counts for half as much again."""
+        """rate, burst: the guard's, in updates; rate None: no limit. update_bytes: of one update.
+
+        An update in parts of 1 KiB counts for half as much again.
+        """
         allowance = 1.5 * update_bytes + 4096
         self._rate = None if rate is None else rate * allowance
         self._burst, self._clock = (burst + 2) * allowance, clock

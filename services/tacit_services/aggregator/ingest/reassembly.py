@@ -74,8 +74,9 @@ class Reassembly:
         return None
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
-        """What the edge is to be told after a part that did not complete its message, if
-        anything.
+        """What the edge is to be told after a part that did not complete its message.
+
+        None: nothing yet.
         """
         held = self._open.get(edge)
         if held is None or held.seq != seq or not held.due:

@@ -19,8 +19,9 @@ def everybody(run: str) -> list[str]:
 
 
 def subscriptions(run: str, known: Set[str], flooding: Set[str]) -> list[str]:
-    """What to listen to where the edges `known` are there, and those that are `flooding` are not
-    heard.
+    """What to listen to where the edges `known` are there.
+
+    Those that are `flooding` are not heard.
     """
     if not flooding:
         return everybody(run)

@@ -1,6 +1,6 @@
-"""Evaluation on the public test set, beside training:
+"""Evaluation on the public test set, in a thread beside training.
 
-its own thread, on a copy of the parameters.
+It works on a copy of the parameters.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ log = logging.getLogger("tacit.evaluator")
 
 
 class Points:
-    """The series:
+    """The series of evaluations.
 
-    a point every `evaluation.every` versions on a fixed public subset, the last one on all of it.
+    A point is made every `evaluation.every` versions on a fixed public subset of the test set, and
+    the last one on all of it.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class Points:
 
 
 class Evaluator:
-    """Makes the points beside training:
+    """Makes the points beside training; nobody waits for it.
 
-    if that takes longer than training does, some are left out; nobody waits.
+    If a point takes longer than training does, some are left out.
     """
 
     def __init__(self, points: Points | None) -> None:

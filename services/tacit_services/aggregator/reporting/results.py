@@ -1,6 +1,6 @@
-"""A run's output directory:
+"""The files of a run's results: summary.json, ledger.json, model.safetensors, plot.png.
 
-summary.json, ledger.json, model.safetensors, plot.png (metrics.jsonl grows beside).
+metrics.jsonl, in the same folder, grows while the run goes on.
 """
 
 from __future__ import annotations

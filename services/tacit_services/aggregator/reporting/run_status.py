@@ -1,6 +1,6 @@
-"""What the outside sees of a run:
+"""The status of a run, for everybody outside.
 
-one consistent view, made on demand, never by the driver thread.
+Every reading is consistent, made on demand, and never by the driver's thread.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Observer(Generic[_D]):
         self._started = self._ended = 0.0
 
     def resumed(self) -> None:
-        """The driver has recovered:
+        """Go on with the series of evaluations of the process before this one.
 
-        read the series of the earlier process, and count on from there.
+        To be called when the driver has recovered. Raises ServiceError where it cannot be written.
         """
         self._version_at_start = self.driver.role.version
         if self._version_at_start and self._metrics.exists():
@@ -131,8 +131,9 @@ class Observer(Generic[_D]):
 
     @property
     def duration(self) -> float:
-        """Seconds from the first update that this run accepted, over restarts (those between
-        points are lost).
+        """Seconds from the first update that this run accepted, over restarts.
+
+        What lies between the last point and a restart is lost.
         """
         if not self._started:
             return self._before
@@ -160,9 +161,9 @@ class Observer(Generic[_D]):
             file.write(json.dumps(point) + "\n")
 
     def only_retired(self) -> bool:
-        """Nobody is left who could push:
+        """Whether nobody is left who could push.
 
-        every edge ever heard has spent its budget or is gone, and one has spent.
+        That is so when every edge ever heard has spent its budget or is gone, and one has spent it.
         """
         presence = dict(self.driver.presence)
         with self.driver.lock:
@@ -179,9 +180,9 @@ class Observer(Generic[_D]):
         return bool(spent) and not able and not newcomers
 
     def epsilon(self) -> float:
-        """The largest ε (PLD) of any edge;
+        """The largest ε (PLD) of any edge.
 
-        of vertical parties, which hold the same people, theirs together.
+        Of vertical parties, which hold the same people, theirs composed.
         """
         return self.definition.promise.epsilon(spent for _, spent in self._accounted().values())
 
@@ -232,8 +233,9 @@ class Observer(Generic[_D]):
         return sum(state in _ONLINE for state in list(self.driver.presence.values()))
 
     def refusals(self) -> dict[str, int]:
-        """Edges whose policy refuses the model now, and how many models edges have refused, as
-        far as they said.
+        """How many edges refuse the model now, and how many models edges have refused.
+
+        As far as the edges have said so.
         """
         with self.driver.lock:
             records = list(self.driver.role.edges.values())
@@ -268,8 +270,9 @@ class Observer(Generic[_D]):
         return self.definition.promise.spent(name, record.spent, record.charged, at_most)
 
     def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
-        """Every edge's record, and ε of what it has spent: exact once training is over, before that
-        an upper bound (`_ahead`).
+        """Every edge's record, and ε of what it has spent.
+
+        Exact once training is over; before that an upper bound (`_ahead`).
         """
         # While another thread is at it, what was last found will do: requests must not queue up
         # behind one.

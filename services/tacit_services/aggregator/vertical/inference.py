@@ -29,9 +29,10 @@ _SHOWN = 3  # unknown ids named in a message
 
 @dataclass(slots=True)
 class Job:
-    """One question: rows (m,), until when its answer is waited for;
+    """One question to a vertical run, and its answer.
 
-    then scores (m, classes), or why there are none.
+    rows: (m,), the records asked for, until `deadline`. Then there are scores (m, classes), or an
+    error that says why not.
     """
 
     rows: Tensor

@@ -1,6 +1,6 @@
-"""A vertical run's server side of the data: record names and labels;
+"""The names and labels of a vertical run's records, which only its aggregator has.
 
-noisy labels are drawn once and kept.
+Noisy labels are drawn once and kept.
 """
 
 from __future__ import annotations

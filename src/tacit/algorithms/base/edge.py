@@ -1,7 +1,4 @@
-"""What the edge roles have in common:
-
-the private rows, the models refused, and the clipped sum over a batch.
-"""
+"""What all edge roles have: the private rows, the models refused, the clipped sum of a batch."""
 
 from __future__ import annotations
 
@@ -156,9 +153,9 @@ class EdgeRole(ABC):
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def query(self, params: Tensor, clip: float) -> Clipped:
-        """The private sum over a fresh batch at `params` (d,):
+        """The private sum over a fresh batch at `params` (d,).
 
-        what `Releaser` noises, or leaves as it is (none).
+        It is what `Releaser` adds noise to, or leaves as it is (mechanism none).
         """
         plan = self.releaser.plan
         params = params.to(self.device)
@@ -274,9 +271,9 @@ def _parts(whole: int, most: int) -> set[int]:
 
 
 class LocalSteps(EdgeRole):
-    """An edge whose task is a number of local steps:
+    """An edge whose task is a number of local steps.
 
-    every one is paid for, what they lead to is post-processing.
+    Every step is paid for; what they lead to is post-processing.
     """
 
     @abstractmethod

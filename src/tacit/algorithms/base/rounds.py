@@ -61,9 +61,9 @@ class RoundServer(ServerRole):
         return tau == 0 and bool(self.asked) and update.edge not in self.answers
 
     def joined(self, edge: str) -> list[Outgoing]:
-        """Newcomers fill up a round;
+        """Let a newcomer fill up the round.
 
-        the first round begins when all that are expected are there.
+        The first round begins when all that are expected are there.
         """
         self.absent.discard(edge)
         if not self.asked:
@@ -93,8 +93,9 @@ class RoundServer(ServerRole):
         return Timer(self.waits, self.wait_s) if self.present() else None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """Go on without those who have not answered, or, with too few answers, ask others
-        instead.
+        """Go on without those who have not answered.
+
+        With too few answers, ask others instead.
         """
         self.absent.update(edge for edge in self.asked if edge not in self.answers)
         if not self.asked:
@@ -160,8 +161,9 @@ class RoundServer(ServerRole):
         return self._begin()
 
     def _chosen(self, edges: list[str], count: int) -> list[str]:
-        """`count` of `edges`, drawn without replacement by the run's seed and the timer's
-        number: the same anywhere.
+        """`count` of `edges`, drawn without replacement.
+
+        The draw goes by the run's seed and the timer's number, so it is the same anywhere.
         """
 
         def lot(edge: str) -> bytes:
@@ -171,8 +173,8 @@ class RoundServer(ServerRole):
 
 
 def mean(vectors: list[Tensor]) -> Tensor:
-    """(d,): the plain average. Weights n_k would need exact sizes, which are private;
+    """The plain average (d,) of vectors (d,).
 
-    parts are dealt equal.
+    Weights n_k would need exact sizes, which are private; the rows of all edges are dealt alike.
     """
     return torch.stack(vectors).mean(0)

@@ -1,7 +1,4 @@
-"""What the server roles of a star have in common:
-
-who is there, what has come, and when it is over.
-"""
+"""What all server roles of a star have: who is there, what has come, when it is over."""
 
 from __future__ import annotations
 
@@ -91,9 +88,9 @@ class Fold:
 
 
 class ServerRole(Fold, ABC):
-    """A fold over the journal, without I/O, clock or randomness;
+    """A fold over the journal, without I/O, clock or randomness.
 
-    what an update does is the algorithm's `apply`.
+    What an update does is the algorithm's `apply`.
     """
 
     max_staleness: int
@@ -105,9 +102,9 @@ class ServerRole(Fold, ABC):
 
     @abstractmethod
     def schedule(self) -> dict[str, float]:
-        """The algorithm's numbers as they stand, for people:
+        """The algorithm's numbers as they stand, for people.
 
-        `clip`, `learning_rate`, and what it has besides.
+        There are `clip` and `learning_rate`, and what it has besides.
         """
 
     def answer(self, edge: str) -> list[Outgoing]:
@@ -135,9 +132,9 @@ class ServerRole(Fold, ABC):
         return self.version >= self.horizon
 
     def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
-        """What there is to evaluate:
+        """What there is to evaluate: version, parameters (d,), and `test` as the model sees it.
 
-        version, parameters, and the public `test` rows as the model sees them.
+        None: nothing yet.
         """
         return self.version, self.params, test
 
@@ -177,10 +174,10 @@ class ServerRole(Fold, ABC):
         return self._halt("all updates applied") if self.over() else outgoing
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so: halted, unknown (no Hello), kind,
-        version. Pure.
+        """Why `update` must not enter the journal, if so. Pure.
 
-        A stale one enters: it was released, and what it says of its edge's ledger must be known.
+        Reasons: halted, unknown (no Hello), kind, version. A stale one enters: it was released, and
+        what it says of its edge's ledger must be known.
         """
         if self.halted:
             return "halted"

@@ -46,8 +46,9 @@ class Server(RoundServer):
         self.algorithm = a
 
     def combine(self, answers: list[Tensor]) -> Tensor:
-        """θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)), over the devices that answered in
-        time.
+        """θ^k = 1/M·Σ_m (θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m)).
+
+        Over the devices that answered in time.
         """
         return mean(answers)
 

@@ -1,12 +1,10 @@
-"""The optimal design of DP-PASGD: how many steps K, how many of them between two averages τ, how
-much noise σ.
+"""The optimal design of DP-PASGD: steps K, period τ and noise σ for two budgets.
 
-Paper: "Differentially Private Federated Learning for Resource-Constrained IoT" (arXiv:2003.12705),
-sections 5 to 7. M devices take K local steps each and average every τ of them, R = K/τ rounds; a
-device may spend C_th of a resource and (ε_th, δ) of privacy. `plan()` minimises a bound on E[L(θ) -
-L*] over every feasible pair (R, τ).
-
-The formulas are in formulas.py, what they are given in problem.py.
+Paper: "Differentially Private Federated Learning for Resource-Constrained Internet of Things"
+(arXiv:2003.12705), sections 5 to 7. M devices take K local steps each and average every τ of them,
+R = K/τ rounds; a device may spend C_th of a resource and (ε_th, δ) of privacy. `plan()` minimises a
+bound on E[L(θ) - L*] over every feasible pair (R, τ). The formulas are in formulas.py, what they
+are given in problem.py.
 
 All noise is z = σ_m X_m / G, the noise multiplier of the rest of tacit, the same for every device:
 σ_m = zG/X_m.
@@ -98,9 +96,9 @@ class Zcdp:
 
 
 class Poisson:
-    """z for batches drawn with probability q:
+    """z for batches drawn with probability q.
 
-    calibrated by PLD at some K, interpolated between them.
+    Calibrated by PLD at some K, interpolated between them.
     """
 
     def __init__(self, p: Problem, sampling_rate: float, most: int) -> None:

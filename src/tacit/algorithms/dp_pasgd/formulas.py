@@ -37,18 +37,18 @@ def epsilon_zcdp(K: float, z: float, delta: float) -> float:
 
 
 def scale(epsilon: float, delta: float) -> float:
-    """Z of z² = 2K/Z:
+    """Z of z² = 2K/Z: the ρ that (9) lets K steps spend.
 
-    the ρ that (9) lets K steps spend, √ρ = √(ln(1/δ) + ε) - √ln(1/δ), without cancellation.
+    √ρ = √(ln(1/δ) + ε) - √ln(1/δ), computed without cancellation.
     """
     log = math.log(1 / delta)
     return epsilon**2 / (epsilon + 2 * log + 2 * math.sqrt(log**2 + epsilon * log))
 
 
 def paper_scale(epsilon: float, delta: float) -> float:
-    """(25) as printed, the other root:
+    """Z by (25) as printed, which is the other root of (23).
 
-    it is a ρ of -√ln(1/δ) - √(ln(1/δ) + ε), so σ is 5 to 39 times too small.
+    It is a ρ of -√ln(1/δ) - √(ln(1/δ) + ε), so σ is 5 to 39 times too small.
     """
     log = math.log(1 / delta)
     return epsilon + 2 * log + 2 * math.sqrt(log**2 + epsilon * log)
@@ -58,9 +58,9 @@ def paper_scale(epsilon: float, delta: float) -> float:
 
 
 def variance_floor(p: Problem, tau: Numbers, z2: Numbers) -> Numbers:
-    """(13), B: where the error ends. Needs (21e), and E g = the *global* gradient:
+    """B of (13): where the error ends.
 
-    devices with data alike.
+    Needs (21e), and that E g is the *global* gradient: devices with data alike.
     """
     M, L, eta, lam = p.devices, p.smoothness, p.lr, p.strong_convexity
     sigma2 = z2 * p.lipschitz**2 * p.inverse_square  # (1/M) Σ σ_m²
@@ -68,9 +68,9 @@ def variance_floor(p: Problem, tau: Numbers, z2: Numbers) -> Numbers:
 
 
 def paper_bound(p: Problem, K: Numbers, B: Numbers) -> Numbers:
-    """(12) as printed, F of (21a); false:
+    """F of (21a), by (12) as printed; false.
 
-    without any noise it falls below the true gap (privacy.md §5).
+    Without any noise it falls below the true gap (docs/privacy.md, section 5).
     """
     return (1 - p.lr * p.strong_convexity) ** K * (p.gap - B) / K + B
 
@@ -87,9 +87,9 @@ def last_iterate(p: Problem, K: Numbers, B: Numbers) -> Numbers:
 
 
 def average_iterate(p: Problem, K: Numbers, B: Numbers) -> Numbers:
-    """α(1 - ηλ)(1 - (1 - ηλ)^K)/(ηλK) + B:
+    """α(1 - ηλ)(1 - (1 - ηλ)^K)/(ηλK) + B, a provable bound.
 
-    provable, for the mean of all K iterates' gaps, so for the best too.
+    It is for the mean of all K iterates' gaps, so for the best one too.
     """
     step = p.lr * p.strong_convexity
     return p.gap * (1 - step) * -np.expm1(K * math.log1p(-step)) / (step * K) + B

@@ -1,8 +1,7 @@
-"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy, and ADPSGD, the
-same without.
+"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy; without: ADPSGD.
 
-Paper: "A(DP)²SGD: Asynchronous Decentralized Parallel SGD with Differential Privacy"
-(arXiv:2008.09246), Algorithm 1, eqs (1), (3) and (4), appendix A. A `Peer` is one of its
+Paper: "A(DP)²SGD: Asynchronous Decentralized Parallel Stochastic Gradient Descent with Differential
+Privacy" (arXiv:2008.09246), Algorithm 1, eqs (1), (3) and (4), appendix A. A `Peer` is one of its
 workers; there is no server.
 
 | here          | paper | meaning |
@@ -86,9 +85,9 @@ class Peer(Worker):
         life: int = 1,
         device: str = "cpu",
     ) -> None:
-        """`random` chooses partners; `life`:
+        """random: chooses partners. life: when this peer's durable state was made.
 
-        when this peer's durable state was made, so that a newer one is larger.
+        A newer state has a larger life.
         """
         super().__init__(edge, data, model, releaser, settings, topology, seed=seed, device=device)
         self.life, self.random = life, random
@@ -101,9 +100,9 @@ class Peer(Worker):
     # -- Algorithm 1 -------------------------------------------------------------------------------
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """Lines 4 and 6: ŵ to compute a gradient at (None:
+        """Lines 4 and 6: ŵ to compute a gradient at, and the exchange that goes on beside.
 
-        the run is over), and the exchange that goes on beside.
+        None: the run is over.
         """
         if self.finished:
             return None, self._farewell()
@@ -111,9 +110,9 @@ class Peer(Worker):
         return self.trained.params, self.propose()
 
     def finish(self, released: Released) -> list[Outgoing]:
-        """Line 9: w_k ← w' - ηg̃(ŵ), w' being what w_k has become meanwhile;
+        """Line 9: w_k ← w' - ηg̃(ŵ), where w' is what w_k has become meanwhile.
 
-        then what had to wait for it.
+        Then comes what had to wait for it.
         """
         assert self._age is not None
         self.trained.descend(released, self.settings.learning_rate)
@@ -122,17 +121,17 @@ class Peer(Worker):
         return self.abandon()
 
     def abandon(self) -> list[Outgoing]:
-        """The step that was begun is not to be (the budget is spent):
+        """Give up the step that was begun: the budget is spent.
 
-        what waited for it waits no more.
+        What waited for it waits no more.
         """
         self._age, waiting, self._waiting = None, self._waiting, {}
         return [out for message in waiting.values() for out in self.hear(message)]
 
     def propose(self) -> list[Outgoing]:
-        """Line 8: a new exchange with a neighbour that is here and has none of ours open;
+        """Line 8: a new exchange, with a neighbour that is here and has none of ours open.
 
-        if there is none, nothing.
+        Nothing, if there is no such neighbour.
         """
         free = {name for name in self.here if name in self.links and not self.links[name].open}
         partner = self.topology.partner(self.edge, self.steps, free, self.random)
@@ -143,9 +142,9 @@ class Peer(Worker):
         return [self._proposal(partner, link)]
 
     def _farewell(self) -> list[Outgoing]:
-        """Once the run is over:
+        """Tell the neighbours, once, that the run is over; they would go on else.
 
-        an exchange, or an old answer again, tells the neighbours, who would go on else.
+        An exchange tells them, or an old answer again.
         """
         if self._told:
             return []
@@ -155,9 +154,9 @@ class Peer(Worker):
         return again + [out for _ in links for out in self.propose()]
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """The open exchanges with `neighbours` once more, with the model as it is now:
+        """The open exchanges with `neighbours` once more, with the model as it is now.
 
-        the first to arrive decides.
+        The first to arrive decides.
         """
         return [
             self._proposal(name, self.links[name]) for name in neighbours if self.links[name].open
@@ -227,18 +226,19 @@ class Peer(Worker):
 
     @property
     def settled(self) -> bool:
-        """No exchange of ours is open with a neighbour that is here, and no step is under way. One
-        that is away, or that is waited for no more, keeps its exchange open: that is done when both
-        are back.
+        """Whether no exchange of ours is open with a neighbour that is here, and no step under way.
+
+        A neighbour that is away, or that is waited for no more, keeps its exchange open: that is
+        done when both are back.
         """
         return self._age is None and not any(
             link.open and self.patient and name in self.here for name, link in self.links.items()
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues. A tensor never changes:
+        """(tensors, JSON values) from which `restore` continues.
 
-        a new one takes its place.
+        A tensor never changes: a new one takes its place.
         """
         tensors = {"params": self.trained.params}
         tensors |= {
@@ -259,9 +259,9 @@ class Peer(Worker):
         }
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Continue from what `state` returned;
+        """Continue from what `state` returned.
 
-        a step that was being computed is gone, and stays paid for.
+        A step that was being computed is gone, and stays paid for.
         """
         self.trained.restore(tensors["params"])
         self.life, self.staleness = values["life"], Counter(dict(values["staleness"]))

@@ -54,9 +54,9 @@ class SyncPeer(Worker):
         self._heard: dict[int, dict[str, Tensor]] = {}  # others', of this round and the next
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """The model that everybody steps from; None:
+        """The model that everybody steps from.
 
-        the run is over, or this round's others are still to come.
+        None: the run is over, or shares of this round are still to come.
         """
         return (self.trained.params if self.settled and not self.finished else None), []
 
@@ -113,8 +113,9 @@ class SyncPeer(Worker):
         return frozenset(self.topology.peers) - {self.edge}
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Ask those of `neighbours` whose share of this round has not come; before our own step,
-        too, as what they said when we were not there will not be said again.
+        """Ask those of `neighbours` whose share of this round has not come.
+
+        Also before our own step: what they said when we were not there will not be said again.
         """
         heard = self._heard.get(self.round, {})
         missing = (
@@ -143,9 +144,9 @@ class SyncPeer(Worker):
         return self.round not in self._said
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues;
+        """(tensors, JSON values) from which `restore` continues.
 
-        what others said can be asked for again.
+        What others said can be asked for again.
         """
         tensors = {f"said/{number}": said.vector for number, said in self._said.items()}
         return tensors | {"params": self.trained.params}, {

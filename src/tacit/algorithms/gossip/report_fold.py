@@ -27,9 +27,10 @@ QUIET = (
 
 
 class Observer(ServerRole):
-    """Folds reports;
+    """The server of a run without one: it folds what peers report, for people.
 
-    the run is over QUIET after the last report where all peers have said the end, else GRACE.
+    The run is over QUIET seconds after the last report where all peers have said the end, else
+    GRACE seconds.
     """
 
     def __init__(self, definition: Definition[Gossip], model: Model) -> None:
@@ -40,8 +41,9 @@ class Observer(ServerRole):
         self.reports = 0
 
     def screen(self, update: Update) -> str | None:
-        """As the servers' do, but a peer may know more of the counter than was reported here (T
-        at most).
+        """As the servers' do.
+
+        But a peer may know more of the counter than was reported here (T at most).
         """
         if update.base_version > self.horizon:
             return "version"

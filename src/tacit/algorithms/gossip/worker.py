@@ -36,9 +36,9 @@ class GossipSettings:
 
 
 class Worker(EdgeRole):
-    """Lines 5 to 7, and what both kinds of worker need:
+    """A worker of a run without a server: its rows, its model, the global counter.
 
-    the rows, the model, and the global counter.
+    `gradient` is lines 5 to 7 of Algorithm 1; how models meet is the subclass's.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Worker(EdgeRole):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` continues. A tensor never changes:
+        """(tensors, JSON values) from which `restore` continues.
 
-        a new one takes its place.
+        A tensor never changes: a new one takes its place.
         """
 
     @abstractmethod

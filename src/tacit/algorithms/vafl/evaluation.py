@@ -17,8 +17,9 @@ class Evaluation:
     """
 
     def __init__(self, rows: Tensor, every: int, samples: int, seed: int) -> None:
-        """rows: of all records that may be evaluated, of which all but the last evaluation take
-        `samples`, drawn with `seed`. every: iterations from one evaluation to the next.
+        """rows: of all records that may be evaluated. every: iterations between two evaluations.
+
+        All evaluations but the last take `samples` of the rows, drawn with `seed`.
         """
         self._all, self._samples, self._seed = rows, samples, seed
         self.next = self._every = every

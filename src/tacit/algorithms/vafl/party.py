@@ -1,6 +1,6 @@
-"""VAFL, the clients' side of Algorithms 1 and 2; the server's, the notation and what differs:
+"""VAFL, the clients' side of Algorithms 1 and 2.
 
-vafl.py.
+Paper: arXiv:2007.06081. The server's side, the notation and what differs are in server.py.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
 
 class Party:
-    """A client of Algorithms 1 and 2. Holds private features;
+    """A client of Algorithms 1 and 2, with private features.
 
-    all that it says has passed its EmbeddingReleaser.
+    All that it says has passed its EmbeddingReleaser.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Party:
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, JSON values) from which `restore` goes on;
+        """(tensors, JSON values) from which `restore` goes on.
 
-        to be made durable with what the party says.
+        To be made durable with what the party says.
         """
         tensors = {"theta": self.theta} | ({} if self.place is None else {"place": self.place})
         return tensors, {
@@ -127,9 +127,9 @@ class Party:
         self.iteration, self.records = values["iteration"], values["records"]
 
     def _sensible(self, message: Roster | Feedback | Request | Halt) -> bool:
-        """Before anything is paid for:
+        """Whether the server's word can be followed, asked before anything is paid for.
 
-        whether rows exist, and a gradient has the shape of what it answers.
+        Rows must exist, and a gradient must have the shape of what it answers.
         """
         if isinstance(message, Request) and self.place is not None:
             rows = message.rows
@@ -216,9 +216,9 @@ class Party:
         return self._x[self.place[rows]]
 
     def _embed(self, theta: Tensor, rows: Tensor) -> Tensor:
-        """u_L (b, width) with the smoothing neurons of (10), not yet clipped;
+        """u_L (b, width) with the smoothing neurons of (10), not yet clipped.
 
-        the same again for the same step.
+        The same again for the same step.
         """
         smooth = torch.Generator().manual_seed(self.protocol.seed + 1000 * self.step + self.number)
         parts = [

@@ -35,8 +35,9 @@ class Requests:
         return asked[0] if asked else None
 
     def close(self, edge: str, number: int | None = None) -> set[int]:
-        """Forget what `edge` was asked for, or only request `number`: it is answered, or will not
-        be. Returns the numbers that were open.
+        """Forget what `edge` was asked for, or only request `number`.
+
+        It is answered, or will not be. Returns the numbers that were open.
         """
         asked = self.open.get(edge, [])
         gone = {one.number for one in asked if number in (None, one.number)}

@@ -1,5 +1,4 @@
-"""VAFL: vertical asynchronous federated learning, asynchronous, t-synchronous and synchronous: the
-server's side.
+"""VAFL, the server's side: vertical federated learning; asynchronous, t-synchronous, synchronous.
 
 Paper: "VAFL: a Method of Vertical Asynchronous Federated Learning" (arXiv:2007.06081),
 Algorithms 1 and 2. The clients' side is party.py.
@@ -66,8 +65,9 @@ class Server(ServerRole):
         people: LabelledRecords,
         plan: Plans,
     ) -> None:
-        """head: θ_0's model of (M, width) embeddings. plan: the privacy plan of a party, by its
-        name; no party is asked for it.
+        """head: θ_0's model of (M, width) embeddings. plan: of a party, by its name.
+
+        No party is asked for its plan.
         """
         super().__init__(definition, head)  # line 1
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
@@ -296,8 +296,9 @@ class Server(ServerRole):
         return self.evaluation.taken
 
     def _evaluate(self, outgoing: list[Outgoing]) -> list[Outgoing]:
-        """Take the evaluation that has been answered, and begin the one that is due. Returns
-        `outgoing`, and what parties must be asked for it.
+        """Take the evaluation that has been answered, and begin the one that is due.
+
+        Returns `outgoing`, and what parties must be asked for it.
         """
         evaluation, requests = self.evaluation, self.requests
         if (rows := evaluation.answered()) is not None:

@@ -13,9 +13,10 @@ from tacit.protocol.vertical import Feedback, Request
 
 
 class State(Protocol):
-    """What a server keeps:
+    """What a server keeps in a snapshot.
 
-    its table of embeddings (records, parties, width), who answered, what is under way.
+    table: embeddings (records, parties, width). uploaded: k of each entry's upload (records,
+    parties).
     """
 
     table: Tensor

@@ -24,9 +24,9 @@ from tacit.privacy.embeddings import EmbeddingPlan
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """What a vertical run's roles need beside the definition. `protocol`:
+    """What a vertical run's roles need beside the definition.
 
-    what all of them share.
+    protocol: what all of them share.
     """
 
     definition: Definition[Vafl]
@@ -116,9 +116,9 @@ def vertical(definition: Definition[Any]) -> Vertical:
 
 
 def record_ids(data: Dataset) -> list[str]:
-    """A name for every row, the same at every party of the testbed:
+    """A name for every row, the same at every party of the testbed.
 
-    who it is, and which of their rows it is.
+    It says who the row is of, and which of their rows it is.
     """
     numbers = range(len(data)) if data.ids is None else data.ids.tolist()
     seen: dict[int, int] = {}
