@@ -82,6 +82,9 @@ class Subject:
     deal: Deal = edges_of
     honest: bool = True
 
+    def __str__(self) -> str:
+        return self.name
+
     def but(self, **changes: object) -> Subject:
         """The same subject with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
