@@ -39,13 +39,16 @@ class Layer(NamedTuple):
     """One layer at work: its input, and its output before the activation.
 
     Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
-    which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64.
+    which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64. Of a
+    layer that gives each of its numbers a `scale` and a bias of its own, the numbers before: of
+    "channels" (B, positions, channels), of "features" (B, …, features).
     """
 
     input: torch.Tensor
     output: torch.Tensor
     window: Window | None = None
     bias: bool = True
+    scale: Literal["", "channels", "features"] = ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,11 @@ class Model(ABC):
 
         x is a batch (B, *shape) or one example (*shape); the last output is the scores.
         """
+
+    def at_work(self, params: torch.Tensor, x: torch.Tensor) -> tuple[list[Layer], torch.Tensor]:
+        """Every layer at work, as `trace`, and the scores (B, classes), of a batch (B, *shape)."""
+        layers = self.trace(params, x)
+        return layers, layers[-1].output
 
     @property
     @abstractmethod

@@ -3,7 +3,9 @@
 The vector (d,) is the module's trainable parameters in the order of their definition; a parameter
 that is used twice, or tied, is in it once. Every example goes through the module alone, as a batch
 of one, mapped by `torch.func.vmap`; where an operation cannot be mapped, by one backward pass for
-each example. Both give the gradient of that example's own loss, whatever its companions.
+each example. A module whose code shows that it is made of common layers takes one backward pass for
+the batch (`models.module_layers`). All give the gradient of that example's own loss, whatever its
+companions.
 
     >>> import torch
     >>> from tacit.models.module import cross_entropy, module_model
@@ -20,7 +22,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +32,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import ConfigError
 from tacit.models.base import Layer, Layout, Model
+from tacit.models.module_layers import SeenModule, seen_through
+from tacit.models.vectors import agrees, example_gradients
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
 Factory = Callable[[], nn.Module]
@@ -62,6 +66,14 @@ LOSSES: dict[str, Loss] = {
     "cross_entropy": cross_entropy,
     "mse": mse,
     "bce_with_logits": bce_with_logits,
+}
+# The same of each of a batch: (outputs, y (B,)) -> (B,). To learn to map takes torch a second.
+_TOGETHER: dict[Loss, Loss] = {
+    cross_entropy: partial(functional.cross_entropy, reduction="none"),
+    mse: lambda outputs, y: (outputs.reshape(len(y)) - y) ** 2,
+    bce_with_logits: lambda outputs, y: functional.binary_cross_entropy_with_logits(
+        outputs.reshape(len(y)), y.to(outputs.dtype), reduction="none"
+    ),
 }
 
 
@@ -111,14 +123,28 @@ class ModuleModel(Model):
         """The code's digest: two models whose vectors are interchangeable have the same."""
         return f"code {self.digest}"
 
-    @property
+    @cached_property
+    def seen(self) -> SeenModule | None:
+        """The module's layers, where its code shows all of them."""
+        module = self._made(seed=0)
+        trained = {name for name, _ in self._trained(module)}
+        for name, one in module.named_parameters():
+            one.requires_grad_(name in trained)
+        return seen_through(module, self.shape)
+
+    @cached_property
     def traced(self) -> bool:
-        """Whether `trace` shows every layer: not of a module, whose layers may be anything."""
-        return False
+        """Whether its layers are seen, and one backward pass finds the gradients of a trial."""
+        return self.seen is not None and agrees(self)
 
     def trace(self, params: Tensor, x: Tensor) -> list[Layer]:
         """Only the module as a whole: its input and its scores."""
         return [Layer(x, self.logits(params, x))]
+
+    def at_work(self, params: Tensor, x: Tensor) -> tuple[list[Layer], Tensor]:
+        """Every layer at work, and the scores, of a batch x (B, *shape); only if `seen`."""
+        assert self.seen is not None
+        return self.seen.run({**self.unflatten(params), **self.frozen}, x)
 
     def init(self, seed: int) -> Tensor:
         """The module's own initial parameters (d,), of the seed alone, or its public start."""
@@ -136,7 +162,8 @@ class ModuleModel(Model):
         """The loss of one example's output, (), or of each of a batch, (B,)."""
         if y.dim() == 0:
             return self.example_loss(scores, y)
-        return torch.func.vmap(self.example_loss)(scores, y)
+        together = _TOGETHER.get(self.example_loss) or torch.func.vmap(self.example_loss)
+        return together(scores, y)
 
     @property
     def squared_error(self) -> bool:
@@ -287,8 +314,6 @@ def _check_examples_alone(entry: str, model: ModuleModel) -> None:
 
 def _check_gradients(entry: str, model: ModuleModel) -> None:
     """Every trained parameter must get a gradient from some of a few public examples."""
-    from tacit.models.vectors import example_gradients
-
     x, y = _public(model, 8)
     gradients = example_gradients(model, model.init(1), x, y).abs().sum(0)
     for (name, _), part in zip(

@@ -1,0 +1,259 @@
+"""The layers of a user's module, each at work, where its code shows all of them.
+
+`torch.fx` runs a module's code once with stand-ins for numbers. If every step is then one that is
+known to look at one example at a time, and every trained parameter is the weight or the bias of a
+known layer that is used once, one backward pass gives every example's own gradient
+(`models.vectors`). Anything else (an attention, a recurrent cell, a tied weight, a branch on
+numbers) is no error: its gradients are mapped instead, which takes longer.
+
+    >>> from torch import nn
+    >>> seen = seen_through(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), (4,))
+    >>> seen.layers
+    ('0', '2')
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from tacit.models.base import Layer, Window
+
+# Of an example's own numbers only, whatever their arguments.
+_POINTWISE: frozenset[object] = frozenset(
+    {
+        *(torch.relu, torch.tanh, torch.sigmoid, torch.abs, torch.exp, operator.neg),
+        *(functional.relu, functional.tanh, functional.sigmoid, functional.gelu, functional.silu),
+        *(functional.elu, functional.leaky_relu, functional.softplus, functional.hardtanh),
+        *(functional.max_pool2d, functional.avg_pool2d, functional.adaptive_avg_pool2d),
+        *("relu", "tanh", "sigmoid", "abs", "exp", "contiguous", "long", "float"),
+    }
+)
+# Of two values: at the same place, if they have as many dimensions.
+_PAIRED = frozenset(
+    {
+        *(operator.add, operator.sub, operator.mul, operator.truediv),
+        *(torch.add, torch.sub, torch.mul, torch.div, "add", "sub", "mul", "div"),
+    }
+)
+# Of these dimensions, which must not be the first.
+_REDUCED = frozenset({torch.mean, torch.sum, torch.flatten, "mean", "sum", "flatten"})
+_RESHAPED = frozenset({"view", "reshape"})  # what their first dimension becomes is looked at
+_PLAIN = (
+    *(nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus),
+    *(nn.Identity, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Flatten, nn.Hardtanh),
+)
+# What a user's code may raise when it is given stand-ins for numbers.
+_RAISED = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
+_BATCHES = 3, 5  # sizes that the code is tried with
+
+
+@dataclass(frozen=True, eq=False)
+class SeenModule:
+    """A module whose code shows its layers. layers: their names, in the order of definition."""
+
+    graph: fx.GraphModule
+    layers: tuple[str, ...]
+
+    def run(self, state: Mapping[str, Tensor], x: Tensor) -> tuple[list[Layer], Tensor]:
+        """Every layer at work with the parameters `state`, and the scores, of a batch x."""
+        at_work = _AtWork(self.graph, state)
+        scores: Tensor = at_work.run(x)
+        return [at_work.found[name] for name in self.layers], scores
+
+
+def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None:
+    """The module's layers for examples of `shape`; None where its code does not show them all."""
+    try:
+        graph = fx.symbolic_trace(module)
+    except _RAISED:
+        return None
+    if not _one_by_one(graph) or not _parameters_known(module, graph):
+        return None
+    if not all(_keeps_examples_apart(graph, shape, batch) for batch in _BATCHES):
+        return None
+    return SeenModule(graph, tuple(name for name, _ in _layers(module)))
+
+
+def _layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The modules with trained parameters of their own."""
+    return [
+        (name, one)
+        for name, one in module.named_modules()
+        if any(own.requires_grad for own in one.parameters(recurse=False))
+    ]
+
+
+def _one_by_one(graph: fx.GraphModule) -> bool:
+    """Whether every step is known to look at one example at a time."""
+    modules = dict(graph.named_modules())
+    return sum(node.op == "placeholder" for node in graph.graph.nodes) == 1 and all(
+        _step_known(node, modules) for node in graph.graph.nodes
+    )
+
+
+def _step_known(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    if node.op == "call_module":
+        return len(node.args) == 1 and not node.kwargs and _layer_known(modules[str(node.target)])
+    if node.op in ("call_function", "call_method"):
+        return not node.kwargs.get("inplace") and _call_known(node)
+    return node.op in ("placeholder", "output")
+
+
+def _call_known(node: fx.Node) -> bool:
+    target, arguments = node.target, node.args[1:]
+    if target in _POINTWISE or target in _PAIRED:
+        return "out" not in node.kwargs and not any(one is True for one in arguments)
+    if target in _REDUCED:
+        return _spares_the_first(arguments, node.kwargs)
+    if target in _RESHAPED:
+        return True
+    return _count_of_examples(node)
+
+
+def _count_of_examples(node: fx.Node) -> bool:
+    """Whether a step is one of x.size(0), x.shape, and [0] of that."""
+    if node.target is operator.getitem:
+        of = node.args[0]
+        first = isinstance(node.args[1], int) and node.args[1] == 0
+        return first and isinstance(of, fx.Node) and of.target is getattr
+    if node.target is getattr:
+        return node.args[1] == "shape"
+    return node.target == "size" and node.args[1:] == (0,)
+
+
+def _spares_the_first(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+    """Whether the dimensions that are named are positive numbers, so not the first."""
+    given = arguments[0] if arguments else options.get("dim", options.get("start_dim"))
+    dims = given if isinstance(given, tuple | list) else (given,)
+    return all(isinstance(dim, int) and dim > 0 for dim in dims)
+
+
+def _layer_known(layer: nn.Module) -> bool:
+    if layer._forward_hooks or layer._forward_pre_hooks or getattr(layer, "inplace", False):
+        return False
+    if isinstance(layer, nn.Flatten):
+        return layer.start_dim == 1
+    return type(layer) in _PLAIN or (type(layer) in _RULES and _RULES[type(layer)](layer))
+
+
+def _square(layer: Any) -> bool:
+    """Whether a convolution is one that `Window` describes."""
+    same = (layer.kernel_size, layer.stride, layer.padding)
+    return (
+        all(isinstance(one, tuple) and len(set(one)) == 1 for one in same)
+        and layer.dilation == (1, 1)
+        and layer.padding_mode == "zeros"
+    )
+
+
+def _plain_words(layer: Any) -> bool:
+    """Whether an embedding is one row a word, and no more."""
+    return (
+        layer.padding_idx is None
+        and layer.max_norm is None
+        and not (layer.scale_grad_by_freq or layer.sparse)
+    )
+
+
+# The layers whose weights' gradients are known from what goes in and what comes back.
+_RULES: dict[type[nn.Module], Callable[[Any], bool]] = {
+    nn.Linear: lambda _: True,
+    nn.Conv2d: _square,
+    nn.Embedding: _plain_words,
+    nn.GroupNorm: lambda layer: layer.affine,
+    nn.LayerNorm: lambda layer: layer.elementwise_affine and len(layer.normalized_shape) == 1,
+}
+
+
+def _parameters_known(module: nn.Module, graph: fx.GraphModule) -> bool:
+    """Whether every trained parameter is weight or bias of a layer that is used once.
+
+    Where a layer has both, both are trained.
+    """
+    used = [str(node.target) for node in graph.graph.nodes if node.op == "call_module"]
+    every = list(module.named_parameters(remove_duplicate=False))
+    tied = len(every) > len({id(one) for _, one in every})
+    return not tied and all(
+        type(layer) in _RULES
+        and used.count(name) == 1
+        and all(own.requires_grad for own in layer.parameters())
+        for name, layer in _layers(module)
+    )
+
+
+def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: int) -> bool:
+    """Whether the first dimension is the examples' at every step, and pairs have like shapes."""
+    shapes = _Shapes(graph)
+    try:
+        shapes.run(torch.zeros(batch, *shape))
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return False
+    return all(
+        value[0] == batch and all(_alike(value, other) for other in others)
+        for value, others in shapes.found
+    )
+
+
+def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return len(one) == len(other) and one[0] == other[0]
+
+
+class _Shapes(fx.Interpreter):
+    """Runs the code, and keeps the shape of each step's result, and of what a pair is made of."""
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        super().__init__(graph)
+        self.found: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, Tensor):
+            pair = n.args if n.target in _PAIRED else ()
+            values = [self.env[one] for one in pair if isinstance(one, fx.Node)]
+            shapes = [tuple(one.shape) for one in values if isinstance(one, Tensor)]
+            # A whole batch's number (a size) in a sum is no example's, and is not looked through.
+            odd = len(values) > len(shapes)
+            self.found.append(((0,) if odd or not result.dim() else tuple(result.shape), shapes))
+        return result
+
+
+class _AtWork(fx.Interpreter):
+    """Runs the code with given parameters, and keeps what goes into each layer and comes out."""
+
+    def __init__(self, graph: fx.GraphModule, state: Mapping[str, Tensor]) -> None:
+        super().__init__(graph)
+        self.state, self.found = state, dict[str, Layer]()
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        layer: Any = self.fetch_attr(target)
+        if type(layer) not in _RULES:
+            return layer(*args)
+        own = {name: self.state[f"{target}.{name}"] for name, _ in layer.named_parameters()}
+        output = functional_call(layer, own, args)
+        self.found[target] = _layer(layer, args[0], output)
+        return output
+
+
+def _layer(layer: Any, x: Tensor, output: Tensor) -> Layer:
+    """A layer at work, as `models.vectors` takes it."""
+    if isinstance(layer, nn.Conv2d):
+        window = Window(layer.kernel_size[0], int(layer.padding[0]), layer.stride[0], layer.groups)
+        return Layer(x, output, window, layer.bias is not None)
+    if isinstance(layer, nn.GroupNorm):
+        plain = functional.group_norm(x.detach(), layer.num_groups, eps=layer.eps)
+        return Layer(plain.flatten(2).transpose(1, 2), output, scale="channels")
+    if isinstance(layer, nn.LayerNorm):
+        plain = functional.layer_norm(x.detach(), layer.normalized_shape, eps=layer.eps)
+        return Layer(plain, output, bias=layer.bias is not None, scale="features")
+    return Layer(x, output, bias=getattr(layer, "bias", None) is not None)
