@@ -20,6 +20,7 @@ from tacit.config.definition import Definition
 from tacit.datasets import EdgeRows
 from tacit.datasets.source import Source
 from tacit.models import Model
+from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Plan, Releaser
 from tacit.privacy.sampling import Random
@@ -54,7 +55,7 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     facts += _budget(plan, ledgers)
     if run.algorithm.worker == "edge":
         facts += _cost(run, definition, model, plan)
-    notes = [*run.notes, *_spent(run, ledgers), *_warnings(run, model, plan)]
+    notes = [*run.notes, *_spent(run, ledgers), *_shared(run, plan), *_warnings(run, model, plan)]
     return Report(facts, notes)
 
 
@@ -83,6 +84,19 @@ def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
     left = [one.releases for one in ledgers if one.releases is not None]
     if left and max(left) < run.algorithm.steps:
         yield "no edge has budget left: tacit run will not start"
+
+
+def _shared(run: RunFile, plan: Plan) -> Iterator[str]:
+    """What somebody risks who is at every edge; no edge's budget bounds that."""
+    if not run.data.shared or not plan.private:
+        return
+    count = run.edges.count * (plan.pushes_left(()) or 0)
+    spent = Spend(plan.sampling_rate, plan.noise_multiplier, count, plan.mechanism)
+    yield (
+        f'data.people="shared": each edge keeps to ε = {plan.epsilon:g}, but who is at all of '
+        f"{run.edges.count} risks {epsilon_pld((spent,), plan.delta):.3g}, which no edge can "
+        "enforce; a smaller privacy.epsilon helps"
+    )
 
 
 def _budget(plan: Plan, ledgers: list[own_budget.Left]) -> Iterator[tuple[str, str]]:
