@@ -100,8 +100,16 @@ class Rig:
         return assemble(run, run.define(), role, self.model, place)
 
     def connect(self) -> Connection:
-        """The driver's connection, up."""
-        return self.line.open(self.driver.subscriptions(), self.driver.inbox.hear)
+        """The driver's connection, up, with its subscriptions at the broker.
+
+        A broker takes one connection's packets in their order: what it has acknowledged came after
+        them.
+        """
+        connection = self.line.open(self.driver.subscriptions(), self.driver.inbox.hear)
+        connection.publish(f"rig/{self.run_id}", b"")
+        assert connection._newest is not None
+        connection._newest.wait_for_publish(PATIENCE)
+        return connection
 
     def serve(self) -> None:
         """Run the driver in a thread until the role halts or `close`."""
