@@ -22,6 +22,7 @@ def test_all_three_are_there() -> None:
     assert {"own-table", "own-model", "by-person"} <= set(EXAMPLES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_learns_within_its_budget(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
@@ -50,6 +51,7 @@ def test_an_example_learns_within_its_budget(name: str, tmp_path: Path) -> None:
     assert "no better" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_its_readme_has_the_one_command_and_few_lines(name: str) -> None:
     text = (ROOT / "examples" / name / "README.md").read_text()

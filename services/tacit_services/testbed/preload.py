@@ -40,6 +40,7 @@ _IMPORTED = [
     "tacit_services.edge.main",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",  # uvicorn imports these two only when it starts
+    "tacit.kernels.network",  # with numba, if it is there
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
