@@ -112,10 +112,7 @@ def central_rows(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
-    data_root: Path | None,
-    tmp_path: Path,
-    home: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
+    data_root: Path | None, tmp_path: Path, home: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Given a CSV and a module beside the run file, and an aggregator that is killed on the way,
     if data_root is None:
@@ -153,10 +150,7 @@ def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_is_resumed(
-    data_root: Path | None,
-    tmp_path: Path,
-    home: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
+    data_root: Path | None, tmp_path: Path, home: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     if data_root is None:
         pytest.skip("needs the data")

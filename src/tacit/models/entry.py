@@ -23,6 +23,7 @@ from typing import Any
 
 from tacit.errors import ConfigError
 
+_OWN = Path(__file__).resolve().parents[1]  # the folder of tacit's own modules
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -102,6 +103,7 @@ def _installed(module: str, field: str) -> Path:
         spec = None
     origin = Path(spec.origin).resolve() if spec and spec.origin and spec.has_location else None
     packages = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")]
+    packages.append(_OWN)  # wherever it is installed
     if origin is None or not any(origin.is_relative_to(one) for one in packages):
         raise ConfigError(
             f"{field}: no module {module} beside the run file or among the installed packages"
