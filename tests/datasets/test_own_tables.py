@@ -190,10 +190,16 @@ def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes)
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match="column 'weight': expected one; the file has note, outcome"
-    ):
-        read(tmp_path, TableSchema((Number("weight", 0, 1),), OUTCOME))
+    with pytest.raises(DataError, match="column 'ages': there is none among 5; there is age"):
+        read(tmp_path, TableSchema((Number("ages", 0, 1),), OUTCOME))
+
+
+def test_the_first_row_of_a_table_without_names_is_not_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("p0,61,33.9,f,ward\np1,47,20.1,m,home\n")
+    with pytest.raises(DataError) as refused:
+        rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows")
+    assert "the first line of a CSV names its columns" in str(refused.value)
+    assert not {"p0", "61", "33.9", "ward"} & set(str(refused.value).replace(",", " ").split())
 
 
 def test_a_ragged_csv_is_refused_without_its_values(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_name_and_bytes_of_two_ledgers_are_refused(tmp_path: Path) -> None:
 def test_a_register_that_cannot_be_read_is_no_new_one(tmp_path: Path) -> None:
     charge(place := own_ledgers.place(DEALT, 0, tmp_path), 7)
     (place.path.parent.parent / "data.json").write_text("{")
-    with pytest.raises(PrivacyError, match="an edge needs a durable place"):
+    with pytest.raises(PrivacyError, match=r"data\.json: is damaged"):
         own_ledgers.place(DEALT, 0, tmp_path)
 
 
@@ -117,3 +117,18 @@ def test_a_new_ledger_that_was_not_finished_is_made_anew(tmp_path: Path) -> None
     anew = replace(DEALT, dealing="by row to 3 edges, seed 1")
     assert spent(own_ledgers.place(anew, 0, tmp_path)) == 7
     assert not half.exists()
+
+
+def test_two_runs_at_once_have_not_the_same_data(tmp_path: Path) -> None:
+    grown, other = replace(DEALT, digest="bb", dealing="by row to 2 edges, seed 2"), "/data/b.csv"
+    with own_ledgers.held([DEALT, DEALT], tmp_path):
+        own_ledgers.place(DEALT, 0, tmp_path)
+        with (
+            pytest.raises(PrivacyError, match="another run is training on it"),
+            own_ledgers.held([grown], tmp_path),
+        ):
+            pass
+        with own_ledgers.held([replace(DEALT, name=other, digest="cc")], tmp_path):
+            pass
+    with own_ledgers.held([grown], tmp_path):
+        pass

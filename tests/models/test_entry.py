@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import ConfigError
-from tacit.models.entry import load_entry
+from tacit.models.entry import entry_digest, load_entry
 
 NETS = "from helper import width\n\ndef Net():\n    return width\n"
 
@@ -82,7 +82,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     outside, inside = folder(tmp_path / "out"), tmp_path / "in"
     inside.mkdir()
     (inside / "linked.py").symlink_to(outside / "nets.py")
-    with pytest.raises(ConfigError, match="no module linked"):
+    with pytest.raises(ConfigError, match="linked.py leads out of the run file.s folder"):
         load_entry("linked:Net", inside)
 
 
@@ -100,3 +100,59 @@ def test_code_that_does_not_give_an_entry_is_one_line(tmp_path: Path, code: str,
     with pytest.raises(ConfigError, match=said) as refused:
         load_entry("broken:Net", tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_package_runs_as_it_is_hashed(tmp_path: Path) -> None:
+    # Given a module and a package of the same name, Python takes the package.
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "__init__.py").write_text("from .inner import Net")
+    (tmp_path / "nets" / "inner.py").write_text("class Net: number = 1")
+    (tmp_path / "nets.py").write_text("class Net: number = 2")
+    found = load_entry("nets:Net", tmp_path)
+    assert found.target.number == 1
+    # When what it imports changes, then so does what is agreed on.
+    for changed in ("nets/inner.py", "nets/__init__.py"):
+        before = entry_digest("nets:Net", tmp_path)
+        (tmp_path / changed).write_text((tmp_path / changed).read_text() + "\n# changed")
+        assert entry_digest("nets:Net", tmp_path) != before
+
+
+@pytest.mark.parametrize("linked", ["aside.py", "aside"])
+def test_what_an_entry_imports_must_not_lead_out_of_the_folder(tmp_path: Path, linked: str) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    (outside / "aside").mkdir(parents=True)
+    for path in (outside / "aside.py", outside / "aside" / "__init__.py"):
+        path.write_text("raise SystemExit('executed')")
+    (folder / "nets.py").write_text("import aside\nclass Net: pass")
+    (folder / linked).symlink_to(outside / linked)
+    for read in (load_entry, entry_digest):
+        with pytest.raises(ConfigError, match="leads out of the run file's folder"):
+            read("nets:Net", folder)
+
+
+def test_a_module_that_is_imported_unseen_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hidden_helper.py").write_text("number = 1")
+    code = "import importlib\nhelp = importlib.import_module('hidden_helper')\nclass Net: pass"
+    (tmp_path / "unseen_nets.py").write_text(code)
+    with pytest.raises(ConfigError, match="hidden_helper is imported unseen"):
+        load_entry("unseen_nets:Net", tmp_path)
+    (tmp_path / "seen_nets.py").write_text("import hidden_helper\nclass Net: pass")
+    assert load_entry("seen_nets:Net", tmp_path).own
+
+
+@pytest.mark.parametrize("name", ["json", "safetensors"])
+def test_a_name_that_python_or_a_package_has_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text("class Net: pass")
+    with pytest.raises(ConfigError, match="rename yours"):
+        load_entry(f"{name}:Net", tmp_path)
+
+
+def test_looking_for_a_module_runs_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "__init__.py").write_text("raise SystemExit('executed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"no module beside\.nets"):
+        entry_digest("beside.nets:Net", tmp_path / "elsewhere")

@@ -13,8 +13,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -91,6 +91,29 @@ def history(owned: Owned, number: int, home: Path) -> History:
         return _before(folder, entry) if largest is None else _history(largest)
     path = folder / str(entry.number) / f"edge-{_slot(entry, owned, number)}.db"
     return _history(path) if path.exists() else _before(folder, entry)
+
+
+@contextmanager
+def held(data: Iterable[Owned], home: Path) -> Iterator[None]:
+    """Keep these data for one run of this machine, as long as the context lasts.
+
+    Two runs at once may deal the same rows in two ways; then each edge would have a ledger in both.
+    Raises PrivacyError where another run has one of them.
+    """
+    root = home / "ledgers"
+    with ExitStack() as kept:
+        with _locked(root):
+            ids = {(_found(root, one) or _new(one)).id: one.name for one in data}
+        for id_, name in sorted(ids.items()):
+            (root / id_).mkdir(exist_ok=True, mode=0o700)
+            lock = kept.enter_context((root / id_ / "run.lock").open("ab"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise PrivacyError(
+                    f"data {name}: another run is training on it; wait for its end, or stop it"
+                ) from error
+        yield
 
 
 @contextmanager
@@ -209,7 +232,12 @@ def _added(known: tuple[str, ...], one: str) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> Entry:
-    content = json.loads(path.read_bytes())
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise PrivacyError(
+            f"{path}: is damaged ({error}); which ledger is whose cannot be told without it"
+        ) from error
     if content.pop("format") != FORMAT:
         raise ValueError(f"{path}: has another format, this tacit reads {FORMAT}")
     edges = {slot: tuple(digests) for slot, digests in content.pop("edges").items()}

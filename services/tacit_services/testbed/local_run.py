@@ -74,9 +74,11 @@ def run(
     run_file.source.check(data)
     http = _free_address(serve)
     _check_journal(journal, resume)
-    ledgers = list(_ledgers(run_file, resume))
     children: list[Child] = []
     with ExitStack() as beside:
+        if run_file.source.owned(0) and not os.environ.get("TACIT_LEDGER"):
+            beside.enter_context(own_budget.held(run_file, data_home()))
+        ledgers = list(_ledgers(run_file, resume))
         beside.enter_context(_output_lock(out))
         state = _kept_state(out) if resume else _fresh_state(out, console)
         _print_preamble(run_file, edges, ledgers, console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,12 @@ class Left:
     spent: float
     budget: float
     releases: int | None
+
+
+def held(run: RunFile, home: Path) -> AbstractContextManager[None]:
+    """The data of all edges, kept for this run. Raises PrivacyError where another run has it."""
+    every = (run.source.owned(number) for number in range(run.edges.count))
+    return own_ledgers.held([one for one in every if one is not None], home)
 
 
 def register(run: RunFile, home: Path) -> None:

@@ -10,29 +10,38 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
+from importlib.machinery import ModuleSpec, PathFinder
 from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import ConfigError
 
-_OWN = Path(__file__).resolve().parents[1]  # the folder of tacit's own modules
+# Where installed packages are, and tacit, wherever it is.
+_PACKAGES = [
+    *(str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("purelib", "platlib")),
+    str(Path(__file__).resolve().parents[2]),
+]
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What an entry names, and the SHA-256 (hexadecimal) of its code."""
+    """What an entry names, and the SHA-256 (hexadecimal) of its code.
+
+    own: whether that is the user's own code, and not an installed package's.
+    """
 
     target: Any
     digest: str
+    own: bool
 
 
 def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
@@ -42,12 +51,14 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
     Its module is executed, as any import is. Raises ConfigError, which names `field`.
     """
     module_name, _, name = _checked(entry, field).partition(":")
-    files = _files(module_name, folder.resolve(), f"{field}={entry}")
-    _forget_others(files, folder.resolve())
-    module = _imported(module_name, folder.resolve(), f"{field}={entry}")
+    folder = folder.resolve()
+    files = _files(module_name, folder, f"{field}={entry}")
+    _forget_others(files, folder)
+    module = _imported(module_name, folder, f"{field}={entry}", set(files.values()))
     if not callable(target := getattr(module, name, None)):
         raise ConfigError(f"{field}={entry}: {module_name} has no class or function {name}")
-    return Entry(target, _digest(files))
+    own = all(path.is_relative_to(folder) for path in files.values())
+    return Entry(target, _digest(files), own)
 
 
 def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
@@ -70,56 +81,82 @@ def _checked(entry: str, field: str) -> str:
 
 def _files(module: str, folder: Path, field: str) -> dict[str, Path]:
     """The code of `module` and of all that it imports from `folder`, by a name that is the same
-    everywhere.
+    everywhere. Of an installed package: its file, by its name and the package's version.
     """
-    own = _own_file(module, folder)
-    if own is None:
-        spec = _installed(module, field)
-        return {module: spec}
+    top = module.partition(".")[0]
+    elsewhere = _spec([top], _PACKAGES) is not None
+    package = folder / top / "__init__.py"
+    if not any(path.exists() for path in (folder / f"{top}.py", package)):
+        return {f"{module} {_version(top)}": _installed(module, field)}
+    if elsewhere or top in sys.stdlib_module_names:
+        raise ConfigError(
+            f"{field}: {top} is a name of Python's own or of an installed package, too; "
+            "rename yours"
+        )
+    return _own_files(module, folder, field)
+
+
+def _own_files(module: str, folder: Path, field: str) -> dict[str, Path]:
     finder = ModuleFinder(path=[str(folder)])
     try:
-        finder.run_script(str(own))
+        finder.import_hook(module)
     except (SyntaxError, OSError) as error:
-        raise ConfigError(f"{field}: {own.name} cannot be read: {error}") from error
+        raise ConfigError(f"{field}: {module} cannot be read: {error}") from error
+    except ImportError as error:
+        raise ConfigError(f"{field}: no module {module} beside the run file") from error
     names = (getattr(one, "__file__", None) for one in finder.modules.values())
-    found = [Path(name).resolve() for name in names if name]
-    inside = {str(path.relative_to(folder)): path for path in found if path.is_relative_to(folder)}
-    return {**inside, str(own.relative_to(folder)): own}
+    found = [Path(name) for name in names if name]
+    for path in found:
+        if not path.resolve().is_relative_to(folder):
+            raise ConfigError(f"{field}: {path.name} leads out of the run file's folder")
+    return {str(path.relative_to(folder)): path.resolve() for path in found}
 
 
-def _own_file(module: str, folder: Path) -> Path | None:
-    """The file of `module` in `folder`, if it is there and does not lead out of it."""
-    place = folder.joinpath(*module.split("."))
-    for path in (place.with_suffix(".py"), place / "__init__.py"):
-        if path.is_file() and path.resolve().is_relative_to(folder):
-            return path.resolve()
-    return None
+def _spec(parts: list[str], places: list[str]) -> ModuleSpec | None:
+    """Where a module is, looked for without running a package that it is in."""
+    path: Sequence[str] = places
+    spec = None
+    for count in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:count]), path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations or []
+    return spec
 
 
 def _installed(module: str, field: str) -> Path:
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    origin = Path(spec.origin).resolve() if spec and spec.origin and spec.has_location else None
-    packages = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")]
-    packages.append(_OWN)  # wherever it is installed
-    if origin is None or not any(origin.is_relative_to(one) for one in packages):
+    spec = _spec(module.split("."), _PACKAGES)
+    if spec is None or not spec.origin or not spec.has_location:
         raise ConfigError(
             f"{field}: no module {module} beside the run file or among the installed packages"
         )
-    return origin
+    return Path(spec.origin).resolve()
 
 
-def _imported(module: str, folder: Path, field: str) -> Any:
+def _version(top: str) -> str:
+    """The version of the package that has the module `top`; "" of one that has none."""
+    names = metadata.packages_distributions().get(top)
+    return metadata.version(names[0]) if names else ""
+
+
+def _imported(module: str, folder: Path, field: str, files: set[Path]) -> Any:
+    """The module; all that it loads from `folder` must be among `files`, whose SHA-256 is known."""
+    before = set(sys.modules)
     with _first_on_path(folder):
         try:
-            return importlib.import_module(module)
+            loaded = importlib.import_module(module)
         except Exception as error:
             why = str(error).splitlines()[0] if str(error) else ""
             raise ConfigError(
                 f"{field}: importing {module} failed: {type(error).__name__}: {why}"
             ) from error
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        path = Path(file).resolve() if file else None
+        if path is not None and path.is_relative_to(folder) and path not in files:
+            del sys.modules[name]
+            raise ConfigError(f"{field}: {name} is imported unseen; write `import {name}`")
+    return loaded
 
 
 def _forget_others(files: dict[str, Path], folder: Path) -> None:

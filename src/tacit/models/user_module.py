@@ -56,6 +56,11 @@ class UserModule:
         The code of the entry is executed. Raises ConfigError.
         """
         target = load_entry(self.entry, self.folder)
+        if not target.own and not _a_module(target.target):
+            raise ConfigError(
+                f"model.entry={self.entry}: of an installed package, only a class of "
+                "torch.nn.Module can be named; write a function beside the run file"
+            )
         factory: Callable[[], nn.Module] = partial(target.target, **self.arguments)
         _try(self.entry, factory)
         loss, outputs = self._loss(classes)
@@ -110,6 +115,10 @@ class UserModule:
             raise ConfigError(
                 f"model.weights={self.weights!r}: not a safetensors file: {error}"
             ) from error
+
+
+def _a_module(target: object) -> bool:
+    return isinstance(target, type) and issubclass(target, nn.Module)
 
 
 def _try(entry: str, factory: Callable[[], object]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,11 +97,17 @@ def _block(path: Path, columns: int) -> int:
 
 
 def _all_there(path: Path, columns: list[str], names: list[str]) -> None:
+    """Raise DataError for a column that is not there once. Names that are like it are said.
+
+    Others are not: where a file has no line of names, its first row would be.
+    """
     for column in columns:
-        if names.count(column) != 1:
-            what = (
-                "there are several"
-                if names.count(column)
-                else f"the file has {', '.join(names[:20])}"
-            )
-            raise DataError(f"{path.name}: column {column!r}: expected one; {what}")
+        if names.count(column) == 1:
+            continue
+        like = ", ".join(get_close_matches(column, names))
+        found = f"there are {names.count(column)}" if column in names else "there is none"
+        said = f"; there is {like}" if like and column not in names else ""
+        raise DataError(
+            f"{path.name}: column {column!r}: {found} among {len(names)}{said} (the first line of "
+            "a CSV names its columns)"
+        )

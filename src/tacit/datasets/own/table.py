@@ -81,8 +81,10 @@ class OwnTable:
     def owned(self, number: int) -> Owned:
         """What its ledger is found by. Raises ConfigError, DataError."""
         path = self.path(number)
-        whole = self.folder.absolute() / self.train
+        whole = (self.folder / self.train).resolve()
         dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
+        if self.dealt and self.schema.unit is None:  # by what a row is encoded to
+            dealing += f", columns {self.schema.digest().hex()[:16]}"
         return Owned(self.owner or str(whole), digest(path), self.unit, dealing)
 
     def test(self, root: Path | None) -> Dataset | None:
