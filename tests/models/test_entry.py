@@ -82,7 +82,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     outside, inside = folder(tmp_path / "out"), tmp_path / "in"
     inside.mkdir()
     (inside / "linked.py").symlink_to(outside / "nets.py")
-    with pytest.raises(ConfigError, match="linked.py leads out of the run file.s folder"):
+    with pytest.raises(ConfigError, match=r"linked.py leads out of the run file.s folder"):
         load_entry("linked:Net", inside)
 
 
