@@ -275,3 +275,31 @@ def test_the_best_constant_is_the_majority_or_the_mean() -> None:
     assert squares.beaten(None, 0.2)
     assert not squares.beaten(None, 0.25)
     assert best_constant(model, numbers) is None  # another loss
+
+
+class Functional(nn.Module):
+    """What looks across examples, without a layer that says so."""
+
+    def __init__(self, step: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.step, self.head = step, nn.Linear(4, 3)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.step(self, x))
+        return scores
+
+
+def _kept_in_a_buffer(module: nn.Module, x: Tensor) -> Tensor:
+    mean = module.get_buffer("mean")
+    mean.lerp_(x.mean(0), 0.1)
+    return x - mean
+
+
+@pytest.mark.parametrize(
+    "step", [lambda _, x: nn.functional.batch_norm(x, None, None, training=True), _kept_in_a_buffer]
+)
+def test_what_fails_on_one_example_is_one_line(step: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    with pytest.raises(ConfigError, match=r"model\.entry=nets:n: [^\n]*example") as refused:
+        module_model("nets:n", lambda: Functional(step), shape=(4,), outputs=3, loss=cross_entropy)
+    assert "\n" not in str(refused.value)

@@ -32,7 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import ConfigError
 from tacit.models.base import Layer, Layout, Model
-from tacit.models.module_layers import SeenModule, seen_through
+from tacit.models.module_layers import RAISED, SeenModule, seen_through
 from tacit.models.vectors import agrees, example_gradients
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
@@ -244,8 +244,15 @@ def module_model(
             f"model.entry={entry}: has no parameter to train (trainable={list(trainable)})"
         )
     _check_output(entry, model)
-    _check_examples_alone(entry, model)
-    _check_gradients(entry, model)
+    try:
+        _check_examples_alone(entry, model)
+        _check_gradients(entry, model)
+    except RAISED as error:
+        why = str(error).splitlines()[0] if str(error) else ""
+        raise ConfigError(
+            f"model.entry={entry}: fails on public examples, one at a time: "
+            f"{type(error).__name__}: {why}; use layers that look at one example and keep nothing"
+        ) from error
     return model
 
 

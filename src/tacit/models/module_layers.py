@@ -50,8 +50,8 @@ _PLAIN = (
     *(nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus),
     *(nn.Identity, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Flatten, nn.Hardtanh),
 )
-# What a user's code may raise when it is given stand-ins for numbers.
-_RAISED = (
+# What a user's code may raise, of examples as of stand-ins for numbers.
+RAISED = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(RuntimeError, TypeError, ValueError),
 )
@@ -76,7 +76,7 @@ def seen_through(module: nn.Module, shape: tuple[int, ...]) -> SeenModule | None
     """The module's layers for examples of `shape`; None where its code does not show them all."""
     try:
         graph = fx.symbolic_trace(module)
-    except _RAISED:
+    except RAISED:
         return None
     if not _one_by_one(graph) or not _parameters_known(module, graph):
         return None
