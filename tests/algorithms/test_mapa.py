@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tacit.config.algorithms import Mapa
 from tacit.config.sections import Edges
 from tacit.models import build
 from tacit.privacy.accounting import Spend
+from tacit.privacy.ledger import Charged
 from tacit.privacy.release import Plan
 from tacit.protocol.messages import EVERYONE, Halt, Hello, Retired, Update
 from tests.helpers import run_files
@@ -387,6 +389,16 @@ def test_after_halt_nothing_moves_and_hello_is_answered_with_halt() -> None:
     reply = one(made.on_message(hello("late")))
     assert (reply.to, reply.message) == ("late", Halt(2, made.halted))
     assert made.screen(update("a", 2)) == "halted"
+
+
+def test_an_update_that_came_with_the_last_one_moves_nothing_and_is_counted_as_spent() -> None:
+    made = applied(server(updates=2), 2)
+    params, spent = made.params.clone(), (Spend(0.1, 1.0, 3, "discrete_gaussian"),)
+    charged = Charged(3, b"head")
+    assert made.on_message(replace(update("a", 1), spent=spent, charged=charged)) == []
+    assert torch.equal(made.params, params)
+    assert made.version == 2
+    assert (made.edges["a"].spent, made.edges["a"].charged) == (spent, charged)
 
 
 def test_an_operators_halt_ends_the_run_whatever_its_reason() -> None:

@@ -168,6 +168,8 @@ class ServerRole(Fold, ABC):
                 outgoing = [] if self.halted else self.left(edge)
             case Update() if not self.halted:
                 outgoing = self._update(message)
+            case Update(edge) if edge in self.edges:  # came with the last one: it was released
+                self.edges[edge].account(message.spent, message.charged)
             case Deadline(number) if not self.halted:
                 timer = self.timer()
                 outgoing = self.on_deadline(number) if timer and timer.number == number else []
