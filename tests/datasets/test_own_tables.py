@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from tacit.datasets.own import source
+from tacit.datasets.own import files
 from tacit.datasets.own.dealing import edges_of
-from tacit.datasets.own.encoding import EncodedRows, RowError, Units
+from tacit.datasets.own.rows import EncodedRows, RowError, Units
 from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.datasets.own.schema import Category, Number, TableSchema
+from tacit.datasets.own.table import TableReader
 from tacit.errors import ConfigError, DataError
 
 AGE, SEX = Number("age", 0.0, 100.0), Category("sex", ("f", "m"))
@@ -39,7 +40,9 @@ def written(path: Path, columns: dict[str, list[str]] = ROWS) -> Path:
 def read(
     tmp_path: Path, schema: TableSchema = SCHEMA, *, name: str = "t.csv", **changed: Any
 ) -> EncodedRows:
-    rows = rows_of(written(tmp_path / name, {**ROWS, **changed}), schema, tmp_path / "rows")
+    rows = rows_of(
+        written(tmp_path / name, {**ROWS, **changed}), TableReader(schema), tmp_path / "rows"
+    )
     assert not rows.x[-1].any()  # the public row
     assert rows.y[-1] == 0
     return EncodedRows(rows.x[:-1].numpy(), rows.y[:-1].numpy(), ids(tmp_path / "rows"))
@@ -75,7 +78,7 @@ def test_numbers_of_a_parquet_are_read_as_they_are(tmp_path: Path) -> None:
     schema = TableSchema(
         (Number("age", 0, 100, missing=40.0), SEX), Category("outcome", ("false", "true"))
     )
-    rows = rows_of(tmp_path / "t.parquet", schema, tmp_path / "rows")
+    rows = rows_of(tmp_path / "t.parquet", TableReader(schema), tmp_path / "rows")
     assert rows.x[:-1, 0].tolist() == pytest.approx([0.2, 0.4, 0.3])
     assert rows.y[:-1].tolist() == [1, 0, 1]
 
@@ -131,7 +134,7 @@ def test_one_row_more_moves_no_other(tmp_path: Path) -> None:
     def parts(folder: str, columns: dict[str, list[str]]) -> list[set[bytes]]:
         path = written(tmp_path / f"{folder}.csv", columns)
         for k in range(5):
-            rows_of(path, schema, tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7))
+            rows_of(path, TableReader(schema), tmp_path / f"{folder}-{k}", Dealt(k, 5, seed=7))
         return [{one.tobytes() for one in ids(tmp_path / f"{folder}-{k}")} for k in range(5)]
 
     before = parts("before", columns)
@@ -158,9 +161,9 @@ def test_rows_are_read_once_and_anew_when_the_source_differs(
 ) -> None:
     first = read(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(source, "batches", None)  # would not be called: the file is the same
+        patched.setattr(TableReader, "read", None)  # would not be called: the file is the same
         assert (
-            rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows").x[:-1].tolist()
+            rows_of(tmp_path / "t.csv", TableReader(SCHEMA), tmp_path / "rows").x[:-1].tolist()
             == first.x.tolist()
         )
     assert read(tmp_path, age=["0", "0", "0", "0"]).x[:, 0].tolist() == [0, 0, 0, 0]
@@ -173,7 +176,7 @@ def test_a_crash_while_rows_are_written_leaves_nothing_that_is_taken_for_them(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("tacit.datasets.own.rows_file.encode", cut_off)
+        patched.setattr("tacit.datasets.own.table.encode", cut_off)
         with pytest.raises(KeyboardInterrupt):
             read(tmp_path)
     assert not (tmp_path / "rows").exists()
@@ -186,7 +189,7 @@ def test_a_crash_while_rows_are_written_leaves_nothing_that_is_taken_for_them(
 def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"^t\.csv: is "):
-        rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows")
+        rows_of(tmp_path / "t.csv", TableReader(SCHEMA), tmp_path / "rows")
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ def test_the_first_row_of_a_table_without_names_is_not_said(tmp_path: Path) -> N
 def test_a_ragged_csv_is_refused_without_its_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,sex,outcome\n50,m,home\n50,secret,home,ward\n")
     with pytest.raises(DataError) as refused:
-        rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows")
+        rows_of(tmp_path / "t.csv", TableReader(SCHEMA), tmp_path / "rows")
     assert "secret" not in str(refused.value)
 
 
@@ -214,9 +217,9 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, name: str) -> 
     folder = tmp_path / "run"
     folder.mkdir()
     written(folder / "t.csv")
-    assert source.located("t.csv", folder) == (folder / "t.csv").resolve()
+    assert files.located("t.csv", folder) == (folder / "t.csv").resolve()
     with pytest.raises(ConfigError, match=r"^data\.train="):
-        source.located(name, folder)
+        files.located(name, folder)
 
 
 def test_a_link_out_of_the_folder_leaves_it(tmp_path: Path) -> None:
@@ -225,11 +228,11 @@ def test_a_link_out_of_the_folder_leaves_it(tmp_path: Path) -> None:
     written(tmp_path / "t.csv")
     (folder / "t.csv").symlink_to(tmp_path / "t.csv")
     with pytest.raises(ConfigError, match="leaves the run file's folder"):
-        source.located("t.csv", folder)
+        files.located("t.csv", folder)
 
 
 def test_more_units_than_the_public_bound_are_refused(tmp_path: Path) -> None:
     schema, path = TableSchema((AGE, SEX), OUTCOME, "person"), written(tmp_path / "t.csv")
-    assert rows_of(path, schema, tmp_path / "rows", most=3).records == 3
+    assert rows_of(path, TableReader(schema), tmp_path / "rows", most=3).records == 3
     with pytest.raises(DataError, match=r"more units than data\.rows_max=2"):
-        rows_of(path, schema, tmp_path / "rows", most=2)
+        rows_of(path, TableReader(schema), tmp_path / "rows", most=2)

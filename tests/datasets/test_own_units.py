@@ -14,6 +14,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.own.schema import Category, Number, TableSchema
+from tacit.datasets.own.table import TableReader
 from tacit.errors import ConfigError
 from tacit.privacy.accounting import Spend, epsilon_pld
 from tacit.privacy.ledger import Charged
@@ -56,7 +57,9 @@ def dealt(path: Path, folder: Path, edges: int) -> list[dict[str, list[int]]]:
     people = [line.split(",")[0].strip('"') for line in path.read_text().splitlines()[1:]]
     found = []
     for number in range(edges):
-        rows = rows_of(path, SCHEMA, folder / str(number), Dealt(number, edges, seed=3))
+        rows = rows_of(
+            path, TableReader(SCHEMA), folder / str(number), Dealt(number, edges, seed=3)
+        )
         assert rows.units is not None
         assert sorted(rows.units.order.tolist()) == list(range(len(rows.y) - 1))
         places = np.rint(rows.x[:-1, 0].numpy() * 100).astype(int)
@@ -96,7 +99,7 @@ def test_one_more_row_of_a_person_goes_where_its_others_are(tmp_path: Path) -> N
 def test_what_counts_of_a_unit_is_said_by_the_run_file_alone(tmp_path: Path) -> None:
     path = table(tmp_path / "t.csv", ["ada", "bob", "ada"])
     for of_unit in (UnitRows(1, False), UnitRows(50, True)):
-        units = rows_of(path, SCHEMA, tmp_path / "rows", of_unit=of_unit).units
+        units = rows_of(path, TableReader(SCHEMA), tmp_path / "rows", of_unit=of_unit).units
         assert units is not None
         assert (len(units), units.limit, units.mean) == (2, of_unit.most, of_unit.mean)
 

@@ -18,6 +18,7 @@ from tacit_services.cli.replay import fold
 from torch.func import functional_call, grad, vmap
 
 from tacit import config
+from tacit.datasets.own.own_rows import together
 from tacit.privacy.accounting import calibrate
 from tests.helpers import own_data
 from tests.helpers.processes import PATIENCE, environment
@@ -103,12 +104,7 @@ def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: floa
 
 def central_rows(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
     """All training rows, as the schema encodes them."""
-    from tacit.datasets.own.table import encoded
-
-    section = config.load(path).data
-    parts = list(encoded(path.parent / "train.csv", section.schema_of_rows))  # type: ignore[union-attr]
-    x = np.concatenate([part.x for part in parts])
-    return torch.from_numpy(x), torch.from_numpy(np.concatenate([part.y for part in parts]))
+    return together(path.parent / "train.csv", config.load(path).data.reader())  # type: ignore[union-attr]
 
 
 def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(

@@ -20,7 +20,7 @@ def check(
     """Check data, model, budget, memory and time of a run; nothing is spent."""
     need("run")
     from tacit import config
-    from tacit.datasets.own.encoding import RowError
+    from tacit.datasets.own.rows import RowError
     from tacit.errors import DataError
     from tacit_services.project.check import check as checked
     from tacit_services.settings import data_home

@@ -23,6 +23,11 @@ from tacit.datasets import (
     train_size,
 )
 from tacit.datasets.benchmarks.text import WORDS
+from tacit.datasets.own.arrays import ArraysReader, Bounds
+from tacit.datasets.own.files import located
+from tacit.datasets.own.own_rows import OwnRows, counted
+from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.own.schema import Category, Column, Number, TableSchema, Value, text_of
 from tacit.errors import ConfigError
 
@@ -155,10 +160,9 @@ class ColumnSection(Section):
         return Number(name, float(self.low or 0), float(self.high or 0), self.missing)
 
 
-class TableData(DataSection):
-    """An own table, CSV or Parquet: its public schema, and whose privacy it is."""
+class OwnData(DataSection):
+    """What all files of a user's own have in common: whose they are, and how many rows count."""
 
-    kind: Literal["table"] = Field(description="an own CSV or Parquet file")
     name: str | None = Field(
         None,
         min_length=1,
@@ -173,10 +177,10 @@ class TableData(DataSection):
     test: str | None = Field(
         None, min_length=1, description="public test set, beside the run file, at the aggregator"
     )
-    target: str = Field(description="the column that is learnt: values are classes, or a number")
     unit: str | None = Field(
         None,
-        description="column: whose privacy it is, all rows of a unit together; left out: a row",
+        description="column, or array: whose privacy it is, all rows of a unit together; left out: "
+        "a row",
     )
     unit_gradient: Literal["mean", "sum"] = Field(
         "mean", description="a unit's gradient: the mean of its rows', or their sum"
@@ -193,25 +197,11 @@ class TableData(DataSection):
     unit_rows: int | None = Field(
         None, gt=0, le=10_000, description="public: the most rows of a unit that count in one draw"
     )
-    columns: dict[str, ColumnSection] = Field(
-        min_length=1, description="every column that is read, the target among them"
-    )
     partition: Literal["iid"] = Field("iid", description="by unit, at random")
     spare: int = Field(0, ge=0, le=1000, description="files of edges that may join later")
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        if self.target not in self.columns:
-            raise ValueError(f"target={self.target!r}: is not in [data.columns]")
-        if len(self.columns) - (self.unit in self.columns) < 2:
-            raise ValueError("columns: nothing is left to learn from beside the target")
-        goal = self.columns[self.target]
-        if goal.values is not None and (len(goal.values) < 2 or goal.missing == "other"):
-            raise ValueError(
-                f"columns.{self.target}: a target needs two values or more, and has no other"
-            )
-        if self.unit == self.target:
-            raise ValueError(f"unit={self.unit!r}: is the target")
+    def _own_agrees_with_itself(self) -> Self:
         if self.unit is None:
             self._without_unit()
         if self.rows and self.rows_max and self.rows_max < self.rows:
@@ -235,29 +225,19 @@ class TableData(DataSection):
         """Where `people` says so."""
         return self.people == "shared"
 
-    @property
-    def schema_of_rows(self) -> TableSchema:
-        """What a row becomes."""
-        features = tuple(
-            section.column(name)
-            for name, section in self.columns.items()
-            if name not in (self.target, self.unit)
-        )
-        return TableSchema(features, self.columns[self.target].column(self.target), self.unit)
+    def reader(self) -> Reader:
+        """What reads its files. Raises ConfigError where a package for that is missing."""
+        raise NotImplementedError
 
     def source(self, run: Sections, folder: Path) -> Source:
-        """The table in `folder`. Raises ConfigError without pyarrow."""
-        _require_pyarrow()
-        from tacit.datasets.own.rows_file import UnitRows
-        from tacit.datasets.own.table import OwnTable
-
+        """The rows in `folder`. Raises ConfigError."""
         rows = self.public_size(run.edges.count, columns=False)
-        return OwnTable(
+        return OwnRows(
             owner=self.name,
             folder=folder,
             train=self.train,
             examples=self.test,
-            schema=self.schema_of_rows,
+            reader=self.reader(),
             most=self.rows_max or math.ceil(_MARGIN * rows),
             of_unit=UnitRows(self.unit_rows or 1, self.unit_gradient == "mean"),
             edges=run.edges.count,
@@ -276,18 +256,118 @@ class TableData(DataSection):
             raise ValueError(
                 f"data.{key}: say it; it is counted only where one training file lies here"
             )
+        if run.privacy.noise_at == "server":
+            raise ValueError("privacy.noise_at=server: own data has its noise at the edge")
+
+
+class TableData(OwnData):
+    """An own table, CSV or Parquet: its public schema, and whose privacy it is."""
+
+    kind: Literal["table"] = Field(description="an own CSV or Parquet file")
+    target: str = Field(description="the column that is learnt: values are classes, or a number")
+    columns: dict[str, ColumnSection] = Field(
+        min_length=1, description="every column that is read, the target among them"
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.target not in self.columns:
+            raise ValueError(f"target={self.target!r}: is not in [data.columns]")
+        if len(self.columns) - (self.unit in self.columns) < 2:
+            raise ValueError("columns: nothing is left to learn from beside the target")
+        goal = self.columns[self.target]
+        if goal.values is not None and (len(goal.values) < 2 or goal.missing == "other"):
+            raise ValueError(
+                f"columns.{self.target}: a target needs two values or more, and has no other"
+            )
+        if self.unit == self.target:
+            raise ValueError(f"unit={self.unit!r}: is the target")
+        return self
+
+    @property
+    def schema_of_rows(self) -> TableSchema:
+        """What a row becomes."""
+        features = tuple(
+            section.column(name)
+            for name, section in self.columns.items()
+            if name not in (self.target, self.unit)
+        )
+        return TableSchema(features, self.columns[self.target].column(self.target), self.unit)
+
+    def reader(self) -> Reader:
+        """What reads its tables. Raises ConfigError without pyarrow."""
+        if find_spec("pyarrow") is None:
+            raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
+        from tacit.datasets.own.table import TableReader
+
+        return TableReader(self.schema_of_rows)
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        super().agree(run)
         if run.model.name not in ("logistic", "svm", "mlp", "python"):
             raise ValueError(
                 f"model.name={run.model.name}: is for images or text; a table needs logistic, svm, "
                 "mlp or python"
             )
-        if run.privacy.noise_at == "server":
-            raise ValueError("privacy.noise_at=server: own data has its noise at the edge")
 
 
-def _require_pyarrow() -> None:
-    if find_spec("pyarrow") is None:
-        raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
+class BoundsSection(Section):
+    """Public bounds of a number."""
+
+    low: float = Field(allow_inf_nan=False, description="smaller numbers count as it")
+    high: float = Field(allow_inf_nan=False, description="larger numbers count as it")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        return self
+
+
+class ArraysData(OwnData):
+    """Own arrays, npz or safetensors: x, y, and whose a row is."""
+
+    kind: Literal["arrays"] = Field(description="an own npz or safetensors file")
+    shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(
+        strict=False,
+        min_length=1,
+        max_length=4,
+        description="of one row of x; an image: [1, 28, 28]",
+    )
+    low: float = Field(allow_inf_nan=False, description="smaller numbers of x count as it")
+    high: float = Field(allow_inf_nan=False, description="larger numbers of x count as it")
+    classes: int | None = Field(
+        None, ge=2, le=65_536, description="of y, which is 0 to classes - 1; or say target"
+    )
+    target: BoundsSection | None = Field(None, description="of y where it is a number")
+    x: str = Field("x", min_length=1, description="the array that is learnt from")
+    y: str = Field("y", min_length=1, description="the array that is learnt")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if (self.classes is None) == (self.target is None):
+            raise ValueError("expected classes, or target = { low = …, high = … }")
+        if not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        return self
+
+    def reader(self) -> Reader:
+        """What reads its arrays."""
+        goal = self.classes if self.target is None else Bounds(self.target.low, self.target.high)
+        assert goal is not None
+        return ArraysReader(
+            self.x, self.y, self.unit, self.shape, Bounds(self.low, self.high), goal
+        )
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        super().agree(run)
+        name = run.model.name
+        image = len(self.shape) == 3
+        if name == "lstm" or (name in ("cnn", "resnet", "mobilenet") and not image):
+            what = "text" if name == "lstm" else "images of shape [channels, side, side]"
+            raise ValueError(f"model.name={name}: is for {what}, data.shape={list(self.shape)}")
 
 
 def _kind_of(value: Any) -> str:
@@ -297,9 +377,13 @@ def _kind_of(value: Any) -> str:
 
 
 Data = Annotated[
-    Annotated[BenchmarkData, Tag("benchmark")] | Annotated[TableData, Tag("table")],
+    Annotated[BenchmarkData, Tag("benchmark")]
+    | Annotated[TableData, Tag("table")]
+    | Annotated[ArraysData, Tag("arrays")],
     Discriminator(_kind_of),
 ]
+
+_OWN: dict[str, type[OwnData]] = {"table": TableData, "arrays": ArraysData}
 
 
 def with_counts(
@@ -310,20 +394,17 @@ def with_counts(
 
     Raises ConfigError, DataError, pydantic's ValidationError.
     """
-    if content.get("kind") != "table" or EDGE in str(content.get("train")):
+    kind = _OWN.get(str(content.get("kind")))
+    if kind is None or EDGE in str(content.get("train")):
         return content, ()
-    table = TableData.model_validate(content)
-    lacking = [key for key in ("rows", "unit_rows") if getattr(table, key) is None]
-    if table.unit is None and "unit_rows" in lacking:
+    own = kind.model_validate(content)
+    lacking = [key for key in ("rows", "unit_rows") if getattr(own, key) is None]
+    if own.unit is None and "unit_rows" in lacking:
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
-    _require_pyarrow()
-    from tacit.datasets.own.source import located
-    from tacit.datasets.own.table import counted
-
-    found = counted(located(table.train, folder), table.schema_of_rows, edges)
+    found = counted(located(own.train, folder), own.reader(), edges)
     numbers = {"rows": found.units, "unit_rows": found.largest}
     said = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
-    note = f"data: {said}: counted in {table.train}, and taken as public from now on"
+    note = f"data: {said}: counted in {own.train}, and taken as public from now on"
     return content | {key: numbers[key] for key in lacking}, (note,)

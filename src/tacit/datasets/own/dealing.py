@@ -7,13 +7,11 @@ So one row more, or one fewer, moves no other, and all rows of a unit go to the 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:  # it needs pyarrow, and who only deals does not
-    from tacit.datasets.own.encoding import Units
+from tacit.datasets.own.rows import Units
 
 
 def edges_of(units: Units, *, seed: int, edges: int) -> npt.NDArray[np.int64]:

@@ -5,38 +5,15 @@ Errors name the column and its type and never a value. `RowError.row` is for the
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, Units, each_its_own, hashed
 from tacit.datasets.own.schema import Category, Column, Number, TableSchema
-from tacit.errors import DataError
-
-UNIT_BYTES = 16
-Floats = npt.NDArray[np.float32]
-Units = npt.NDArray[np.void]
-
-
-class RowError(DataError):
-    """A row that does not fit the schema. row: its number in the file, from 0, for its owner."""
-
-    def __init__(self, message: str, row: int) -> None:
-        super().__init__(message)
-        self.row = row
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedRows:
-    """x float32 (n, width), y int64 or float32 (n,), units 16 bytes each (n,): who a row is of."""
-
-    x: Floats
-    y: npt.NDArray[np.int64] | Floats
-    units: Units
 
 
 def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> EncodedRows:
@@ -120,15 +97,10 @@ def _units(
 ) -> Units:
     """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
     if schema.unit is None:
-        contents = [row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True)]
-    else:
-        text = _as_text(schema.unit, batch.column(schema.unit), first)
-        _refuse(
-            text.is_null().to_numpy(zero_copy_only=False), schema.unit, "a missing value", first
-        )
-        contents = [one.encode() for one in text.to_pylist()]
-    digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
-    return np.frombuffer(digests, dtype=np.dtype((np.void, UNIT_BYTES)))
+        return each_its_own(x, y)
+    text = _as_text(schema.unit, batch.column(schema.unit), first)
+    _refuse(text.is_null().to_numpy(zero_copy_only=False), schema.unit, "a missing value", first)
+    return hashed(one.encode() for one in text.to_pylist())
 
 
 def _refuse(bad: npt.NDArray[np.bool_], column: Column | str, what: str, first: int) -> None:

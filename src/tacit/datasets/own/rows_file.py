@@ -1,8 +1,7 @@
-"""An edge's rows as a folder of fixed-width files, made once from the table and mapped from then
-on.
+"""An edge's rows as a folder of fixed-width files, made once from its file and mapped from then on.
 
     meta.json   format, SHA-256 of the source and of the schema, who the rows are dealt to, how many
-    x.f32       float32 (n + 1, width), the last one the public row, all zeros
+    x.f32       float32 (n + 1, *shape), the last one the public row, all zeros
     y.bin       int64 or float32 (n + 1,)
     units.bin   16 bytes (n,)
 
@@ -13,6 +12,7 @@ a dealing that differs makes it anew. Reading it copies nothing: what is drawn i
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import warnings
@@ -27,15 +27,13 @@ import numpy.typing as npt
 import torch
 
 from tacit.datasets.edge_rows import EdgeRows, Units
-from tacit.datasets.own import source
 from tacit.datasets.own.dealing import edges_of
-from tacit.datasets.own.encoding import UNIT_BYTES, EncodedRows, encode
-from tacit.datasets.own.schema import TableSchema
+from tacit.datasets.own.files import digest
+from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
 from tacit.errors import DataError
 
 FORMAT = 1
 _FILES = ("x.f32", "y.bin", "units.bin")
-_UNIT = np.dtype((np.void, UNIT_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +58,27 @@ class UnitRows:
 
 def rows_of(
     path: Path,
-    schema: TableSchema,
+    reader: Reader,
     folder: Path,
     dealt: Dealt = Dealt(),
     most: int | None = None,
     of_unit: UnitRows = UnitRows(),
 ) -> EdgeRows:
-    """The rows of the table at `path` that are this edge's, kept in `folder`.
+    """The rows of the file at `path` that are this edge's, kept in `folder`.
 
     most: the public number of rows or, with a unit column, of units, that an edge may have.
     Raises DataError where there are none or more than `most`, or where a row does not fit.
     """
     meta = {
         "format": FORMAT,
-        "source": source.digest(path),
-        "schema": schema.digest().hex(),
+        "source": digest(path),
+        "schema": reader.digest(),
         "dealt": asdict(dealt),
     }
     if not _is_there(folder, meta):
-        _make(path, schema, folder, dealt, meta)
-    x, y = _mapped(folder, schema)
-    units = _units(folder, of_unit) if schema.unit else None
+        _make(path, reader, folder, dealt, meta)
+    x, y = _mapped(folder, reader)
+    units = _units(folder, of_unit) if reader.unit else None
     rows = EdgeRows(_tensor(x), _tensor(y), units)
     _count(path, rows, most)
     return rows
@@ -88,7 +86,7 @@ def rows_of(
 
 def _units(folder: Path, of_unit: UnitRows) -> Units:
     """Which rows are whose: the rows' numbers, unit by unit."""
-    ids = _array(folder / "units.bin", _UNIT)
+    ids = _array(folder / "units.bin", UNIT)
     order = np.argsort(ids, kind="stable").astype(np.int64)
     first = np.ones(len(ids), dtype=np.bool_)
     first[1:] = ids[order[1:]] != ids[order[:-1]]
@@ -115,15 +113,13 @@ def _is_there(folder: Path, meta: dict[str, object]) -> bool:
     return isinstance(kept, dict) and {key: kept.get(key) for key in meta} == meta
 
 
-def _make(
-    path: Path, schema: TableSchema, folder: Path, dealt: Dealt, meta: dict[str, object]
-) -> None:
-    """The folder, from the table. Raises DataError; then nothing is left of it."""
+def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
+    """The folder, from the file. Raises DataError; then nothing is left of it."""
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)
     try:
-        count = _write(path, schema, fresh, dealt)
+        count = _write(path, reader, fresh, dealt)
         _durable(fresh / "meta.json", json.dumps(meta | {"rows": count}).encode())
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -132,27 +128,24 @@ def _make(
     fresh.rename(folder)
 
 
-def _write(path: Path, schema: TableSchema, folder: Path, dealt: Dealt) -> int:
+def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     count = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
-        for rows in _own(path, schema, dealt):
+        for rows in _own(path, reader, dealt):
             for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
-        files[0].write(bytes(4 * schema.width))  # the public row
-        files[1].write(bytes(np.dtype(_target(schema)).itemsize))
+        files[0].write(bytes(4 * math.prod(reader.shape)))  # the public row
+        files[1].write(bytes(np.dtype(_target(reader)).itemsize))
         for file in files:
             file.flush()
             os.fsync(file.fileno())
     return count
 
 
-def _own(path: Path, schema: TableSchema, dealt: Dealt) -> Iterator[EncodedRows]:
-    first = 0
-    for batch in source.batches(path, schema.names):
-        rows = encode(schema, batch, first)
-        first += batch.num_rows
+def _own(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
+    for rows in reader.read(path):
         if dealt.edges == 1:
             yield rows
             continue
@@ -167,13 +160,13 @@ def _durable(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _mapped(folder: Path, schema: TableSchema) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    x = _array(folder / "x.f32", np.float32).reshape(-1, schema.width)
-    return x, _array(folder / "y.bin", _target(schema))
+def _mapped(folder: Path, reader: Reader) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    x = _array(folder / "x.f32", np.float32).reshape(-1, *reader.shape)
+    return x, _array(folder / "y.bin", _target(reader))
 
 
-def _target(schema: TableSchema) -> npt.DTypeLike:
-    return np.float32 if schema.classes is None else np.int64
+def _target(reader: Reader) -> npt.DTypeLike:
+    return np.float32 if reader.classes is None else np.int64
 
 
 def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

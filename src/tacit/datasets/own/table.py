@@ -1,4 +1,4 @@
-"""A user's own table as the data of a run."""
+"""Rows of a CSV or Parquet table, by its public schema."""
 
 from __future__ import annotations
 
@@ -6,151 +6,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from tacit.datasets.benchmarks.load import Dataset
-from tacit.datasets.own.encoding import EncodedRows, encode
-from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
+from tacit.datasets.own.encoding import encode
+from tacit.datasets.own.rows import EncodedRows
 from tacit.datasets.own.schema import TableSchema
-from tacit.datasets.own.source import batches, digest, located
-from tacit.datasets.source import Owned, Part
-from tacit.errors import ConfigError
-
-EDGE = "{edge}"  # in the name of a file: the number of its edge
+from tacit.datasets.own.table_file import batches
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTable:
-    """An own table: CSV or Parquet, one file that is dealt to `edges`, or a file for each.
+class TableReader:
+    """Reads tables of `schema`."""
 
-    owner: whose data it is, where the run file says so. folder: the run file's, which `train` and
-    `test` are in. most: the most units that an edge may have. of_unit: how a unit's rows count.
-    seed: of the dealing.
-    """
-
-    owner: str | None
-    folder: Path
-    train: str
-    examples: str | None
     schema: TableSchema
-    most: int
-    of_unit: UnitRows
-    edges: int
-    seed: int
 
     @property
-    def name(self) -> str:
-        """Its owner's, or the file's."""
-        return self.owner or self.train
+    def unit(self) -> str | None:
+        """The unit column."""
+        return self.schema.unit
 
     @property
-    def unit(self) -> str:
-        """The unit column, or "row"."""
-        return self.schema.unit or "row"
+    def shape(self) -> tuple[int, ...]:
+        """The width of a row."""
+        return (self.schema.width,)
 
     @property
-    def shape(self) -> tuple[tuple[int, ...], int]:
-        """The width of a row, and the classes of the target."""
-        return (self.schema.width,), self.schema.classes or 0
+    def classes(self) -> int | None:
+        """Number of classes; None for a regression."""
+        return self.schema.classes
 
-    def weight(self, number: int | None) -> float:
-        """Everybody has an ordinary share."""
-        return 1.0
+    def digest(self) -> str:
+        """SHA-256 of the schema."""
+        return self.schema.digest().hex()
 
-    def path(self, number: int) -> Path:
-        """The file that the rows of edge `number` are in. Raises ConfigError."""
-        return located(self.train.replace(EDGE, str(number)), self.folder)
-
-    @property
-    def dealt(self) -> bool:
-        """Whether one file is dealt to all edges."""
-        return EDGE not in self.train
-
-    def edge(self, number: int, root: Path | None, keep: Path) -> Part:
-        """The rows of edge `number`, kept in fixed-width files in `keep`/rows and mapped.
-
-        Raises ConfigError, DataError.
-        """
-        dealt = Dealt(number, self.edges, self.seed) if self.dealt else Dealt()
-        rows = rows_of(
-            self.path(number), self.schema, keep / "rows", dealt, self.most, self.of_unit
-        )
-        return Part(rows, self.most)
-
-    def owned(self, number: int) -> Owned:
-        """What its ledger is found by. Raises ConfigError, DataError."""
-        path = self.path(number)
-        whole = (self.folder / self.train).resolve()
-        dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
-        if self.dealt and self.schema.unit is None:  # by what a row is encoded to
-            dealing += f", columns {self.schema.digest().hex()[:16]}"
-        return Owned(self.owner or str(whole), digest(path), self.unit, dealing)
-
-    def test(self, root: Path | None) -> Dataset | None:
-        """The public test set, read whole. Raises ConfigError, DataError."""
-        if self.examples is None:
-            return None
-        path = located(self.examples, self.folder, "data.test")
-        x, y = _together(list(encoded(path, self.schema)), self.schema)
-        return Dataset(x, y, self.schema.classes or 0, f"{self.name}/test")
-
-    def check(self, root: Path | None) -> None:
-        """Raise ConfigError for a missing file, or a test file that is a training file."""
-        files = [self.path(number) for number in range(1 if self.dealt else self.edges)]
-        if self.examples is None:
-            return
-        test = located(self.examples, self.folder, "data.test")
-        for path in files:
-            if path == test or (
-                path.stat().st_size == test.stat().st_size and digest(path) == digest(test)
-            ):
-                raise ConfigError(
-                    f"data.test={self.examples!r}: is the training file {path.name}; "
-                    "the test set is public, and of other people"
-                )
-
-    def available(self, root: Path | None) -> bool:
-        """It is: who has no file of it is told so when it is read."""
-        return True
-
-
-def encoded(path: Path, schema: TableSchema) -> Iterator[EncodedRows]:
-    """The table's rows, a few thousand at a time. Raises DataError."""
-    first = 0
-    for batch in batches(path, schema.names):
-        yield encode(schema, batch, first)
-        first += batch.num_rows
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What was counted in a training file: units of each edge on average, and rows of the largest
-    unit.
-    """
-
-    units: int
-    largest: int
-
-
-def counted(path: Path, schema: TableSchema, edges: int) -> Counts:
-    """Counts of the table at `path`, dealt to `edges`. Raises DataError.
-
-    They are private numbers: whoever puts them into a run file makes them public.
-    """
-    seen: dict[bytes, int] = {}
-    rows = 0
-    for part in encoded(path, schema):
-        rows += len(part.y)
-        if schema.unit is not None:
-            for unit in part.units:
-                seen[unit.tobytes()] = seen.get(unit.tobytes(), 0) + 1
-    units = len(seen) if schema.unit else rows
-    return Counts(max(1, units // edges), max(seen.values(), default=1))
-
-
-def _together(parts: list[EncodedRows], schema: TableSchema) -> tuple[torch.Tensor, torch.Tensor]:
-    if not parts:
-        return torch.zeros(0, schema.width), torch.zeros(0, dtype=torch.int64)
-    x = np.concatenate([part.x for part in parts])
-    return torch.from_numpy(x), torch.from_numpy(np.concatenate([part.y for part in parts]))
+    def read(self, path: Path) -> Iterator[EncodedRows]:
+        """The table's rows, a few thousand at a time. Raises DataError."""
+        first = 0
+        for batch in batches(path, self.schema.names):
+            yield encode(self.schema, batch, first)
+            first += batch.num_rows

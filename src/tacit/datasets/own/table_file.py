@@ -5,7 +5,6 @@ All columns of a CSV are read as text, so that no type is guessed from the rows.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,42 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from tacit.errors import ConfigError, DataError
+from tacit.datasets.own.files import OTHERS
+from tacit.errors import DataError
 
 BLOCK_BYTES = 1 << 16  # of a CSV that are read at a time, at least
 _BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that it reads
 _BLOCK_LINES = 16  # a block has so many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
-_OTHERS = {
-    b"PK\x03\x04": "a zip",
-    b"\x1f\x8b": "a gzip",
-    b"\x80\x04": "a pickle",
-    b"\x80\x05": "a pickle",
-}
-
-
-def located(name: str, folder: Path, field: str = "data.train") -> Path:
-    """The file `name` in the run file's `folder`.
-
-    Raises ConfigError where it is not in it or not there.
-    """
-    path = (folder / name).resolve()
-    if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
-        raise ConfigError(
-            f"{field}={name!r}: leaves the run file's folder; put the file beside the run file"
-        )
-    if not path.is_file():
-        raise ConfigError(f"{field}={name!r}: no such file in {folder}")
-    return path
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of the file's bytes, in hexadecimal. Raises DataError."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}") from error
 
 
 def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -72,7 +42,7 @@ def _parquet(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(path: Path, columns: list[str], head: bytes) -> Iterator[pa.RecordBatch]:
-    for magic, what in _OTHERS.items():
+    for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not a CSV or Parquet table")
     reading = csv.ReadOptions(block_size=_block(path, len(columns)), use_threads=False)

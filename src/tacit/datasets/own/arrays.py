@@ -1,0 +1,207 @@
+"""Rows of arrays in an npz or a safetensors file: x, y and, if it has one, whose row it is.
+
+Arrays are read some thousand rows at a time, and nothing in a file is ever executed: arrays of
+Python objects are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+from safetensors import SafetensorError, safe_open
+
+from tacit.datasets.own.files import OTHERS
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, Units, each_its_own, hashed
+from tacit.errors import DataError
+
+_BLOCK_BYTES = 1 << 24  # of x, at most
+Array = npt.NDArray[Any]
+Take = Callable[[int, int], Array]  # (first row, after the last one)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Public bounds of numbers: smaller and larger ones are cut, and all scaled to [0, 1]."""
+
+    low: float
+    high: float
+
+    def scaled(self, values: Array) -> Floats:
+        """The values, cut and scaled."""
+        cut = np.clip(values.astype(np.float64), self.low, self.high)
+        return ((cut - self.low) / (self.high - self.low)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class ArraysReader:
+    """Reads arrays x (n, *shape), y (n,), and unit (n,) if it has a name.
+
+    target: how many classes y has, 0 to target - 1, or its bounds, where it is a number.
+    """
+
+    x: str
+    y: str
+    unit: str | None
+    shape: tuple[int, ...]
+    bounds: Bounds
+    target: int | Bounds
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes; None for a regression."""
+        return self.target if isinstance(self.target, int) else None
+
+    def digest(self) -> str:
+        """SHA-256 of the schema."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def read(self, path: Path) -> Iterator[EncodedRows]:
+        """The file's rows, in bounded memory. Raises DataError."""
+        names = [self.x, self.y, *([self.unit] if self.unit else [])]
+        with _opened(path, names) as arrays:
+            count = self._checked(path, arrays)
+            step = max(1, _BLOCK_BYTES // (8 * math.prod(self.shape)))
+            for first in range(0, count, step):
+                last = min(first + step, count)
+                yield self._rows(path, [one.take(first, last) for one in arrays], first)
+
+    def _checked(self, path: Path, arrays: list[_Stored]) -> int:
+        """How many rows there are. Raises DataError for arrays of other shapes or kinds."""
+        x, *others = arrays
+        if x.shape[1:] != self.shape:
+            raise DataError(
+                f"{path.name}: array {x.name!r}: expected shape (n, "
+                f"{', '.join(map(str, self.shape))}), found {x.shape}"
+            )
+        for one in others:
+            if one.shape != x.shape[:1]:
+                raise DataError(
+                    f"{path.name}: array {one.name!r}: expected shape {x.shape[:1]}, as many as "
+                    f"{x.name!r} has rows; found {one.shape}"
+                )
+        for one in (x, arrays[1]):
+            if one.kind not in "biuf":
+                raise DataError(f"{path.name}: array {one.name!r}: expected numbers")
+        return int(x.shape[0])
+
+    def _rows(self, path: Path, found: list[Array], first: int) -> EncodedRows:
+        raw, y, *unit = found
+        gone = np.asarray(np.isnan(raw).reshape(len(raw), -1).any(axis=1))
+        self._refuse(path, self.x, gone, "nan", first)
+        x, target = self.bounds.scaled(raw), self._target(path, y, first)
+        return EncodedRows(x, target, _units(unit[0]) if unit else each_its_own(x, target))
+
+    def _target(self, path: Path, y: Array, first: int) -> npt.NDArray[np.int64] | Floats:
+        self._refuse(path, self.y, np.isnan(y), "nan", first)
+        if not isinstance(self.target, int):
+            return self.target.scaled(y)
+        classes = np.clip(y, -1, self.target).astype(np.int64)
+        wrong = (classes != y) | (classes < 0) | (classes >= self.target)
+        self._refuse(path, self.y, wrong, f"a class that is not 0 to {self.target - 1}", first)
+        return classes
+
+    def _refuse(
+        self, path: Path, name: str, bad: npt.NDArray[np.bool_], what: str, first: int
+    ) -> None:
+        if bad.any():
+            raise RowError(f"{path.name}: array {name!r}: {what}", first + int(bad.argmax()))
+
+
+def _units(values: Array) -> Units:
+    """Numbers and words by their text, so that a unit is the same one in a table."""
+    return hashed(str(value).strip().encode() for value in values.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """An array of a file. kind: numpy's letter for what it holds. take: some of its rows.
+
+    Rows are taken from the first to the last, each once.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+    take: Take
+
+
+@contextmanager
+def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
+    """The arrays `names` of the file, which stays open meanwhile. Raises DataError."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+        with ExitStack() as stack:
+            if OTHERS.get(head) == "a zip":
+                archive = stack.enter_context(zipfile.ZipFile(path))
+                _all_there(path, names, [name[:-4] for name in archive.namelist()])
+                yield [
+                    _member(path, name, stack.enter_context(archive.open(f"{name}.npy")))
+                    for name in names
+                ]
+            else:
+                yield _tensors(path, names, head, stack)
+    except (zipfile.BadZipFile, SafetensorError, EOFError) as error:
+        raise DataError(f"{path.name}: is damaged or cut off: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
+
+
+def _all_there(path: Path, names: list[str], there: list[str]) -> None:
+    for name in names:
+        if name not in there:
+            raise DataError(
+                f"{path.name}: array {name!r}: expected one; the file has {', '.join(there[:20])}"
+            )
+
+
+def _member(path: Path, name: str, file: IO[bytes]) -> _Stored:
+    """An array of an npz, read as it comes."""
+    try:
+        version = npy.read_magic(file)
+        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, by_columns, dtype = header(file)
+    except ValueError as error:
+        raise DataError(f"{path.name}: array {name!r}: is not one of numpy's") from error
+    if dtype.hasobject:
+        raise DataError(f"{path.name}: array {name!r}: holds Python objects, which are not read")
+    if by_columns and len(shape) > 1:
+        raise DataError(
+            f"{path.name}: array {name!r}: is stored by columns; save np.ascontiguousarray of it"
+        )
+
+    def take(first: int, last: int) -> Array:
+        size = dtype.itemsize * math.prod(shape[1:]) * (last - first)
+        content = file.read(size)
+        if len(content) < size:
+            raise EOFError(f"array {name!r} has fewer rows than it says")
+        return np.frombuffer(content, dtype).reshape(last - first, *shape[1:])
+
+    return _Stored(name, tuple(shape), dtype.kind, take)
+
+
+def _tensors(path: Path, names: list[str], head: bytes, stack: ExitStack) -> list[_Stored]:
+    """The arrays of a safetensors file."""
+    for magic, what in OTHERS.items():
+        if head.startswith(magic):
+            raise DataError(f"{path.name}: is {what}, not an npz or safetensors file")
+    file = stack.enter_context(safe_open(path, framework="np"))
+    _all_there(path, names, list(file.keys()))
+    return [_slices(name, file.get_slice(name)) for name in names]
+
+
+def _slices(name: str, stored: Any) -> _Stored:
+    shape = tuple(stored.get_shape())
+    kind = np.asarray(stored[0:1]).dtype.kind if shape and shape[0] else "f"
+    return _Stored(name, shape, kind, lambda first, last: np.asarray(stored[first:last]))

@@ -1,0 +1,77 @@
+"""Rows of a user's own file, encoded: what every kind of file becomes, and how it is read.
+
+A row's encoding is a function of that row and of public constants alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import DataError
+
+UNIT_BYTES = 16
+UNIT = np.dtype((np.void, UNIT_BYTES))
+Floats = npt.NDArray[np.float32]
+Units = npt.NDArray[np.void]
+
+
+class RowError(DataError):
+    """A row that does not fit the schema. row: its number in the file, from 0, for its owner."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedRows:
+    """x float32 (n, *shape), y int64 or float32 (n,), units 16 bytes each (n,): who a row is of."""
+
+    x: Floats
+    y: npt.NDArray[np.int64] | Floats
+    units: Units
+
+
+class Reader(Protocol):
+    """How one kind of file becomes rows, by a public schema."""
+
+    @property
+    def unit(self) -> str | None:
+        """What says whose row it is, None where each row is a unit."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row's x."""
+        ...
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes; None for a regression."""
+        ...
+
+    def digest(self) -> str:
+        """SHA-256 of the schema, in hexadecimal: two that encode alike have the same."""
+        ...
+
+    def read(self, path: Path) -> Iterator[EncodedRows]:
+        """The file's rows, some thousand at a time, in bounded memory. Raises DataError."""
+        ...
+
+
+def hashed(contents: Iterable[bytes]) -> Units:
+    """16 bytes of SHA-256 of each: who a row is of, without saying it."""
+    digests = b"".join(hashlib.sha256(content).digest()[:UNIT_BYTES] for content in contents)
+    return np.frombuffer(digests, dtype=UNIT)
+
+
+def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> Units:
+    """Where each row is a unit: by what the encoded row holds."""
+    return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))
