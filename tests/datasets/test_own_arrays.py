@@ -11,20 +11,22 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import save_file
 
-from tacit.datasets.own.arrays import ArraysReader, Bounds
+from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.rows import RowError
 from tacit.datasets.own.rows_file import Dealt, rows_of
+from tacit.datasets.own.values import Bounds, Values
 from tacit.errors import DataError
 
-READER = ArraysReader("x", "y", None, (2, 3), Bounds(0.0, 10.0), 3)
+READER = ArraysReader("x", "y", None, Values((2, 3), Bounds(0.0, 10.0), 3))
 Array = npt.NDArray[Any]
 
 
 def arrays(changed: dict[str, Array] | None = None, count: int = 40) -> dict[str, Array]:
     chance = np.random.default_rng(1)
     x = chance.integers(0, 11, (count, 2, 3)).astype(np.uint8)
-    return {"x": x, "y": chance.integers(0, 3, count)} | (changed or {})
+    content: dict[str, Array] = {"x": x, "y": chance.integers(0, 3, count)}
+    return content | (changed or {})
 
 
 def written(path: Path, content: dict[str, Array]) -> Path:
@@ -66,7 +68,7 @@ def test_a_unit_has_all_its_rows_at_one_edge_and_one_row_more_moves_no_other(
     tmp_path: Path,
 ) -> None:
     unit = np.array([f"p{number // 4}" for number in range(40)])
-    reader = ArraysReader("x", "y", "who", (2, 3), Bounds(0.0, 10.0), 3)
+    reader = ArraysReader("x", "y", "who", Values((2, 3), Bounds(0.0, 10.0), 3))
     first = list(reader.read(written(tmp_path / "a.npz", arrays({"who": unit}))))
     edges = edges_of(first[0].units, seed=1, edges=3)
     assert all(len(set(edges[unit == who])) == 1 for who in set(unit))
@@ -83,7 +85,7 @@ def test_a_unit_has_all_its_rows_at_one_edge_and_one_row_more_moves_no_other(
 
 
 def test_a_number_is_a_target_too(tmp_path: Path) -> None:
-    reader = ArraysReader("x", "y", None, (2, 3), Bounds(0.0, 10.0), Bounds(-1.0, 1.0))
+    reader = ArraysReader("x", "y", None, Values((2, 3), Bounds(0.0, 10.0), Bounds(-1.0, 1.0)))
     path = written(tmp_path / "rows.npz", arrays({"y": np.array([0.5, -7.0])}, count=2))
     assert rows_of(path, reader, tmp_path / "kept").y.tolist() == [0.75, 0.0, 0.0]
 
@@ -126,7 +128,7 @@ def test_an_error_says_no_value_and_its_row_only_to_its_owner(tmp_path: Path) ->
     y[17] = 77
     with pytest.raises(RowError) as refused:
         list(READER.read(written(tmp_path / "rows.npz", arrays({"y": y}))))
-    assert refused.value.row == 17
+    assert refused.value.where == "row 18"
     assert not {"17", "77"} & set(str(refused.value).split())
 
 

@@ -113,7 +113,7 @@ def test_a_row_that_does_not_fit_is_refused_without_its_value(
     with pytest.raises(RowError) as refused:
         read(tmp_path, schema, **dict[str, Any]({column: values}))
     assert str(refused.value).startswith(said)
-    assert refused.value.row == row
+    assert refused.value.where == f"row {row + 1}"
     assert not {"old", "icu"} & set(str(refused.value).split())
 
 
@@ -200,7 +200,7 @@ def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_the_first_row_of_a_table_without_names_is_not_said(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("p0,61,33.9,f,ward\np1,47,20.1,m,home\n")
     with pytest.raises(DataError) as refused:
-        rows_of(tmp_path / "t.csv", SCHEMA, tmp_path / "rows")
+        rows_of(tmp_path / "t.csv", TableReader(SCHEMA), tmp_path / "rows")
     assert "the first line of a CSV names its columns" in str(refused.value)
     assert not {"p0", "61", "33.9", "ward"} & set(str(refused.value).replace(",", " ").split())
 

@@ -10,7 +10,7 @@ import pytest
 from tacit_services.cli.main import main
 
 from tacit import config
-from tacit.config.data import TableData
+from tacit.config.own_table import TableData
 
 
 def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:

@@ -104,7 +104,7 @@ def trained_centrally(path: Path, steps: int = 300, batch: int = 256, rate: floa
 
 def central_rows(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
     """All training rows, as the schema encodes them."""
-    return together(path.parent / "train.csv", config.load(path).data.reader())  # type: ignore[union-attr]
+    return together(path.parent / "train.csv", config.load(path).data.reader(path.parent))  # type: ignore[union-attr]
 
 
 def test_an_own_csv_and_module_are_trained_at_a_true_epsilon_that_is_remembered(

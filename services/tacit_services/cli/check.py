@@ -28,7 +28,7 @@ def check(
     try:
         report = checked(config.load(file), data_folder(data), data_home())
     except RowError as error:  # this is the screen of whoever has the rows
-        raise DataError(f"{error}, in row {error.row + 1} of the data") from error
+        raise DataError(f"{error}, in {error.where} of the data") from error
     if as_json:
         typer.echo(json.dumps({"facts": dict(report.facts), "warnings": report.warnings}, indent=2))
         return

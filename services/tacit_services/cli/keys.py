@@ -58,7 +58,7 @@ def keys(
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
-    from tacit.config.data import ColumnSection
+    from tacit.config.own_table import ColumnSection
     from tacit.config.sections import Away, Delay
 
     for name in RunFile.model_fields:

@@ -31,6 +31,10 @@ class DataSection(Section):
         """What all who take part must agree on, of what is `different` from the defaults."""
         return different
 
+    def code(self, folder: Path) -> dict[str, str]:
+        """SHA-256 of the code that it names, by what it does; `folder`: the run file's."""
+        return {}
+
     @property
     def shared(self) -> bool:
         """Whether the same people may be at several edges."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from tacit.config.contract import DataSection, Sections
-from tacit.config.sections import Positive, Section
+from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
+from tacit.config.own_data import OwnData
+from tacit.config.own_table import TableData
+from tacit.config.sections import Positive
 from tacit.datasets import (
     Benchmark,
     Dealing,
@@ -23,17 +24,8 @@ from tacit.datasets import (
     train_size,
 )
 from tacit.datasets.benchmarks.text import WORDS
-from tacit.datasets.own.arrays import ArraysReader, Bounds
 from tacit.datasets.own.files import located
-from tacit.datasets.own.own_rows import OwnRows, counted
-from tacit.datasets.own.rows import Reader
-from tacit.datasets.own.rows_file import UnitRows
-from tacit.datasets.own.schema import Category, Column, Number, TableSchema, Value, text_of
-from tacit.errors import ConfigError
-
-_MARGIN = 1.25  # rows_max over rows, where the file does not say it
-EDGE = "{edge}"  # in the name of a file: the number of its edge
-_OF_ONE_MACHINE = ("name", "train", "test")
+from tacit.datasets.own.own_rows import EDGE, counted
 
 
 class BenchmarkData(DataSection):
@@ -114,262 +106,6 @@ class BenchmarkData(DataSection):
             raise ValueError(f"edges.count={count} is above the {groups} groups of {self.dataset}")
 
 
-class ColumnSection(Section):
-    """A column of an own table: a number with public bounds, or a category with its values."""
-
-    low: float | None = Field(None, allow_inf_nan=False, description="smaller numbers count as it")
-    high: float | None = Field(None, allow_inf_nan=False, description="larger numbers count as it")
-    values: tuple[Value, ...] | None = Field(
-        None, strict=False, min_length=1, max_length=65_536, description="all values of a category"
-    )
-    missing: Literal["refuse", "other"] | float = Field(
-        "refuse", description="what a missing value is: refused, a category's other, or a number"
-    )
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        number = self.low is not None and self.high is not None
-        if number == (self.values is not None) or (self.low is None) != (self.high is None):
-            raise ValueError("expected low and high (a number), or values (a category)")
-        if self.low is not None and self.high is not None:
-            self._number(self.low, self.high)
-        elif self.values is not None:
-            self._category([text_of(value) for value in self.values])
-        return self
-
-    def _number(self, low: float, high: float) -> None:
-        if not low < high:
-            raise ValueError(f"low={low:g} is not below high={high:g}")
-        if self.missing == "other":
-            raise ValueError('missing="other": is for categories; give a number, or refuse')
-        if not isinstance(self.missing, str) and not low <= self.missing <= high:
-            raise ValueError(f"missing={self.missing:g} is outside [{low:g}, {high:g}]")
-
-    def _category(self, values: list[str]) -> None:
-        if len(set(values)) < len(values):
-            twice = next(value for value in values if values.count(value) > 1)
-            raise ValueError(f"values: {twice!r} stands there twice")
-        if not isinstance(self.missing, str):
-            raise ValueError(f'missing={self.missing:g}: is for numbers; say "other" or "refuse"')
-
-    def column(self, name: str) -> Column:
-        """The column called `name`."""
-        if self.values is not None:
-            missing = "refuse" if not isinstance(self.missing, str) else self.missing
-            return Category(name, tuple(map(text_of, self.values)), missing)
-        return Number(name, float(self.low or 0), float(self.high or 0), self.missing)
-
-
-class OwnData(DataSection):
-    """What all files of a user's own have in common: whose they are, and how many rows count."""
-
-    name: str | None = Field(
-        None,
-        min_length=1,
-        max_length=200,
-        description="whose ledger this is; left out: the file's absolute path",
-    )
-    train: str = Field(
-        min_length=1,
-        description="beside the run file: one file that is dealt to the edges, or one an edge, "
-        '"site{edge}.csv"',
-    )
-    test: str | None = Field(
-        None, min_length=1, description="public test set, beside the run file, at the aggregator"
-    )
-    unit: str | None = Field(
-        None,
-        description="column, or array: whose privacy it is, all rows of a unit together; left out: "
-        "a row",
-    )
-    unit_gradient: Literal["mean", "sum"] = Field(
-        "mean", description="a unit's gradient: the mean of its rows', or their sum"
-    )
-    people: Literal["apart", "shared"] = Field(
-        "apart", description="shared: the same units may be at several edges, and their ε adds up"
-    )
-    rows: int | None = Field(
-        None, gt=0, description="public: rows, or units, that one edge is taken to have"
-    )
-    rows_max: int | None = Field(
-        None, gt=0, description="public: the most that an edge may have; left out: 1.25 rows"
-    )
-    unit_rows: int | None = Field(
-        None, gt=0, le=10_000, description="public: the most rows of a unit that count in one draw"
-    )
-    partition: Literal["iid"] = Field("iid", description="by unit, at random")
-    spare: int = Field(0, ge=0, le=1000, description="files of edges that may join later")
-
-    @model_validator(mode="after")
-    def _own_agrees_with_itself(self) -> Self:
-        if self.unit is None:
-            self._without_unit()
-        if self.rows and self.rows_max and self.rows_max < self.rows:
-            raise ValueError(f"rows_max={self.rows_max} is below rows={self.rows}")
-        if self.spare and EDGE not in self.train:
-            raise ValueError(f'spare={self.spare}: needs a file an edge, train = "site{EDGE}.csv"')
-        return self
-
-    def _without_unit(self) -> None:
-        for key, default in (("unit_rows", None), ("unit_gradient", "mean"), ("people", "apart")):
-            if getattr(self, key) != default:
-                raise ValueError(f"{key}={getattr(self, key)}: needs data.unit")
-
-    def stated(self, different: dict[str, Any]) -> dict[str, Any]:
-        """All but names of this machine's files; whether one file is dealt to all stays."""
-        of_all = {key: value for key, value in different.items() if key not in _OF_ONE_MACHINE}
-        return of_all | {"dealt": EDGE not in self.train}
-
-    @property
-    def shared(self) -> bool:
-        """Where `people` says so."""
-        return self.people == "shared"
-
-    def reader(self) -> Reader:
-        """What reads its files. Raises ConfigError where a package for that is missing."""
-        raise NotImplementedError
-
-    def source(self, run: Sections, folder: Path) -> Source:
-        """The rows in `folder`. Raises ConfigError."""
-        rows = self.public_size(run.edges.count, columns=False)
-        return OwnRows(
-            owner=self.name,
-            folder=folder,
-            train=self.train,
-            examples=self.test,
-            reader=self.reader(),
-            most=self.rows_max or math.ceil(_MARGIN * rows),
-            of_unit=UnitRows(self.unit_rows or 1, self.unit_gradient == "mean"),
-            edges=run.edges.count,
-            seed=run.run.seed,
-        )
-
-    def public_size(self, edges: int, columns: bool) -> int:
-        """`rows`."""
-        assert self.rows is not None  # `with_counts` has seen to it
-        return self.rows
-
-    def agree(self, run: Sections) -> None:
-        """Raise ValueError where this section contradicts the others."""
-        if self.rows is None or (self.unit is not None and self.unit_rows is None):
-            key = "rows" if self.rows is None else "unit_rows"
-            raise ValueError(
-                f"data.{key}: say it; it is counted only where one training file lies here"
-            )
-        if run.privacy.noise_at == "server":
-            raise ValueError("privacy.noise_at=server: own data has its noise at the edge")
-
-
-class TableData(OwnData):
-    """An own table, CSV or Parquet: its public schema, and whose privacy it is."""
-
-    kind: Literal["table"] = Field(description="an own CSV or Parquet file")
-    target: str = Field(description="the column that is learnt: values are classes, or a number")
-    columns: dict[str, ColumnSection] = Field(
-        min_length=1, description="every column that is read, the target among them"
-    )
-
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        if self.target not in self.columns:
-            raise ValueError(f"target={self.target!r}: is not in [data.columns]")
-        if len(self.columns) - (self.unit in self.columns) < 2:
-            raise ValueError("columns: nothing is left to learn from beside the target")
-        goal = self.columns[self.target]
-        if goal.values is not None and (len(goal.values) < 2 or goal.missing == "other"):
-            raise ValueError(
-                f"columns.{self.target}: a target needs two values or more, and has no other"
-            )
-        if self.unit == self.target:
-            raise ValueError(f"unit={self.unit!r}: is the target")
-        return self
-
-    @property
-    def schema_of_rows(self) -> TableSchema:
-        """What a row becomes."""
-        features = tuple(
-            section.column(name)
-            for name, section in self.columns.items()
-            if name not in (self.target, self.unit)
-        )
-        return TableSchema(features, self.columns[self.target].column(self.target), self.unit)
-
-    def reader(self) -> Reader:
-        """What reads its tables. Raises ConfigError without pyarrow."""
-        if find_spec("pyarrow") is None:
-            raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
-        from tacit.datasets.own.table import TableReader
-
-        return TableReader(self.schema_of_rows)
-
-    def agree(self, run: Sections) -> None:
-        """Raise ValueError where this section contradicts the others."""
-        super().agree(run)
-        if run.model.name not in ("logistic", "svm", "mlp", "python"):
-            raise ValueError(
-                f"model.name={run.model.name}: is for images or text; a table needs logistic, svm, "
-                "mlp or python"
-            )
-
-
-class BoundsSection(Section):
-    """Public bounds of a number."""
-
-    low: float = Field(allow_inf_nan=False, description="smaller numbers count as it")
-    high: float = Field(allow_inf_nan=False, description="larger numbers count as it")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if not self.low < self.high:
-            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
-        return self
-
-
-class ArraysData(OwnData):
-    """Own arrays, npz or safetensors: x, y, and whose a row is."""
-
-    kind: Literal["arrays"] = Field(description="an own npz or safetensors file")
-    shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(
-        strict=False,
-        min_length=1,
-        max_length=4,
-        description="of one row of x; an image: [1, 28, 28]",
-    )
-    low: float = Field(allow_inf_nan=False, description="smaller numbers of x count as it")
-    high: float = Field(allow_inf_nan=False, description="larger numbers of x count as it")
-    classes: int | None = Field(
-        None, ge=2, le=65_536, description="of y, which is 0 to classes - 1; or say target"
-    )
-    target: BoundsSection | None = Field(None, description="of y where it is a number")
-    x: str = Field("x", min_length=1, description="the array that is learnt from")
-    y: str = Field("y", min_length=1, description="the array that is learnt")
-
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        if (self.classes is None) == (self.target is None):
-            raise ValueError("expected classes, or target = { low = …, high = … }")
-        if not self.low < self.high:
-            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
-        return self
-
-    def reader(self) -> Reader:
-        """What reads its arrays."""
-        goal = self.classes if self.target is None else Bounds(self.target.low, self.target.high)
-        assert goal is not None
-        return ArraysReader(
-            self.x, self.y, self.unit, self.shape, Bounds(self.low, self.high), goal
-        )
-
-    def agree(self, run: Sections) -> None:
-        """Raise ValueError where this section contradicts the others."""
-        super().agree(run)
-        name = run.model.name
-        image = len(self.shape) == 3
-        if name == "lstm" or (name in ("cnn", "resnet", "mobilenet") and not image):
-            what = "text" if name == "lstm" else "images of shape [channels, side, side]"
-            raise ValueError(f"model.name={name}: is for {what}, data.shape={list(self.shape)}")
-
-
 def _kind_of(value: Any) -> str:
     if isinstance(value, dict):
         return str(value.get("kind", "benchmark"))
@@ -379,11 +115,18 @@ def _kind_of(value: Any) -> str:
 Data = Annotated[
     Annotated[BenchmarkData, Tag("benchmark")]
     | Annotated[TableData, Tag("table")]
-    | Annotated[ArraysData, Tag("arrays")],
+    | Annotated[ArraysData, Tag("arrays")]
+    | Annotated[ImagesData, Tag("images")]
+    | Annotated[PythonData, Tag("python")],
     Discriminator(_kind_of),
 ]
 
-_OWN: dict[str, type[OwnData]] = {"table": TableData, "arrays": ArraysData}
+_OWN: dict[str, type[OwnData]] = {
+    "table": TableData,
+    "arrays": ArraysData,
+    "images": ImagesData,
+    "python": PythonData,
+}
 
 
 def with_counts(
@@ -403,7 +146,8 @@ def with_counts(
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
-    found = counted(located(own.train, folder), own.reader(), edges)
+    reader = own.reader(folder)
+    found = counted(located(own.train, folder, folders=reader.folders), reader, edges)
     numbers = {"rows": found.units, "unit_rows": found.largest}
     said = ", ".join(f"{key} = {numbers[key]}" for key in lacking)
     note = f"data: {said}: counted in {own.train}, and taken as public from now on"

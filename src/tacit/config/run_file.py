@@ -206,8 +206,9 @@ class RunFile(Section):
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
         of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
         of_the_run["data"] = self.data.stated(of_the_run["data"])
-        if self.model.entry is not None:
-            of_the_run["code"] = self.model.module(self._folder).digests()
+        own = {} if self.model.entry is None else self.model.module(self._folder).digests()
+        if code := own | self.data.code(self._folder):
+            of_the_run["code"] = code
         return of_the_run, () if first is None else (first,)
 
     # -- built for its consumers -------------------------------------------------------------------
@@ -301,7 +302,7 @@ def _content(text: str, origin: str) -> dict[str, Any]:
 def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
     """Put what [data] leaves out and can be counted into `content`; returns what is to be said."""
     data = content.get("data")
-    if not isinstance(data, dict) or data.get("kind") != "table":
+    if not isinstance(data, dict):
         return ()
     edges = content.get("edges", {})
     count = edges.get("count") if isinstance(edges, dict) else None

@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tacit.errors import ConfigError
-from tacit.models.entry import entry_digest, load_entry
 from tacit.models.module import LOSSES, Loss, ModuleModel, module_model
+from tacit.user_code import entry_digest, load_entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,67 +14,71 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
-from tacit.datasets.own.files import OTHERS
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, Units, each_its_own, hashed
+from tacit.datasets.own.files import OTHERS, digest
+from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own
+from tacit.datasets.own.values import Array, Values, units
 from tacit.errors import DataError
 
 _BLOCK_BYTES = 1 << 24  # of x, at most
-Array = npt.NDArray[Any]
 Take = Callable[[int, int], Array]  # (first row, after the last one)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Public bounds of numbers: smaller and larger ones are cut, and all scaled to [0, 1]."""
-
-    low: float
-    high: float
-
-    def scaled(self, values: Array) -> Floats:
-        """The values, cut and scaled."""
-        cut = np.clip(values.astype(np.float64), self.low, self.high)
-        return ((cut - self.low) / (self.high - self.low)).astype(np.float32)
-
-
-@dataclass(frozen=True, slots=True)
 class ArraysReader:
-    """Reads arrays x (n, *shape), y (n,), and unit (n,) if it has a name.
-
-    target: how many classes y has, 0 to target - 1, or its bounds, where it is a number.
-    """
+    """Reads arrays x (n, *shape), y (n,), and unit (n,) if it has a name."""
 
     x: str
     y: str
     unit: str | None
-    shape: tuple[int, ...]
-    bounds: Bounds
-    target: int | Bounds
+    values: Values
+
+    folders: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row's x."""
+        return self.values.shape
 
     @property
     def classes(self) -> int | None:
         """Number of classes; None for a regression."""
-        return self.target if isinstance(self.target, int) else None
+        return self.values.classes
 
     def digest(self) -> str:
         """SHA-256 of the schema."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
+    def content(self, path: Path) -> str:
+        """SHA-256 of the file. Raises DataError."""
+        return digest(path)
+
     def read(self, path: Path) -> Iterator[EncodedRows]:
         """The file's rows, in bounded memory. Raises DataError."""
-        names = [self.x, self.y, *([self.unit] if self.unit else [])]
-        with _opened(path, names) as arrays:
+        for first, (raw, target, *unit) in self._blocks(path, whole=True):
+            x = self.values.x(raw, f"{path.name}: array {self.x!r}", first)
+            y = self.values.y(target, f"{path.name}: array {self.y!r}", first)
+            yield EncodedRows(x, y, units(unit[0]) if unit else each_its_own(x, y))
+
+    def inputs(self, path: Path) -> Iterator[Floats]:
+        """x of every row; the file need not have more. Raises DataError."""
+        for first, (raw,) in self._blocks(path, whole=False):
+            yield self.values.x(raw, f"{path.name}: array {self.x!r}", first)
+
+    def _blocks(self, path: Path, *, whole: bool) -> Iterator[tuple[int, list[Array]]]:
+        """The number of the first row, and some rows of each array."""
+        others = [self.y, *([self.unit] if self.unit else [])] if whole else []
+        with _opened(path, [self.x, *others]) as arrays:
             count = self._checked(path, arrays)
             step = max(1, _BLOCK_BYTES // (8 * math.prod(self.shape)))
             for first in range(0, count, step):
                 last = min(first + step, count)
-                yield self._rows(path, [one.take(first, last) for one in arrays], first)
+                yield first, [one.take(first, last) for one in arrays]
 
     def _checked(self, path: Path, arrays: list[_Stored]) -> int:
         """How many rows there are. Raises DataError for arrays of other shapes or kinds."""
@@ -90,37 +94,10 @@ class ArraysReader:
                     f"{path.name}: array {one.name!r}: expected shape {x.shape[:1]}, as many as "
                     f"{x.name!r} has rows; found {one.shape}"
                 )
-        for one in (x, arrays[1]):
+        for one in arrays[:2]:
             if one.kind not in "biuf":
                 raise DataError(f"{path.name}: array {one.name!r}: expected numbers")
         return int(x.shape[0])
-
-    def _rows(self, path: Path, found: list[Array], first: int) -> EncodedRows:
-        raw, y, *unit = found
-        gone = np.asarray(np.isnan(raw).reshape(len(raw), -1).any(axis=1))
-        self._refuse(path, self.x, gone, "nan", first)
-        x, target = self.bounds.scaled(raw), self._target(path, y, first)
-        return EncodedRows(x, target, _units(unit[0]) if unit else each_its_own(x, target))
-
-    def _target(self, path: Path, y: Array, first: int) -> npt.NDArray[np.int64] | Floats:
-        self._refuse(path, self.y, np.isnan(y), "nan", first)
-        if not isinstance(self.target, int):
-            return self.target.scaled(y)
-        classes = np.clip(y, -1, self.target).astype(np.int64)
-        wrong = (classes != y) | (classes < 0) | (classes >= self.target)
-        self._refuse(path, self.y, wrong, f"a class that is not 0 to {self.target - 1}", first)
-        return classes
-
-    def _refuse(
-        self, path: Path, name: str, bad: npt.NDArray[np.bool_], what: str, first: int
-    ) -> None:
-        if bad.any():
-            raise RowError(f"{path.name}: array {name!r}: {what}", first + int(bad.argmax()))
-
-
-def _units(values: Array) -> Units:
-    """Numbers and words by their text, so that a unit is the same one in a table."""
-    return hashed(str(value).strip().encode() for value in values.tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Turns record batches of an own table into fixed-width rows. One row's result depends on no other.
 
-Errors name the column and its type and never a value. `RowError.row` is for the owner's screen.
+Errors name the column and its type and never a value. `RowError.where` is for the owner's screen.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from tacit.datasets.own.schema import Category, Column, Number, TableSchema
 
 def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> EncodedRows:
     """The rows of `batch`, whose first one is row `first` of its file. Raises DataError."""
+    x = inputs_of(schema, batch, first)
+    y = _target(schema.target, batch.column(schema.target.name), first)
+    return EncodedRows(x, y, _units(schema, batch, x, y, first))
+
+
+def inputs_of(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Floats:
+    """x (n, width) of the rows of `batch`. Raises DataError."""
     x = np.zeros((batch.num_rows, schema.width), dtype=np.float32)
     place = 0
     for column in schema.features:
@@ -28,8 +35,7 @@ def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> Encode
             at = _places(column, values, first)
             x[np.arange(len(at)), place + at] = 1.0
         place += column.width
-    y = _target(schema.target, batch.column(schema.target.name), first)
-    return EncodedRows(x, y, _units(schema, batch, x, y, first))
+    return x
 
 
 def _target(column: Column, values: pa.Array, first: int) -> npt.NDArray[np.int64] | Floats:

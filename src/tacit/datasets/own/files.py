@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from tacit.errors import ConfigError, DataError
@@ -15,8 +17,8 @@ OTHERS = {
 }
 
 
-def located(name: str, folder: Path, field: str = "data.train") -> Path:
-    """The file `name` in the run file's `folder`.
+def located(name: str, folder: Path, field: str = "data.train", *, folders: bool = False) -> Path:
+    """The file `name`, or where `folders` are read: the folder, in the run file's `folder`.
 
     Raises ConfigError where it is not in it or not there.
     """
@@ -25,7 +27,9 @@ def located(name: str, folder: Path, field: str = "data.train") -> Path:
         raise ConfigError(
             f"{field}={name!r}: leaves the run file's folder; put the file beside the run file"
         )
-    if not path.is_file():
+    if path.is_dir() and not folders:
+        raise ConfigError(f"{field}={name!r}: is a folder; expected a file")
+    if not path.is_file() and not path.is_dir():
         raise ConfigError(f"{field}={name!r}: no such file in {folder}")
     return path
 
@@ -37,3 +41,26 @@ def digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}") from error
+
+
+def digest_of(paths: Iterable[Path], folder: Path) -> str:
+    """SHA-256 of the names (relative to `folder`) and bytes of several files, in this order.
+
+    Asked again for files of the same sizes and times, it reads none of them. Raises DataError.
+    """
+    try:
+        stats = [(path, path.stat()) for path in paths]
+    except OSError as error:
+        raise DataError(f"{error.filename}: {error.strerror}") from error
+    return _digest_of(
+        tuple((str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats), folder
+    )
+
+
+@lru_cache(maxsize=16)
+def _digest_of(files: tuple[tuple[str, int, int], ...], folder: Path) -> str:
+    every = hashlib.sha256()
+    for name, *_ in files:
+        path = Path(name)
+        every.update(f"{path.relative_to(folder)}\0{digest(path)}\0".encode())
+    return every.hexdigest()

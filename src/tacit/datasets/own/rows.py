@@ -23,11 +23,11 @@ Units = npt.NDArray[np.void]
 
 
 class RowError(DataError):
-    """A row that does not fit the schema. row: its number in the file, from 0, for its owner."""
+    """A row that does not fit the schema. where: its number, or its file, for its owner's eyes."""
 
-    def __init__(self, message: str, row: int) -> None:
+    def __init__(self, message: str, row: int, file: str = "") -> None:
         super().__init__(message)
-        self.row = row
+        self.where = file or f"row {row + 1}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +61,21 @@ class Reader(Protocol):
         """SHA-256 of the schema, in hexadecimal: two that encode alike have the same."""
         ...
 
+    @property
+    def folders(self) -> bool:
+        """Whether what it reads may be a folder."""
+        ...
+
+    def content(self, path: Path) -> str:
+        """SHA-256 of all that is read at `path`, in hexadecimal. Raises DataError."""
+        ...
+
     def read(self, path: Path) -> Iterator[EncodedRows]:
-        """The file's rows, some thousand at a time, in bounded memory. Raises DataError."""
+        """Its rows, some thousand at a time, in bounded memory. Raises DataError."""
+        ...
+
+    def inputs(self, path: Path) -> Iterator[Floats]:
+        """x of its rows, which need neither target nor unit. Raises DataError."""
         ...
 
 

@@ -28,7 +28,6 @@ import torch
 
 from tacit.datasets.edge_rows import EdgeRows, Units
 from tacit.datasets.own.dealing import edges_of
-from tacit.datasets.own.files import digest
 from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
 from tacit.errors import DataError
 
@@ -71,7 +70,7 @@ def rows_of(
     """
     meta = {
         "format": FORMAT,
-        "source": digest(path),
+        "source": reader.content(path),
         "schema": reader.digest(),
         "dealt": asdict(dealt),
     }

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from tacit.datasets.own.encoding import encode
-from tacit.datasets.own.rows import EncodedRows
+from tacit.datasets.own.encoding import encode, inputs_of
+from tacit.datasets.own.files import digest
+from tacit.datasets.own.rows import EncodedRows, Floats
 from tacit.datasets.own.schema import TableSchema
 from tacit.datasets.own.table_file import batches
 
@@ -17,6 +19,8 @@ class TableReader:
     """Reads tables of `schema`."""
 
     schema: TableSchema
+
+    folders: ClassVar[bool] = False
 
     @property
     def unit(self) -> str | None:
@@ -37,9 +41,20 @@ class TableReader:
         """SHA-256 of the schema."""
         return self.schema.digest().hex()
 
+    def content(self, path: Path) -> str:
+        """SHA-256 of the file. Raises DataError."""
+        return digest(path)
+
     def read(self, path: Path) -> Iterator[EncodedRows]:
         """The table's rows, a few thousand at a time. Raises DataError."""
         first = 0
         for batch in batches(path, self.schema.names):
             yield encode(self.schema, batch, first)
+            first += batch.num_rows
+
+    def inputs(self, path: Path) -> Iterator[Floats]:
+        """x of every row; the table need not have target or unit. Raises DataError."""
+        first = 0
+        for batch in batches(path, [column.name for column in self.schema.features]):
+            yield inputs_of(self.schema, batch, first)
             first += batch.num_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import ConfigError
-from tacit.models.entry import entry_digest, load_entry
+from tacit.user_code import entry_digest, load_entry
 
 NETS = "from helper import width\n\ndef Net():\n    return width\n"
 

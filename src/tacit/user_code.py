@@ -27,7 +27,7 @@ from tacit.errors import ConfigError
 # Where installed packages are, and tacit, wherever it is.
 _PACKAGES = [
     *(str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("purelib", "platlib")),
-    str(Path(__file__).resolve().parents[2]),
+    str(Path(__file__).resolve().parents[1]),
 ]
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 

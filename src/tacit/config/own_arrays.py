@@ -1,0 +1,163 @@
+"""[data] kind = "arrays" | "images" | "python": rows that are arrays of one shape."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tacit.config.contract import Sections
+from tacit.config.own_data import OwnData
+from tacit.config.sections import Section
+from tacit.datasets.own.arrays import ArraysReader
+from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.torch_dataset import DatasetReader
+from tacit.datasets.own.values import Bounds, Values
+from tacit.errors import ConfigError
+from tacit.user_code import entry_digest
+
+Side = Annotated[int, Field(gt=0, le=4096)]
+
+
+class BoundsSection(Section):
+    """Public bounds of a number."""
+
+    low: float = Field(allow_inf_nan=False, description="smaller numbers count as it")
+    high: float = Field(allow_inf_nan=False, description="larger numbers count as it")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        return self
+
+    def bounds(self) -> Bounds:
+        """The same, for the reader."""
+        return Bounds(self.low, self.high)
+
+
+class ShapedData(OwnData):
+    """Rows that are arrays of one shape. Its model must be one for that shape."""
+
+    def example(self) -> tuple[int, ...]:
+        """The shape of one row's x."""
+        raise NotImplementedError
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        super().agree(run)
+        name, shape = run.model.name, self.example()
+        if name == "lstm" or (name in ("cnn", "resnet", "mobilenet") and len(shape) != 3):
+            what = "text" if name == "lstm" else "images, [channels, height, width]"
+            raise ValueError(f"model.name={name}: is for {what}; a row has shape {list(shape)}")
+
+
+class ValuesData(ShapedData):
+    """Numbers between public bounds, and a target: classes, or a number."""
+
+    shape: tuple[Annotated[int, Field(gt=0)], ...] = Field(
+        strict=False,
+        min_length=1,
+        max_length=4,
+        description="of one row of x; an image: [1, 28, 28]",
+    )
+    low: float = Field(allow_inf_nan=False, description="smaller numbers of x count as it")
+    high: float = Field(allow_inf_nan=False, description="larger numbers of x count as it")
+    classes: int | None = Field(
+        None, ge=2, le=65_536, description="of y, which is 0 to classes - 1; or say target"
+    )
+    target: BoundsSection | None = Field(None, description="of y where it is a number")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if (self.classes is None) == (self.target is None):
+            raise ValueError("expected classes, or target = { low = …, high = … }")
+        if not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        return self
+
+    def example(self) -> tuple[int, ...]:
+        """`shape`."""
+        return self.shape
+
+    def values(self) -> Values:
+        """What a row becomes."""
+        goal = self.classes if self.target is None else self.target.bounds()
+        assert goal is not None
+        return Values(self.shape, Bounds(self.low, self.high), goal)
+
+
+class ArraysData(ValuesData):
+    """Own arrays, npz or safetensors: x, y, and whose a row is."""
+
+    kind: Literal["arrays"] = Field(description="an own npz or safetensors file")
+    x: str = Field("x", min_length=1, description="the array that is learnt from")
+    y: str = Field("y", min_length=1, description="the array that is learnt")
+
+    def reader(self, folder: Path) -> Reader:
+        """What reads its arrays."""
+        return ArraysReader(self.x, self.y, self.unit, self.values())
+
+
+class PythonData(ValuesData):
+    """Rows that an own function reads, as a map-style torch Dataset."""
+
+    kind: Literal["python"] = Field(description="a file or folder that own code reads")
+    entry: str = Field(
+        description='"module:name": called with the path, it gives (x, y) or (x, y, unit) by number'
+    )
+    arguments: dict[str, Any] = Field({}, description="what the entry is called with besides")
+
+    def reader(self, folder: Path) -> Reader:
+        """What reads by the code in `folder`."""
+        return DatasetReader(self.entry, self.arguments, self.unit, self.values(), folder)
+
+    def code(self, folder: Path) -> dict[str, str]:
+        """SHA-256 of the entry. Raises ConfigError."""
+        return {"data": entry_digest(self.entry, folder, "data.entry")}
+
+
+class ImagesData(ShapedData):
+    """Own pictures: a folder a class, or a table of path and label."""
+
+    kind: Literal["images"] = Field(description="a folder a class, or a table of path and label")
+    classes: tuple[str, ...] = Field(
+        strict=False,
+        min_length=2,
+        max_length=65_536,
+        description="the folders' names, or the labels, in the order of y",
+    )
+    size: tuple[Side, Side] = Field(
+        strict=False, description="height and width that a picture is brought to; or one number"
+    )
+    channels: Literal[1, 3] = Field(description="1: grey, 3: colours")
+    path: str = Field("path", min_length=1, description="of a table: the column of the files")
+    label: str = Field("label", min_length=1, description="of a table: the column of the classes")
+
+    @field_validator("size", mode="before")
+    @classmethod
+    def _square(cls, value: Any) -> Any:
+        return (value, value) if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if len(set(self.classes)) < len(self.classes):
+            twice = next(name for name in self.classes if self.classes.count(name) > 1)
+            raise ValueError(f"classes: {twice!r} stands there twice")
+        return self
+
+    def example(self) -> tuple[int, ...]:
+        """(channels, height, width)."""
+        return (self.channels, *self.size)
+
+    def reader(self, folder: Path) -> Reader:
+        """What reads its pictures. Raises ConfigError without Pillow."""
+        if find_spec("PIL") is None:
+            raise ConfigError("data.kind=images: needs Pillow; pip install 'tacit[images]'")
+        from tacit.datasets.own.images import ImagesReader
+
+        return ImagesReader(
+            self.size, self.channels, self.classes, self.path, self.label, self.unit
+        )

@@ -1,0 +1,120 @@
+"""What all kinds of a user's own data have in common in [data]. Public numbers only."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tacit.config.contract import DataSection, Sections
+from tacit.datasets import Source
+from tacit.datasets.own.own_rows import EDGE, OwnRows
+from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.rows_file import UnitRows
+
+_MARGIN = 1.25  # rows_max over rows, where the file does not say it
+_OF_ONE_MACHINE = ("name", "train", "test")
+
+
+class OwnData(DataSection):
+    """What all files of a user's own have in common: whose they are, and how many rows count."""
+
+    name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="whose ledger this is; left out: the file's absolute path",
+    )
+    train: str = Field(
+        min_length=1,
+        description="beside the run file: one file that is dealt to the edges, or one an edge, "
+        '"site{edge}.csv"',
+    )
+    test: str | None = Field(
+        None, min_length=1, description="public test set, beside the run file, at the aggregator"
+    )
+    unit: str | None = Field(
+        None,
+        description="column, or array: whose privacy it is, all rows of a unit together; left out: "
+        "a row",
+    )
+    unit_gradient: Literal["mean", "sum"] = Field(
+        "mean", description="a unit's gradient: the mean of its rows', or their sum"
+    )
+    people: Literal["apart", "shared"] = Field(
+        "apart", description="shared: the same units may be at several edges, and their ε adds up"
+    )
+    rows: int | None = Field(
+        None, gt=0, description="public: rows, or units, that one edge is taken to have"
+    )
+    rows_max: int | None = Field(
+        None, gt=0, description="public: the most that an edge may have; left out: 1.25 rows"
+    )
+    unit_rows: int | None = Field(
+        None, gt=0, le=10_000, description="public: the most rows of a unit that count in one draw"
+    )
+    partition: Literal["iid"] = Field("iid", description="by unit, at random")
+    spare: int = Field(0, ge=0, le=1000, description="files of edges that may join later")
+
+    @model_validator(mode="after")
+    def _own_agrees_with_itself(self) -> Self:
+        if self.unit is None:
+            self._without_unit()
+        if self.rows and self.rows_max and self.rows_max < self.rows:
+            raise ValueError(f"rows_max={self.rows_max} is below rows={self.rows}")
+        if self.spare and EDGE not in self.train:
+            raise ValueError(f'spare={self.spare}: needs a file an edge, train = "site{EDGE}.csv"')
+        return self
+
+    def _without_unit(self) -> None:
+        for key, default in (("unit_rows", None), ("unit_gradient", "mean"), ("people", "apart")):
+            if getattr(self, key) != default:
+                raise ValueError(f"{key}={getattr(self, key)}: needs data.unit")
+
+    def stated(self, different: dict[str, Any]) -> dict[str, Any]:
+        """All but names of this machine's files; whether one file is dealt to all stays."""
+        of_all = {key: value for key, value in different.items() if key not in _OF_ONE_MACHINE}
+        return of_all | {"dealt": EDGE not in self.train}
+
+    @property
+    def shared(self) -> bool:
+        """Where `people` says so."""
+        return self.people == "shared"
+
+    def reader(self, folder: Path) -> Reader:
+        """What reads its files; folder: of the run file. Raises ConfigError where a package for
+        that is missing.
+        """
+        raise NotImplementedError
+
+    def source(self, run: Sections, folder: Path) -> Source:
+        """The rows in `folder`. Raises ConfigError."""
+        rows = self.public_size(run.edges.count, columns=False)
+        return OwnRows(
+            owner=self.name,
+            folder=folder,
+            train=self.train,
+            examples=self.test,
+            reader=self.reader(folder),
+            most=self.rows_max or math.ceil(_MARGIN * rows),
+            of_unit=UnitRows(self.unit_rows or 1, self.unit_gradient == "mean"),
+            edges=run.edges.count,
+            seed=run.run.seed,
+        )
+
+    def public_size(self, edges: int, columns: bool) -> int:
+        """`rows`."""
+        assert self.rows is not None  # `with_counts` has seen to it
+        return self.rows
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        if self.rows is None or (self.unit is not None and self.unit_rows is None):
+            key = "rows" if self.rows is None else "unit_rows"
+            raise ValueError(
+                f"data.{key}: say it; it is counted only where one training file lies here"
+            )
+        if run.privacy.noise_at == "server":
+            raise ValueError("privacy.noise_at=server: own data has its noise at the edge")

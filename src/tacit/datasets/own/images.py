@@ -1,0 +1,201 @@
+"""Own pictures: a folder a class, or a table of path, label and, if it has one, whose a picture is.
+
+A picture becomes x (channels, height, width), float32 in [0, 1], a function of its own file alone:
+turned as its camera says, made grey or coloured, brought to `size`, divided by 255.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from tacit.datasets.own.files import digest_of
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, hashed
+from tacit.errors import DataError
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+_MOST_PIXELS = 100_000_000  # of a file; a small one may unpack to more than memory holds
+_BLOCK_BYTES = 1 << 24  # of x, at most
+_PASSED_OVER = ("Thumbs.db", "desktop.ini")  # what file managers leave, as names with a dot first
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture's file; label: its class, as the folder or the table has it; unit: whose it is."""
+
+    path: Path
+    label: str | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesReader:
+    """Reads pictures of `size` (height, width) and 1 or 3 `channels`.
+
+    names: the classes, in the order of y. Where `path` is a table, its columns `path`, `label` and,
+    if it has a name, `unit` are read; paths are relative to it.
+    """
+
+    size: tuple[int, int]
+    channels: int
+    names: tuple[str, ...]
+    path: str
+    label: str
+    unit: str | None
+
+    folders: ClassVar[bool] = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(channels, height, width)."""
+        return (self.channels, *self.size)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.names)
+
+    def digest(self) -> str:
+        """SHA-256 of the schema."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def content(self, path: Path) -> str:
+        """SHA-256 of all pictures, and of the table that names them. Raises DataError."""
+        files = [one.path for one in self.pictures(path)]
+        return digest_of(files if path.is_dir() else [path, *files], _folder(path))
+
+    def read(self, path: Path) -> Iterator[EncodedRows]:
+        """The pictures, in bounded memory. Raises DataError."""
+        count = 0
+        for block in self._blocks(self.pictures(path)):
+            x = self._x(block, path)
+            y = np.array([self._place(one, count + n) for n, one in enumerate(block)], np.int64)
+            own = [one.unit for one in block if one.unit is not None]
+            yield EncodedRows(x, y, hashed(map(str.encode, own)) if own else each_its_own(x, y))
+            count += len(block)
+
+    def inputs(self, path: Path) -> Iterator[Floats]:
+        """x of every picture: of one file, a table's, or all in a folder. Raises DataError."""
+        for block in self._blocks(Picture(file) for file in self.files(path)):
+            yield self._x(block, path)
+
+    def files(self, path: Path) -> list[Path]:
+        """The pictures' files, in the order of `inputs`. Raises DataError."""
+        if path.is_dir():
+            return _files(path)
+        if path.suffix.lower() in Image.registered_extensions():
+            return [path]
+        return [one.path for one in self._listed(path, [self.path])]
+
+    def pictures(self, path: Path) -> Iterator[Picture]:
+        """What a folder or a table has, in the order of their names or rows. Raises DataError."""
+        if not path.is_dir():
+            unit = [] if self.unit is None else [self.unit]
+            yield from self._listed(path, [self.path, self.label, *unit])
+            return
+        if self.unit is not None:
+            raise DataError(
+                f"{path.name}: is a folder, which cannot say whose a picture is; data.unit needs a "
+                "table of path, label and unit"
+            )
+        for file in _files(path):
+            yield Picture(file, file.relative_to(path).parts[0])
+
+    def _listed(self, path: Path, columns: list[str]) -> Iterator[Picture]:
+        from tacit.datasets.own.table_file import batches  # pyarrow: only tables need it
+
+        row = 0
+        for batch in batches(path, columns):
+            for cells in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+                yield self._picture(path, columns, [_text(cell) for cell in cells], row)
+                row += 1
+
+    def _picture(
+        self, path: Path, columns: list[str], cells: list[str | None], row: int
+    ) -> Picture:
+        for column, cell in zip(columns, cells, strict=True):
+            if cell is None:
+                raise RowError(f"{path.name}: column {column!r}: a missing value", row)
+        file, *others = cells
+        place = (path.parent / str(file)).resolve()
+        if not place.is_relative_to(path.parent.resolve()) or not place.is_file():
+            raise RowError(
+                f"{path.name}: column {columns[0]!r}: no such picture in the table's folder", row
+            )
+        return Picture(place, *others)
+
+    def _blocks(self, pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
+        step = max(1, _BLOCK_BYTES // (4 * self.channels * self.size[0] * self.size[1]))
+        rest = iter(pictures)
+        while block := list(islice(rest, step)):
+            yield block
+
+    def _x(self, block: list[Picture], path: Path) -> Floats:
+        pixels = [self._pixels(one.path, _folder(path)) for one in block]
+        return np.stack(pixels).astype(np.float32) / np.float32(255)
+
+    def _place(self, picture: Picture, row: int) -> int:
+        if picture.label not in self.names:
+            raise RowError("a picture's class is not among data.classes", row, picture.path.name)
+        return self.names.index(picture.label)
+
+    def _pixels(self, file: Path, folder: Path) -> npt.NDArray[np.uint8]:
+        """uint8 (channels, height, width). Raises RowError."""
+        try:
+            with warnings.catch_warnings(), Image.open(file, formats=FORMATS) as picture:
+                warnings.simplefilter("ignore")  # of what a camera wrote beside the picture
+                if picture.width * picture.height > _MOST_PIXELS:
+                    raise ValueError
+                found = _plain(picture, "L" if self.channels == 1 else "RGB")
+                if found.size != self.size[::-1]:
+                    found = found.resize(self.size[::-1], Image.Resampling.BILINEAR)
+                pixels = np.asarray(found).reshape(*self.size, self.channels)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise RowError(
+                f"a file is not a whole picture ({', '.join(FORMATS)}), or has over "
+                f"{_MOST_PIXELS:,} pixels",
+                0,
+                str(file.relative_to(folder)),
+            ) from error
+        return pixels.transpose(2, 0, 1)
+
+
+def _plain(picture: Image.Image, mode: str) -> Image.Image:
+    """The first picture of the file, the right way up, in `mode`; 16 bits become 8."""
+    upright = ImageOps.exif_transpose(picture)
+    if upright.mode.startswith("I"):
+        upright = Image.fromarray((np.asarray(upright).clip(0, 65_535) >> 8).astype(np.uint8))
+    return upright.convert(mode)
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files in `folder` and below, by name; none that lies elsewhere. Raises DataError."""
+    root = folder.resolve()
+    found = []
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if hidden or path.name in _PASSED_OVER or path.is_dir():
+            continue
+        if not path.resolve().is_relative_to(root):
+            raise RowError("a picture is a link that leaves the folder", 0, path.name)
+        found.append(path)
+    return found
+
+
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent.resolve()
+
+
+def _text(cell: object) -> str | None:
+    text = "" if cell is None else str(cell).strip()
+    return text or None

@@ -1,0 +1,124 @@
+"""Own rows by own code: a function beside the run file that gives a map-style torch Dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from tacit.datasets.own.files import digest, digest_of
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
+from tacit.datasets.own.values import Values, units
+from tacit.errors import ConfigError, DataError
+from tacit.user_code import entry_digest, load_entry
+
+_BLOCK_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReader:
+    """Reads what `entry` ("module:name", in `folder`, the run file's, or installed) gives.
+
+    It is called with the path of the file or folder, and `arguments`; it gives an object with
+    `len` and `[number]`, which is (x, y), or (x, y, unit) where `unit` has a name. Rows are asked
+    for from the first to the last, once.
+    """
+
+    entry: str
+    arguments: Mapping[str, Any]
+    unit: str | None
+    values: Values
+    folder: Path = field(compare=False)
+
+    folders: ClassVar[bool] = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row's x."""
+        return self.values.shape
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes; None for a regression."""
+        return self.values.classes
+
+    def code(self) -> str:
+        """SHA-256 of the entry's code. Executes nothing. Raises ConfigError."""
+        return entry_digest(self.entry, self.folder, "data.entry")
+
+    def digest(self) -> str:
+        """SHA-256 of the schema and of the code."""
+        content = [self.entry, self.arguments, self.unit, asdict(self.values), self.code()]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def content(self, path: Path) -> str:
+        """SHA-256 of the file, or of all files in the folder. Raises DataError."""
+        if not path.is_dir():
+            return digest(path)
+        return digest_of(sorted(one for one in path.rglob("*") if one.is_file()), path)
+
+    def read(self, path: Path) -> Iterator[EncodedRows]:
+        """The rows, a thousand at a time. Raises ConfigError, DataError."""
+        width = 3 if self.unit else 2
+        for first, (raw, target, *unit) in self._blocks(path, width):
+            x = self.values.x(raw, f"{self.entry}: x", first)
+            y = self.values.y(np.asarray(target), f"{self.entry}: y", first)
+            yield EncodedRows(x, y, units(np.asarray(unit[0])) if unit else each_its_own(x, y))
+
+    def inputs(self, path: Path) -> Iterator[Floats]:
+        """x of every row. Raises ConfigError, DataError."""
+        for first, (raw, *_) in self._blocks(path, 1):
+            yield self.values.x(raw, f"{self.entry}: x", first)
+
+    def _blocks(self, path: Path, width: int) -> Iterator[tuple[int, list[Any]]]:
+        """The number of the first row; then x as an array, and what else rows have as lists."""
+        rows = self._opened(path)
+        for first in range(0, len(rows), _BLOCK_ROWS):
+            last = min(first + _BLOCK_ROWS, len(rows))
+            found = [self._row(rows, row, width) for row in range(first, last)]
+            x, *others = zip(*found, strict=True)
+            yield first, [np.stack(x), *map(list, others)]
+
+    def _opened(self, path: Path) -> Any:
+        found = load_entry(self.entry, self.folder, "data.entry")
+        if not found.own and not _a_dataset(found.target):
+            raise ConfigError(
+                f"data.entry={self.entry}: of an installed package, only a class of "
+                "torch.utils.data.Dataset can be named; write a function beside the run file"
+            )
+        try:
+            rows = found.target(str(path), **self.arguments)
+            len(rows)
+        except Exception as error:  # it is the user's own code
+            raise DataError(
+                f"data.entry={self.entry}: called with {path.name!r}: {type(error).__name__}; it "
+                "must give an object with a length and rows by number"
+            ) from error
+        return rows
+
+    def _row(self, rows: Any, row: int, width: int) -> tuple[Any, ...]:
+        """(x, y, unit), as far as they are asked for. Raises RowError."""
+        try:
+            found = rows[row]
+            cells = tuple(found) if isinstance(found, tuple | list) else (found,)
+            x = np.asarray(cells[0])
+        except Exception as error:  # it is the user's own code
+            raise RowError(f"data.entry={self.entry}: {type(error).__name__}", row) from error
+        if len(cells) < width or (x.shape, x.dtype.kind in "biuf") != (self.shape, True):
+            what = "(x, y, unit)" if width > 2 else "(x, y)"
+            raise RowError(
+                f"data.entry={self.entry}: expected {what} with x of numbers and shape "
+                f"{list(self.shape)}",
+                row,
+            )
+        return (x, *cells[1:width])
+
+
+def _a_dataset(target: object) -> bool:
+    return isinstance(target, type) and issubclass(target, Dataset)
