@@ -1,5 +1,4 @@
-"""Loads a user's entry, "module:name": code that its owner has put beside the run file, or
-installed.
+"""A user's entry, "module:name": found beside the run file or installed, hashed, and loaded.
 
 Only a name is ever received; what it names is on this machine already, and its SHA-256 is in the
 run definition, so that everybody runs the same code. A path, a URL, a part of Python itself, or a

@@ -18,15 +18,17 @@ from tests.helpers.processes import PATIENCE, environment
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
 
 
-def test_all_three_are_there() -> None:
-    assert {"own-table", "own-model", "by-person"} <= set(EXAMPLES)
+def test_all_of_them_are_there() -> None:
+    assert {"own-table", "own-images", "own-model", "by-person"} <= set(EXAMPLES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_learns_within_its_budget(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
-    shutil.copytree(ROOT / "examples" / name, folder, ignore=shutil.ignore_patterns("*.csv"))
+    shutil.copytree(
+        ROOT / "examples" / name, folder, ignore=shutil.ignore_patterns("*.csv", "train", "public")
+    )
     variables = environment(XDG_DATA_HOME=str(tmp_path / "home"))
     subprocess.run([sys.executable, str(folder / "make_data.py")], check=True, env=variables)
     command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(folder / "run.toml")]

@@ -129,8 +129,11 @@ class ImagesData(ShapedData):
         max_length=65_536,
         description="the folders' names, or the labels, in the order of y",
     )
-    size: tuple[Side, Side] = Field(
-        strict=False, description="height and width that a picture is brought to; or one number"
+    size: tuple[Side, ...] = Field(
+        strict=False,
+        min_length=2,
+        max_length=2,
+        description="height and width that a picture is brought to; or one number",
     )
     channels: Literal[1, 3] = Field(description="1: grey, 3: colours")
     path: str = Field("path", min_length=1, description="of a table: the column of the files")
@@ -158,6 +161,7 @@ class ImagesData(ShapedData):
             raise ConfigError("data.kind=images: needs Pillow; pip install 'tacit[images]'")
         from tacit.datasets.own.images import ImagesReader
 
+        height, width = self.size
         return ImagesReader(
-            self.size, self.channels, self.classes, self.path, self.label, self.unit
+            (height, width), self.channels, self.classes, self.path, self.label, self.unit
         )
