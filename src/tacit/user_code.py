@@ -1,4 +1,6 @@
-"""A user's entry, "module:name": found beside the run file or installed, hashed, and loaded.
+"""A user's own code: found by its name, hashed, loaded.
+
+An entry is "module:name", of a module beside the run file or installed.
 
 Only a name is ever received; what it names is on this machine already, and its SHA-256 is in the
 run definition, so that everybody runs the same code. A path, a URL, a part of Python itself, or a

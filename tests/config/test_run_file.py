@@ -443,6 +443,7 @@ OTHER = {
     "edges.share": '"budget"',
     "evaluation.every": "51",
     "evaluation.samples": "2001",
+    "evaluation.metrics": '["auc"]',
     "model.pool_every": "2",
     "model.embedding": "65",
     "model.width": "17",

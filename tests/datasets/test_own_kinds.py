@@ -225,7 +225,7 @@ def test_a_class_that_is_not_among_them_is_refused_without_saying_it(
     elif isinstance(reader, ImagesReader):
         reader = replace(reader, names=("cat", "dog"))
     else:
-        reader = replace(reader, values=replace(VALUES, target=1))  # type: ignore[type-var]
+        reader = replace(reader, values=replace(VALUES, goal=1))  # type: ignore[type-var]
     with pytest.raises(DataError) as refused:
         list(reader.read(path))
     assert "zebra" not in str(refused.value)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tacit_services.figures import draw, figure_file, page, stored_results, sweep, verdicts
 from tacit_services.figures.figure_file import Figure
 from tacit_services.figures.stored_results import Result
@@ -19,9 +18,7 @@ from tacit_services.figures.untrained_points import UntrainedPoint
 from tacit import config
 from tacit.algorithms.vafl import vertical_settings
 from tacit.config import RunFile
-from tacit.datasets import Dataset
 from tacit.errors import ConfigError
-from tacit.models import build
 from tacit.privacy import gdp
 from tests.cli.test_main import Captured, one_line, tacit
 from tests.conftest import ROOT
@@ -422,14 +419,6 @@ class TestSweep:
         assert found == {
             name: pytest.approx(of_all_parties(private[name]), abs=1e-4) for name in found
         }
-
-    def test_auc_counts_pairs_and_ties_by_half(self) -> None:
-        model = build("logistic", (1,), 2)
-        data = Dataset(
-            torch.tensor([[0.0], [1.0], [1.0], [2.0]]), torch.tensor([0, 0, 1, 1]), 2, "t/test"
-        )
-        params = torch.tensor([0.0, 1.0, 0.0, 0.0])
-        assert sweep._auc(model, params, data) == pytest.approx(3.5 / 4)
 
 
 class TestAsked:

@@ -139,10 +139,9 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
     simulated = " (simulated)" if "simulated" in privacy else ""
     rows = [
-        ("test accuracy", shown),
+        *_measured(summary),
         (
             "privacy",
             f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per "
@@ -171,6 +170,18 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)"
     )
     return Group(table, _edges(privacy), *_no_better(summary), files)
+
+
+def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """How good the model is: its accuracy or loss, and the other metrics of the run."""
+    shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
+    first = "test accuracy" if summary["test_accuracy"] is not None else "test"
+    others = {**summary.get("metrics", {})}
+    others.pop("accuracy", None)
+    return [
+        (first, shown),
+        *((name, "none" if value is None else f"{value:.4g}") for name, value in others.items()),
+    ]
 
 
 def _no_better(summary: dict[str, Any]) -> list[Text]:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from tacit import datasets
@@ -21,7 +20,6 @@ from tacit.config import RunFile
 from tacit.datasets import Benchmark, Dataset
 from tacit.datasets.source import published_only
 from tacit.errors import ConfigError, ServiceError
-from tacit.models import Model
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.report import composed
 from tacit_services.aggregator.reporting.evaluation import Points
@@ -65,7 +63,9 @@ class _Series:
         self._exam = exam
         self._points.measure(*exam)
 
-    def _record(self, version: int, accuracy: float, loss: float, samples: int) -> None:
+    def _record(
+        self, version: int, accuracy: float, loss: float, samples: int, metrics: dict[str, float]
+    ) -> None:
         assert self._exam is not None
         _, params, data = self._exam
         model, role = self._simulated.model, self._simulated.role
@@ -80,23 +80,10 @@ class _Series:
         }
         point |= {"clip": role.clip, "perplexity": math.exp(min(loss, MOST_LOSS))}
         if data.classes == 2:
-            point["auc"] = _auc(model, params, data)
+            point["auc"] = metrics["auc"]
         self.found.append(
             {name: round(value, 6) for name, value in (point | self._simulated.clock()).items()}
         )
-
-
-def _auc(model: Model, params: Tensor, data: Dataset) -> float:
-    """The area under the ROC curve.
-
-    That is how often a row of class 1 scores above one of class 0, a tie as half.
-    """
-    scores = model.logits(params, data.x)
-    margins, positive = (scores[:, -1] - scores[:, 0]).numpy(), data.y.numpy() == 1
-    ranks, ones = rankdata(margins), int(positive.sum())
-    return float(
-        (ranks[positive].sum() - ones * (ones + 1) / 2) / max(1, ones * (len(positive) - ones))
-    )
 
 
 def measure(run: RunFile, root: Path | None) -> Result:

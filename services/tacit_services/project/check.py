@@ -48,6 +48,7 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     """
     run.source.check(root)
     definition = run.define()
+    definition.metrics()
     model = definition.build_model()
     plan = run.plan(0)
     facts = [*_data(run, root), ("model", f"{run.model.name}, {model.size:,} parameters")]

@@ -12,6 +12,7 @@ from tacit.config.plans import Plans
 from tacit.config.sections import Privacy, Share
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
+from tacit.models.metrics import Metrics, chosen
 from tacit.privacy.policy import Terms
 from tacit.privacy.report import Promise
 
@@ -28,11 +29,11 @@ class Definition(Generic[A_co]):
     the run ends. workers: K. uploads: updates that make one version. clip: C, where the algorithm
     has no schedule for it. terms: what the server takes for granted of every edge. promise: what
     the run says of its privacy. every, samples: versions between two evaluations, and test rows of
-    one while training. needed, wait: the run begins with so many edges, or with fewer so many
-    seconds after the first. share: what an edge's part of the updates goes by; shared: whether one
-    that is ahead of its share waits for the others. agreed: what all who take part must
-    agree on, of all that differs from the defaults, and the SHA-256 of its code. fingerprint,
-    older: the run's name, and what earlier versions of tacit called it.
+    one while training; shown: metrics, by name. needed, wait: the run begins with so many edges, or
+    with fewer so many seconds after the first. share: what an edge's part of the updates goes by;
+    shared: whether one that is ahead of its share waits for the others. agreed: what all who take
+    part must agree on, of all that differs from the defaults, and the SHA-256 of its code.
+    fingerprint, older: the run's name, and what earlier versions of tacit called it.
     """
 
     algorithm: A_co
@@ -53,6 +54,7 @@ class Definition(Generic[A_co]):
     promise: Promise
     every: int
     samples: int
+    shown: tuple[str, ...]
     needed: int
     wait: float
     share: Share
@@ -69,6 +71,13 @@ class Definition(Generic[A_co]):
         shape, classes = self.source.shape
         made = self.algorithm.build_model(self.layers, shape, classes, self.workers, self.folder)
         return checked_size(made)
+
+    def metrics(self) -> Metrics:
+        """What is measured on the test set; a user's own metric is loaded.
+
+        Raises ConfigError for one that does not fit, or is not there.
+        """
+        return chosen(self.shown, self.source.target, self.folder)
 
     def weight(self, edge: str) -> float:
         """The share of the edge called `edge`, where an ordinary one has 1:

@@ -248,6 +248,7 @@ class RunFile(Section):
             promise=self._promise(plans, clip),
             every=self.evaluation.every,
             samples=self.evaluation.samples,
+            shown=self.evaluation.metrics,
             needed=workers if edges.min is None else edges.min,
             wait=edges.wait,
             share=edges.share,

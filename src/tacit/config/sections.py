@@ -233,6 +233,12 @@ class Evaluation(Section):
     samples: int = Field(
         2000, gt=0, description="test rows used while training; the last one uses all"
     )
+    metrics: tuple[str, ...] = Field(
+        (),
+        strict=False,
+        description="accuracy, auc, per_class, rmse, mae, perplexity, or your own "
+        '"module:function"; left out: those that fit the target',
+    )
 
 
 class Guard(Section):

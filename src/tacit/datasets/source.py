@@ -15,6 +15,7 @@ from tacit.datasets.benchmarks.text import Text
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
 from tacit.datasets.partition import Method, all_shards
+from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 
 
@@ -64,6 +65,11 @@ class Source(Protocol):
     @property
     def shape(self) -> tuple[tuple[int, ...], int]:
         """The shape of an example, and how many classes there are; 0: the target is a number."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """What y says."""
         ...
 
     def weight(self, number: int | None) -> float:
@@ -145,6 +151,13 @@ class Benchmark:
     def shape(self) -> tuple[tuple[int, ...], int]:
         """The shape of an example, and how many classes there are."""
         return published.shape_of(self.name, self.features, self.text)
+
+    @property
+    def target(self) -> Target:
+        """Classes by their number, or the next word."""
+        if published.is_text(self.name):
+            return Target("text")
+        return Target("classes", tuple(map(str, range(self.shape[1]))))
 
     def weight(self, number: int | None) -> float:
         """Less than 1 for a spare part."""

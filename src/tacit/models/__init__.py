@@ -1,4 +1,4 @@
-"""Models as functions of one flat parameter vector: `build` makes one, `evaluate` measures it."""
+"""Models as functions of one flat parameter vector, and how good they are."""
 
 from tacit.models.base import Layer, Model, Normalization
 from tacit.models.building import (

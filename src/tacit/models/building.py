@@ -10,6 +10,7 @@ import torch
 
 from tacit.datasets.benchmarks.load import Dataset
 from tacit.errors import ConfigError
+from tacit.models.answers import NOTHING_KEPT, Answers, Kept
 from tacit.models.base import Model, Normalization
 from tacit.models.zoo.deep import Deep
 from tacit.models.zoo.layered import Activation, Layered, side_after
@@ -210,7 +211,6 @@ def best_constant(model: Model, data: Dataset) -> Constant | None:
     return Constant(share, None, 2 * math.sqrt(share * (1 - share) / len(y)))
 
 
-@torch.no_grad()
 def evaluate(
     model: Model, params: torch.Tensor, data: Dataset, batch: int = 1000
 ) -> tuple[float, float]:
@@ -221,11 +221,32 @@ def evaluate(
     Of sequences: the share of words guessed, and the mean loss of a word, whose exponential is the
     perplexity.
     """
+    found = answers(model, params, data, NOTHING_KEPT, batch=batch)
+    return found.accuracy, found.loss
+
+
+@torch.no_grad()
+def answers(
+    model: Model, params: torch.Tensor, data: Dataset, kept: Kept, batch: int = 1000
+) -> Answers:
+    """The answers to a dataset that is not empty; of scores and guesses what is `kept`."""
     right, loss = 0.0, 0.0
+    scores: list[torch.Tensor] = []
+    guesses: list[torch.Tensor] = []
     step = max(1, batch * len(data) // data.y.numel())  # as many words as there would be examples
     for x, y in zip(torch.split(data.x, step), torch.split(data.y, step), strict=True):
-        scores = model.logits(params, x)
-        guessed = model.guesses(scores)
+        found = model.logits(params, x)
+        guessed = model.guesses(found)
         right += math.nan if guessed is None else int((guessed == y).sum())
-        loss += float(model.data_loss(scores, y).double().sum())
-    return right / data.y.numel(), loss / len(data)
+        loss += float(model.data_loss(found, y).double().sum())
+        if kept.scores:
+            scores.append(found)
+        if kept.guesses and guessed is not None:
+            guesses.append(guessed)
+    return Answers(
+        accuracy=right / data.y.numel(),
+        loss=loss / len(data),
+        scores=torch.cat(scores) if scores else None,
+        guesses=torch.cat(guesses) if guesses else None,
+        y=data.y,
+    )

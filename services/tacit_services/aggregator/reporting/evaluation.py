@@ -17,9 +17,11 @@ from torch import Tensor
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
-from tacit.models import Model, evaluate
+from tacit.errors import ConfigError
+from tacit.models import Model
 
-Record = Callable[[int, float, float, int], None]  # version, accuracy, loss, test rows
+# version, accuracy, loss, test rows, metrics
+Record = Callable[[int, float, float, int, dict[str, float]], None]
 log = logging.getLogger("tacit.evaluator")
 
 
@@ -34,6 +36,7 @@ class Points:
         self, definition: Definition[Any], model: Model, test: Dataset, record: Record
     ) -> None:
         self._every, self._model, self.test, self._record = definition.every, model, test, record
+        self._metrics = definition.metrics()
         self.sample = test
         if definition.samples < len(test):
             chosen = torch.randperm(
@@ -50,9 +53,9 @@ class Points:
         return True
 
     def measure(self, version: int, params: torch.Tensor, data: Dataset) -> None:
-        """Evaluate on `data`, and add the point."""
-        accuracy, loss = evaluate(self._model, params, data)
-        self._record(version, accuracy, loss, len(data))
+        """Evaluate on `data`, and add the point. Raises ConfigError where a user's metric does."""
+        seen, metrics = self._metrics.measure(self._model, params, data)
+        self._record(version, seen.accuracy, seen.loss, len(data), metrics)
 
 
 class Evaluator:
@@ -100,6 +103,6 @@ class Evaluator:
         assert self._points is not None
         try:
             self._points.measure(version, params, data)
-        # metrics.jsonl cannot be written: the run goes on without this point.
-        except OSError as error:
+        # metrics.jsonl cannot be written, or a user's metric fails: on without this point.
+        except (OSError, ConfigError) as error:
             log.warning("evaluation at version %d not recorded: %s", version, error)

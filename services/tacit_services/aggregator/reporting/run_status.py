@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from tacit.privacy.report import EdgePrivacy
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
+_NONE: Mapping[str, float] = {}
 _ONLINE = ("online", "refusing", "retired")
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
 
@@ -139,7 +140,14 @@ class Observer(Generic[_D]):
             return self._before
         return self._before + (self._ended or time.monotonic()) - self._started
 
-    def point(self, version: int, accuracy: float, loss: float, samples: int) -> None:
+    def point(
+        self,
+        version: int,
+        accuracy: float,
+        loss: float,
+        samples: int,
+        metrics: Mapping[str, float] = _NONE,
+    ) -> None:
         """Add one evaluation to the series and to metrics.jsonl."""
         role = self.driver.role
         with self.driver.lock:
@@ -150,6 +158,7 @@ class Observer(Generic[_D]):
             "accuracy": _json_number(round(accuracy, 6)),
             "loss": round(loss, 6),
             "samples": samples,
+            "metrics": {name: _json_number(round(value, 6)) for name, value in metrics.items()},
             **schedule,
             "staleness": round(sum(staleness) / len(staleness), 3) if staleness else 0.0,
             "epsilon": _json_number(self.epsilon()),
@@ -220,6 +229,7 @@ class Observer(Generic[_D]):
             "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
             "test_accuracy": last.get("accuracy"),
             "test_loss": last.get("loss"),
+            "metrics": last.get("metrics", {}),
             "model_version": version,
             "staleness": {**_staleness(staleness), "tau_max": tau_max},
             "stages": int(schedule.get("stage", 1)),

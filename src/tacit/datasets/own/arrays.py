@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from tacit.datasets.own.files import OTHERS, digest
 from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own
 from tacit.datasets.own.values import Array, Values, units
+from tacit.datasets.target import Target
 from tacit.errors import DataError
 
 _BLOCK_BYTES = 1 << 24  # of x, at most
@@ -46,9 +47,9 @@ class ArraysReader:
         return self.values.shape
 
     @property
-    def classes(self) -> int | None:
-        """Number of classes; None for a regression."""
-        return self.values.classes
+    def target(self) -> Target:
+        """What y says."""
+        return self.values.target
 
     def digest(self) -> str:
         """SHA-256 of the schema."""

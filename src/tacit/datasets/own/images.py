@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 
 from tacit.datasets.own.files import digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, hashed
+from tacit.datasets.target import Target
 from tacit.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -61,9 +62,9 @@ class ImagesReader:
         return (self.channels, *self.size)
 
     @property
-    def classes(self) -> int:
-        """Number of classes."""
-        return len(self.names)
+    def target(self) -> Target:
+        """The classes."""
+        return Target("classes", self.names)
 
     def digest(self) -> str:
         """SHA-256 of the schema."""

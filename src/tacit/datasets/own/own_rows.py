@@ -13,6 +13,7 @@ from tacit.datasets.own.files import located
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
 from tacit.datasets.source import Owned, Part
+from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 
 EDGE = "{edge}"  # in the name of a file: the number of its edge
@@ -50,7 +51,12 @@ class OwnRows:
     @property
     def shape(self) -> tuple[tuple[int, ...], int]:
         """The shape of a row, and the classes of the target."""
-        return self.reader.shape, self.reader.classes or 0
+        return self.reader.shape, self.target.classes
+
+    @property
+    def target(self) -> Target:
+        """What y says."""
+        return self.reader.target
 
     def weight(self, number: int | None) -> float:
         """Everybody has an ordinary share."""
@@ -93,7 +99,7 @@ class OwnRows:
         if self.examples is None:
             return None
         x, y = together(self._test_path(self.examples), self.reader)
-        return Dataset(x, y, self.reader.classes or 0, f"{self.name}/test")
+        return Dataset(x, y, self.target.classes, f"{self.name}/test")
 
     def check(self, root: Path | None) -> None:
         """Raise ConfigError for a missing file, or a test file that is a training file."""

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tacit.datasets.target import Target
 from tacit.errors import DataError
 
 UNIT_BYTES = 16
@@ -53,8 +54,8 @@ class Reader(Protocol):
         ...
 
     @property
-    def classes(self) -> int | None:
-        """Number of classes; None for a regression."""
+    def target(self) -> Target:
+        """What y says: classes, or a number."""
         ...
 
     def digest(self) -> str:

@@ -165,7 +165,7 @@ def _mapped(folder: Path, reader: Reader) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def _target(reader: Reader) -> npt.DTypeLike:
-    return np.float32 if reader.classes is None else np.int64
+    return np.int64 if reader.target.classes else np.float32
 
 
 def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

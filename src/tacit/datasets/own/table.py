@@ -10,8 +10,9 @@ from typing import ClassVar
 from tacit.datasets.own.encoding import encode, inputs_of
 from tacit.datasets.own.files import digest
 from tacit.datasets.own.rows import EncodedRows, Floats
-from tacit.datasets.own.schema import TableSchema
+from tacit.datasets.own.schema import Number, TableSchema
 from tacit.datasets.own.table_file import batches
+from tacit.datasets.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,12 @@ class TableReader:
         return (self.schema.width,)
 
     @property
-    def classes(self) -> int | None:
-        """Number of classes; None for a regression."""
-        return self.schema.classes
+    def target(self) -> Target:
+        """What the target column says."""
+        column = self.schema.target
+        if isinstance(column, Number):
+            return Target("number", low=column.low, span=column.high - column.low)
+        return Target("classes", column.values)
 
     def digest(self) -> str:
         """SHA-256 of the schema."""

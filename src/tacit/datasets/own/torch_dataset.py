@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from tacit.datasets.own.files import digest, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
 from tacit.datasets.own.values import Values, units
+from tacit.datasets.target import Target
 from tacit.errors import ConfigError, DataError
 from tacit.user_code import entry_digest, load_entry
 
@@ -44,9 +45,9 @@ class DatasetReader:
         return self.values.shape
 
     @property
-    def classes(self) -> int | None:
-        """Number of classes; None for a regression."""
-        return self.values.classes
+    def target(self) -> Target:
+        """What y says."""
+        return self.values.target
 
     def code(self) -> str:
         """SHA-256 of the entry's code. Executes nothing. Raises ConfigError."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.datasets.own.rows import Floats, RowError, Units, hashed
+from tacit.datasets.target import Target
 
 Array = npt.NDArray[Any]
 
@@ -28,19 +29,21 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """x (n, *shape) between `bounds`; y (n,): a class, 0 to target - 1, or a number within its own.
+    """x (n, *shape) between `bounds`; y (n,): a class, 0 to goal - 1, or a number within its own.
 
     Errors say what is wrong and where, and never a value.
     """
 
     shape: tuple[int, ...]
     bounds: Bounds
-    target: int | Bounds
+    goal: int | Bounds
 
     @property
-    def classes(self) -> int | None:
-        """Number of classes; None for a regression."""
-        return self.target if isinstance(self.target, int) else None
+    def target(self) -> Target:
+        """What y says."""
+        if isinstance(self.goal, int):
+            return Target("classes", tuple(map(str, range(self.goal))))
+        return Target("number", low=self.goal.low, span=self.goal.high - self.goal.low)
 
     def x(self, raw: Array, where: str, first: int) -> Floats:
         """float32 (n, *shape) in [0, 1]. Raises RowError, which says `where`, for a nan."""
@@ -53,11 +56,11 @@ class Values:
         if raw.dtype.kind not in "biuf" or raw.ndim != 1:
             raise RowError(f"{where}: expected a number for each row", first)
         refuse(np.isnan(raw), f"{where}: nan", first)
-        if not isinstance(self.target, int):
-            return self.target.scaled(raw)
-        classes = np.clip(raw, -1, self.target).astype(np.int64)
-        wrong = (classes != raw) | (classes < 0) | (classes >= self.target)
-        refuse(wrong, f"{where}: a class that is not 0 to {self.target - 1}", first)
+        if not isinstance(self.goal, int):
+            return self.goal.scaled(raw)
+        classes = np.clip(raw, -1, self.goal).astype(np.int64)
+        wrong = (classes != raw) | (classes < 0) | (classes >= self.goal)
+        refuse(wrong, f"{where}: a class that is not 0 to {self.goal - 1}", first)
         return classes
 
 

@@ -1,0 +1,34 @@
+"""A model's answers to a test set: what every metric is a function of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Kept(NamedTuple):
+    """What of all answers is kept beside accuracy and loss; scores of a text would fill memory."""
+
+    scores: bool
+    guesses: bool
+
+
+NOTHING_KEPT = Kept(scores=False, guesses=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """All answers to a test set.
+
+    accuracy: nan where there are no classes. loss: the mean of an example's, or of a word's.
+    scores: (n, classes), or (n, 1) of a number, where they are kept. guesses: (n,), where there are
+    classes and they are kept. y: (n,).
+    """
+
+    accuracy: float
+    loss: float
+    scores: Tensor | None
+    guesses: Tensor | None
+    y: Tensor
