@@ -71,6 +71,16 @@ def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
     return _digest(_files(module_name, folder.resolve(), f"{field}={entry}"))
 
 
+def entry_files(entry: str, folder: Path, field: str = "model.entry") -> list[Path]:
+    """The files in `folder` that the entry's code is in, relative to it; none of an installed
+    package. Executes nothing. Raises ConfigError.
+    """
+    module_name, _, _ = _checked(entry, field).partition(":")
+    files = _files(module_name, folder.resolve(), f"{field}={entry}")
+    inside = (path for path in files.values() if path.is_relative_to(folder.resolve()))
+    return sorted(path.relative_to(folder.resolve()) for path in inside)
+
+
 def _checked(entry: str, field: str) -> str:
     if not _ENTRY.fullmatch(entry):
         raise ConfigError(

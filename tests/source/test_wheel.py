@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tacit import config, exported
 from tests.conftest import ROOT
+from tests.exported.test_exported import new_rows, results, written
 from tests.testbed.test_local_run import run_file
 
 pytestmark = pytest.mark.slow
@@ -177,6 +179,26 @@ def test_an_edge_needs_its_extra_alone(edge: Venv) -> None:
     )
     assert (loaded.returncode, loaded.stderr) == (0, "")
     assert "No broken requirements" in edge.pip("check")
+
+
+def test_an_exported_model_is_used_where_nothing_of_its_run_is(edge: Venv, tmp_path: Path) -> None:
+    run = config.load(written(tmp_path / "run"))
+    results(tmp_path / "out", run)
+    exported.export(tmp_path / "out", edge.folder / "model")
+    shutil.rmtree(tmp_path / "run")
+    new_rows(edge.folder / "new.csv")
+    said = edge.run("tacit", "predict", "model", "--table", "new.csv")
+    assert (said.returncode, said.stderr) == (0, ""), said
+    assert said.stdout.startswith("row,prediction,p(home),p(ward)\n1,")
+    code = (
+        "import sys, pathlib; from tacit import exported; "
+        "found = exported.predict(exported.read(pathlib.Path('model')), 'table', "
+        "pathlib.Path('new.csv')); print(*(one.value for one in found)); "
+        "assert not {'typer', 'httpx', 'paho', 'rich'} & set(sys.modules)"
+    )
+    library = edge.run("python", "-c", code)
+    assert (library.returncode, library.stderr) == (0, ""), library
+    assert library.stdout.split() == [line.split(",")[1] for line in said.stdout.splitlines()[1:]]
 
 
 @pytest.mark.parametrize(

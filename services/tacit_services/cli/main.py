@@ -5,6 +5,7 @@ Heavy libraries are imported inside the command that needs them, so that `tacit 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from tacit_services.cli import (
     check,
     demo,
     design,
+    export,
     figures,
     keys,
     measure,
@@ -57,6 +59,7 @@ app.add_typer(pki.app)
 app.command()(new.new)
 app.command()(check.check)
 app.command()(audit.audit)
+app.command()(export.export)
 app.command()(predict.predict)
 app.command()(replay.replay)
 app.command()(simulate.simulate)
@@ -83,6 +86,8 @@ def _exit_code(arguments: list[str] | None) -> int:
         )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except BrokenPipeError:  # whoever reads has seen enough, as in `tacit predict … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return result if isinstance(result, int) else 0
 
 

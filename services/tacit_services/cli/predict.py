@@ -1,10 +1,13 @@
-"""`tacit predict`: classes of records, by a vertical run's model and its parties."""
+"""`tacit predict`: what a model says of new rows, or a vertical run's of its parties' records."""
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +19,8 @@ from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
     from tacit_client import Client, Predictions
+
+    from tacit.exported import Kind, Prediction
 
 # The error, and so the exit code, for each status code that the aggregator answers.
 _KINDS: dict[int, type[TacitError]] = {
@@ -30,8 +35,23 @@ def predict(
     run: Annotated[
         Path | None,
         typer.Argument(
-            help="output directory of a `tacit run` that has ended [default: ask --url]"
+            metavar="MODEL",
+            help="folder of `tacit export`; of a vertical run, its output directory [default: ask "
+            "--url]",
         ),
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="new rows: CSV or Parquet with the columns of the training")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="new pictures: a file, a folder, or a table of paths")
+    ] = None,
+    arrays: Annotated[Path | None, typer.Option(help="new rows: npz or safetensors")] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="new rows: what the run's own code reads")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV to write the predictions to [default: print them]")
     ] = None,
     ids: Annotated[
         list[str] | None,
@@ -52,10 +72,23 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Predict the classes of records with a vertical run's model.
+    """Predict new rows with a model that was exported.
 
-    The run's parties release embeddings of the records, and pay for them.
+    Example: tacit predict model --table new.csv
+
+    With --ids: classes of records, with a vertical run's model. The run's parties release
+    embeddings of the records, and pay for them.
     """
+    given_rows: dict[Kind, Path | None] = {
+        "table": table,
+        "images": images,
+        "arrays": arrays,
+        "python": rows,
+    }
+    chosen = {kind: path for kind, path in given_rows.items() if path is not None}
+    if run is not None and (chosen or not ids):
+        _exported(run, chosen, out, as_json)
+        return
     need("edge" if run is None else "run")
     wanted = [one.strip() for given in ids or [] for one in given.split(",") if one.strip()]
     if not wanted:
@@ -72,6 +105,42 @@ def predict(
     typer.echo(
         f"model version {found.model_version}; a person's ε at all parties together, now: {spent}"
     )
+
+
+def _exported(folder: Path, chosen: dict[Kind, Path], out: Path | None, as_json: bool) -> None:
+    """Print, or write, a line for each row."""
+    if len(chosen) != 1:
+        raise ConfigError(
+            "expected new rows: one of --table, --images, --arrays, --rows; or --ids of a vertical "
+            "run"
+        )
+    need("edge")
+    from tacit import exported
+
+    model = exported.read(folder)
+    [(kind, path)] = chosen.items()
+    found = exported.predict(model, kind, path)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+        return
+    lines = _lines(model.run.source.target.names, found)
+    if out is None:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
+        return
+    try:
+        with out.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}") from error
+
+
+def _lines(names: Iterable[str], found: Iterable[Prediction]) -> Iterator[list[str]]:
+    """A heading, and a line for each row."""
+    yield ["row", "prediction", *(f"p({name})" for name in names)]
+    for one in found:
+        shares = [f"{share:.4f}" for share in one.probabilities.values()]
+        value = one.value if isinstance(one.value, str) else f"{one.value:.6g}"
+        yield [one.row, value, *shares]
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:

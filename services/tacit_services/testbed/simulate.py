@@ -193,7 +193,7 @@ def simulate(
     observer.end()
     if (exam := simulation.role.exam(points.test)) is not None:
         points.measure(*exam)
-    results.write(out, observer, simulation.model, test)
+    results.write(out, run, observer, simulation.model, test)
     return simulation
 
 

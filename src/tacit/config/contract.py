@@ -36,6 +36,11 @@ class DataSection(Section):
         return {}
 
     @property
+    def entry_of_rows(self) -> str | None:
+        """The own code that reads its rows, if any does."""
+        return None
+
+    @property
     def shared(self) -> bool:
         """Whether the same people may be at several edges."""
         return False

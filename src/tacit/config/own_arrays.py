@@ -114,6 +114,11 @@ class PythonData(ValuesData):
         """What reads by the code in `folder`."""
         return DatasetReader(self.entry, self.arguments, self.unit, self.values(), folder)
 
+    @property
+    def entry_of_rows(self) -> str:
+        """`entry`."""
+        return self.entry
+
     def code(self, folder: Path) -> dict[str, str]:
         """SHA-256 of the entry. Raises ConfigError."""
         return {"data": entry_digest(self.entry, folder, "data.entry")}

@@ -153,6 +153,11 @@ class Benchmark:
         return published.shape_of(self.name, self.features, self.text)
 
     @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """The shape of an example before `features`."""
+        return published.shape_of(self.name, "none", self.text)[0]
+
+    @property
     def target(self) -> Target:
         """Classes by their number, or the next word."""
         if published.is_text(self.name):

@@ -146,6 +146,10 @@ class Model(ABC):
         parts = zip(self.layout, torch.split(params, list(self.sizes)), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
 
+    def state(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
+        """All that the network's own module loads by `load_state_dict`."""
+        return self.unflatten(params)
+
     def logits(self, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Scores (B, classes) of a batch x (B, *shape); or (classes,) of one example (*shape)."""
         return self.trace(params, x)[-1].output
@@ -176,6 +180,10 @@ class Model(ABC):
     def guesses(self, scores: torch.Tensor) -> torch.Tensor | None:
         """The class (...) that scores (..., classes) speak for; None where there are no classes."""
         return scores.argmax(-1)
+
+    def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
+        """Of each class (..., classes), by the softmax of its score."""
+        return scores.softmax(-1)
 
     def random_batch(
         self, count: int, generator: torch.Generator

@@ -150,6 +150,14 @@ class ModuleModel(Model):
         """The module's own initial parameters (d,), of the seed alone, or its public start."""
         return torch.cat([one.detach().reshape(-1) for _, one in self._trained(self._made(seed))])
 
+    def state(self, params: Tensor) -> dict[str, Tensor]:
+        """What the module loads: also what is frozen, and tied parameters by all their names."""
+        module = self._made(seed=0)
+        with torch.no_grad():
+            for name, value in self.unflatten(params).items():
+                module.get_parameter(name).copy_(value)
+        return {name: value.clone() for name, value in module.state_dict().items()}
+
     def logits(self, params: Tensor, x: Tensor) -> Tensor:
         """The module's output of a batch x (B, *shape), or of one example (*shape)."""
         state = {**self.unflatten(params), **self.frozen}
@@ -157,6 +165,13 @@ class ModuleModel(Model):
             one = x.dim() == len(self.shape)
             scores: Tensor = functional_call(self.module, state, (x.unsqueeze(0) if one else x,))
             return scores.squeeze(0) if one else scores
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """By softmax; of one output for two classes by the logistic function."""
+        if self.labels == 2 and self.classes == 1:
+            second = scores.reshape(len(scores)).sigmoid()
+            return torch.stack((1 - second, second), dim=1)
+        return scores.softmax(-1)
 
     def data_loss(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss of one example's output, (), or of each of a batch, (B,)."""

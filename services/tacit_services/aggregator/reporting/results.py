@@ -1,4 +1,5 @@
-"""The files of a run's results: summary.json, ledger.json, model.safetensors, plot.png.
+"""The files of a run's results: summary.json, ledger.json, model.safetensors, plot.png, and
+definition.json, which is the run file as the model's user needs it.
 
 metrics.jsonl, in the same folder, grows while the run goes on.
 """
@@ -11,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tacit.config import RunFile
+from tacit.config.fingerprint import differences
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
@@ -18,11 +21,21 @@ from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.weights import weights
 from tacit_services.transport.json_numbers import finite
 
-FILES = ("summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png")
+FILES = (
+    "summary.json",
+    "metrics.jsonl",
+    "model.safetensors",
+    "ledger.json",
+    "plot.png",
+    "definition.json",
+)
+DEFINITION_FORMAT = 1  # of definition.json
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
 
 
-def write(out: Path, observer: Observer[Any], model: Model, test: Dataset | None) -> None:
+def write(
+    out: Path, run: RunFile, observer: Observer[Any], model: Model, test: Dataset | None
+) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
     test: the public test set, which says how well a constant answer does.
@@ -31,14 +44,16 @@ def write(out: Path, observer: Observer[Any], model: Model, test: Dataset | None
     there tries again.
     """
     try:
-        _write(out, observer, model, test)
+        _write(out, run, observer, model, test)
     except OSError as error:
         raise ServiceError(
             f"results in {out}: {error.strerror or error}; start the aggregator again"
         ) from error
 
 
-def _write(out: Path, observer: Observer[Any], model: Model, test: Dataset | None) -> None:
+def _write(
+    out: Path, run: RunFile, observer: Observer[Any], model: Model, test: Dataset | None
+) -> None:
     status = finite(observer.status())
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
@@ -48,6 +63,8 @@ def _write(out: Path, observer: Observer[Any], model: Model, test: Dataset | Non
     temporary.write_bytes(data)
     temporary.replace(out / "model.safetensors")
     _dump(out / "ledger.json", status["privacy"])
+    where = {"format": DEFINITION_FORMAT, "folder": str(run.folder.absolute())}
+    _dump(out / "definition.json", where | {"run": differences(run)})
     plot(out / "plot.png", status, finite(observer.series))
     _dump(out / "summary.json", status)  # last: whoever sees it finds the others too
 

@@ -1,0 +1,32 @@
+"""`tacit export`: a trained model as one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit_services.extras import need
+
+
+def export(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="folder to make")],
+    run: Annotated[Path, typer.Option(help="output directory of a run that has ended")] = Path(
+        "out/run"
+    ),
+    code: Annotated[
+        Path | None, typer.Option(help="folder of your own module [default: the run file's]")
+    ] = None,
+) -> None:
+    """Write a run's model, with its model card, as a folder to use or hand on.
+
+    Example: tacit export model --run out/run
+    """
+    need("edge")
+    from tacit import exported
+
+    files = exported.export(run, out, code)
+    typer.echo(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
+    typer.echo(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
+    typer.echo(f"next: tacit predict {out} --table new.csv (or --images, --arrays, --rows)")

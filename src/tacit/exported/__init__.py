@@ -1,0 +1,13 @@
+"""A trained model as one folder: written, read back, and used.
+
+>>> from pathlib import Path
+>>> from tacit import exported
+>>> def classes(folder: str, table: str) -> list[str | float]:
+...     model = exported.read(Path(folder))
+...     return [one.value for one in exported.predict(model, "table", Path(table))]
+"""
+
+from tacit.exported.folder import Exported, export, is_exported, read
+from tacit.exported.predictions import Kind, Prediction, predict
+
+__all__ = ["Exported", "Kind", "Prediction", "export", "is_exported", "predict", "read"]

@@ -1,0 +1,121 @@
+"""The README of an exported model: what it is, what it may be used for, what it told of anybody.
+
+After Mitchell et al., Model Cards for Model Reporting (doi:10.1145/3287560.3287596).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from tacit.config import RunFile
+from tacit.models import Model
+
+OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
+
+_CARD = """\
+# {name}
+
+A model that {edges} edges trained together with tacit {version}; no row left its edge.
+
+## Use it
+
+    tacit predict {folder} {option}
+
+or load `model.safetensors` by `load_state_dict`: {network}.
+Rows become numbers as `model.json` says under `data`.
+
+## What it is
+
+| | |
+|---|---|
+| learns | {learns} |
+| from | {rows} |
+| network | {model}, {parameters:,} parameters |
+| trained by | {algorithm}, {applied} updates |
+| on the public test set | {measured} |
+| weights, SHA-256 | `{digest}` |
+
+Nothing is said here of groups of people that the test set does not show apart, nor of data from
+elsewhere.
+
+## What it tells of the people it learnt from
+
+{privacy}
+
+## Settings
+
+    {definition}
+"""
+_PRIVATE = """\
+| | |
+|---|---|
+| guarantee | {guarantee} |
+| whose privacy | {whose} |
+| ε | {epsilon:.3g}, at the edge that spent most |
+| δ | {delta:g} |
+| who is trusted | {trusted} |
+
+In words: whoever has this model, or saw every update, and wonders whether one {unit} was in the
+training data, can tell little more than somebody who never saw them. No answer gets more likely
+than e^ε = {odds:.3g} times what it was without that {unit}, but for a chance of about δ. That holds
+whatever else he knows, and whatever is done with the model later.
+
+It is no promise that the model says nothing about people *like* them, nor that it is right. ε
+counts what these data have told in runs of tacit up to now, as the edges' ledgers have it; what is
+released by other means adds up."""
+_NOT_PRIVATE = """\
+**It was not trained privately** ({guarantee}). Whoever has the model may be able to tell who was in
+the training data."""
+
+
+def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> str:
+    """The card, as Markdown. folder: what it will lie in; summary: the run's summary.json."""
+    target = run.source.target
+    return _CARD.format(
+        name=run.run.name,
+        folder=folder.name.removeprefix(".").removesuffix(".new"),
+        edges=summary["edges"],
+        version=summary["tacit_version"],
+        option=_OPTIONS[run.data.kind],
+        network=run.model.entry or "tacit.models.zoo.modules",
+        learns="a number" if target.kind == "number" else f"classes: {', '.join(target.names)}",
+        rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
+        model=run.model.entry or run.model.name,
+        parameters=model.size,
+        algorithm=run.algorithm.name,
+        applied=summary["applied"],
+        measured=_measured(summary["metrics"]),
+        digest=summary["model_sha256"],
+        privacy=_privacy(summary["privacy"]),
+        definition=json.dumps(run.stated(), indent=1, ensure_ascii=False).replace("\n", "\n    "),
+    )
+
+
+_OPTIONS = {
+    "table": "--table new.csv",
+    "images": "--images FOLDER",
+    "arrays": "--arrays new.npz",
+    "python": "--rows FILE",
+    "benchmark": "--images FOLDER",
+}
+
+
+def _measured(metrics: dict[str, float | None]) -> str:
+    known = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
+    return ", ".join(known) or "nothing was measured"
+
+
+def _privacy(privacy: dict[str, Any]) -> str:
+    if privacy["epsilon"] is None or "simulated" in privacy:
+        return _NOT_PRIVATE.format(guarantee=privacy["guarantee"])
+    words = {key: privacy[key] for key in OF_PRIVACY}
+    unit = privacy["unit"]
+    words["whose"] = (
+        f"one {unit} of the training data"
+        if unit in ("row", "record")
+        else f"all rows of one {unit} together"
+    )
+    return _PRIVATE.format(**words, odds=math.exp(privacy["epsilon"]))

@@ -1,0 +1,109 @@
+"""What an exported model says of new rows, from its folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tacit.config import RunFile
+from tacit.config.own_data import OwnData
+from tacit.datasets import features as frozen
+from tacit.datasets.own.arrays import ArraysReader
+from tacit.datasets.own.rows import Reader
+from tacit.datasets.own.values import Bounds, Values
+from tacit.datasets.source import Benchmark
+from tacit.errors import ConfigError, DataError
+from tacit.exported.folder import Exported
+
+Kind = Literal["table", "images", "arrays", "python"]
+_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model says of a row. row: its number, from 1, or its file. value: the class, or the
+    number in the unit of the training file. probabilities: of each class.
+    """
+
+    row: str
+    value: str | float
+    probabilities: dict[str, float]
+
+
+def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
+    """What `model` says of every row at `path`. Raises ConfigError, DataError."""
+    if not path.exists():
+        raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
+    reader = _reader(model.run, kind)
+    names, row = _names(reader, path), 0
+    for x in _inputs(model.run, reader, path):
+        for value, probabilities in _answers(model, x):
+            row += 1
+            yield Prediction(names[row - 1] if names else str(row), value, probabilities)
+
+
+_OPTION = {"table": "table", "images": "images", "arrays": "arrays", "python": "rows"}
+
+
+def _reader(run: RunFile, kind: Kind) -> Reader:
+    if isinstance(run.data, OwnData):
+        if run.data.kind != kind:
+            option = _OPTION[run.data.kind]
+            raise ConfigError(
+                f"--{_OPTION[kind]}: the model learnt from {run.data.kind}; use --{option}"
+            )
+        return run.data.reader(run.folder)
+    return _of_benchmark(run, kind)
+
+
+def _of_benchmark(run: RunFile, kind: Kind) -> Reader:
+    """Pictures, or arrays of pixels from 0 to 255, for a model of published pictures."""
+    assert isinstance(run.source, Benchmark)
+    shape, classes = run.source.raw_shape, run.source.target.classes
+    if len(shape) != 3 or kind not in ("images", "arrays"):
+        raise ConfigError(
+            f"--{_OPTION[kind]}: the model learnt from {run.source.name}; of published data only "
+            "pictures can be predicted, by --images or --arrays"
+        )
+    if kind == "arrays":
+        return ArraysReader("x", "y", None, Values(shape, Bounds(0.0, 255.0), classes))
+    if find_spec("PIL") is None:
+        raise ConfigError("--images: needs Pillow; pip install 'tacit[images]'")
+    from tacit.datasets.own.images import ImagesReader
+
+    names = run.source.target.names
+    return ImagesReader((shape[1], shape[2]), shape[0], names, "path", "label", None)
+
+
+def _names(reader: Reader, path: Path) -> list[str]:
+    """The files of pictures, which say more than their number."""
+    if not hasattr(reader, "files"):
+        return []
+    files: list[Path] = reader.files(path)
+    folder = (path if path.is_dir() else path.parent).resolve()
+    return [str(file.resolve().relative_to(folder)) for file in files]
+
+
+def _inputs(run: RunFile, reader: Reader, path: Path) -> Iterator[Tensor]:
+    source = run.source
+    for block in reader.inputs(path):
+        for x in torch.split(torch.from_numpy(block), _BATCH):
+            yield frozen.apply(source.features, x) if isinstance(source, Benchmark) else x
+
+
+@torch.no_grad()
+def _answers(model: Exported, x: Tensor) -> Iterator[tuple[str | float, dict[str, float]]]:
+    target = model.run.source.target
+    scores = model.model.logits(model.params, x)
+    if target.kind == "number":
+        yield from ((float(value), {}) for value in target.unscaled(scores.flatten()))
+        return
+    for row in model.model.probabilities(scores).tolist():
+        best = max(range(len(row)), key=row.__getitem__)
+        yield target.names[best], dict(zip(target.names, row, strict=True))

@@ -1,0 +1,291 @@
+"""A trained model as a folder: what is in it, what it says of new rows, what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from tacit_services.cli.main import main
+from tacit_services.journal.weights import weights
+from torch import Tensor
+
+from tacit import config, exported
+from tacit.config import RunFile
+from tacit.config.fingerprint import differences
+from tacit.datasets import load
+from tacit.errors import ConfigError, DataError
+from tacit.models.zoo.modules import Cnn
+from tests.helpers.run_files import toml
+
+NETS = """
+from torch import nn
+
+
+class Net(nn.Module):
+    \"\"\"Two dense layers, of which the first is frozen, and a tied third.\"\"\"
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.front = nn.Linear(inputs, 4)
+        self.head = nn.Linear(4, 4)
+        self.again = self.head
+        self.last = nn.Linear(4, outputs)
+
+    def forward(self, x):
+        return self.last(self.again(self.head(self.front(x).tanh())).tanh())
+"""
+TABLE: dict[str, Any] = {
+    "kind": "table",
+    "train": "private.csv",
+    "target": "outcome",
+    "rows": 100,
+    "name": "ward-7",
+    "columns": {
+        "age": {"low": 0, "high": 100},
+        "sex": {"values": ["f", "m"]},
+        "outcome": {"values": ["home", "ward"]},
+    },
+}
+DAYS = {**TABLE["columns"], "outcome": {"low": 10, "high": 30}}
+PRIVACY: dict[str, Any] = {
+    "guarantee": "(epsilon, delta)-DP per row, at each edge, against everyone else",
+    "unit": "row",
+    "adjacency": "add-or-remove-one",
+    "noise_at": "edge",
+    "trusted": "nobody but the edge itself",
+    "delta": 1e-5,
+    "epsilon": 1.5,
+}
+
+
+def written(folder: Path, outputs: int = 2, **data: Any) -> Path:
+    """A run file of an own table and module."""
+    folder.mkdir()
+    (folder / "nets.py").write_text(NETS, encoding="utf-8")
+    model = {
+        "name": "python",
+        "entry": "nets:Net",
+        "arguments": {"inputs": 4, "outputs": outputs},
+        "trainable": ["head.*", "last.*"],
+    }
+    text = toml(
+        run={"updates": 9},
+        data={"dataset": None, **TABLE, **data},
+        model=model,
+        algorithm={"name": "fedasync", "learning_rate": 1.0},
+        privacy={"batch": 10, "clip": 1.0},
+    )
+    path = folder / "run.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def results(folder: Path, run: RunFile) -> Tensor:
+    """What an aggregator leaves when such a run has ended; the parameters."""
+    folder.mkdir()
+    model = run.build_model()
+    params = model.init(7) * 3
+    content = weights(model, params)
+    (folder / "model.safetensors").write_bytes(content)
+    summary = {
+        "run_file_sha256": run.fingerprint(),
+        "model_sha256": hashlib.sha256(content).hexdigest(),
+        "metrics": {"accuracy": 0.75},
+        "privacy": PRIVACY,
+        "tacit_version": "0.2.0",
+        "edges": 3,
+        "applied": 9,
+    }
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    definition = {"format": 1, "folder": str(run.folder.absolute()), "run": differences(run)}
+    (folder / "definition.json").write_text(json.dumps(definition), encoding="utf-8")
+    return params
+
+
+def module_of(folder: Path, outputs: int) -> torch.nn.Module:
+    """The user's own module, as anybody loads it."""
+    spec = importlib.util.spec_from_file_location("handed_on", folder / "code" / "nets.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    made: torch.nn.Module = found.Net(4, outputs)
+    made.load_state_dict(load_file(folder / "model.safetensors"))
+    return made
+
+
+def new_rows(path: Path) -> Path:
+    path.write_text("sex,extra,age\nf,1,50\nm,2,0\nother,3,100\n", encoding="utf-8")
+    return path
+
+
+X = torch.tensor([[0.5, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]])
+
+
+def test_the_users_own_module_loads_it_and_says_the_same(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    shutil.rmtree(tmp_path / "run")  # the folder is enough
+    found = list(
+        exported.predict(exported.read(tmp_path / "model"), "table", new_rows(tmp_path / "new.csv"))
+    )
+    with torch.no_grad():
+        shares = module_of(tmp_path / "model", 2)(X).softmax(1)
+    assert [one.row for one in found] == ["1", "2", "3"]
+    assert [one.value for one in found] == [("home", "ward")[place] for place in shares.argmax(1)]
+    said = [list(one.probabilities.values()) for one in found]
+    assert np.allclose(said, shares.numpy(), atol=1e-6)
+
+
+def test_a_number_is_said_in_the_unit_of_the_file(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run", outputs=1, columns=DAYS)))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    model = exported.read(tmp_path / "model")
+    found = list(exported.predict(model, "table", new_rows(tmp_path / "new.csv")))
+    with torch.no_grad():
+        expected = 10 + 20 * module_of(tmp_path / "model", 1)(X).flatten()
+    assert [one.value for one in found] == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_it_names_no_file_and_no_owner_and_says_whose_privacy_it_is(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    files = exported.export(tmp_path / "out", tmp_path / "model")
+    names = {str(path.relative_to(tmp_path / "model")) for path in files}
+    assert names == {"README.md", "model.json", "model.safetensors", "code/nets.py"}
+    for name in ("README.md", "model.json"):
+        text = (tmp_path / "model" / name).read_text(encoding="utf-8")
+        assert not any(word in text for word in ("private.csv", "ward-7", str(tmp_path)))
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    for words in (
+        "| ε | 1.5,",
+        "| δ | 1e-05 |",
+        "home, ward",
+        "accuracy 0.75",
+        "nobody but the edge",
+    ):
+        assert words in card
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_a_card_says_where_nothing_was_private(tmp_path: Path, epsilon: float | None) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    summary["privacy"]["epsilon"] = epsilon
+    (tmp_path / "out" / "summary.json").write_text(json.dumps(summary))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert ("It was not trained privately" in card) == (epsilon is None)
+
+
+def test_other_code_than_was_trained_is_refused_before_it_runs(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    exported.read(tmp_path / "model")  # the control
+    evil = f"open({str(tmp_path / 'executed')!r}, 'w')\n" + NETS
+    for place in (tmp_path / "run", tmp_path / "model" / "code"):
+        (place / "nets.py").write_text(evil, encoding="utf-8")
+    with pytest.raises(ConfigError, match="its code is not what was trained"):
+        exported.export(tmp_path / "out", tmp_path / "second")
+    with pytest.raises(ConfigError, match="is not the code that the model was trained with"):
+        exported.read(tmp_path / "model")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_other_weights_than_were_written_are_refused(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    path = tmp_path / "model" / "model.safetensors"
+    save_file({name: one + 1 for name, one in load_file(path).items()}, path)
+    with pytest.raises(DataError, match="another SHA-256"):
+        exported.read(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("definition.json", None, "name a run that has ended"),
+        ("summary.json", "{", "is damaged"),
+        ("definition.json", "[]", "is damaged"),
+        ("definition.json", '{"folder": ".", "run": {"run": {}}}', "is not a run of this tacit"),
+    ],
+)
+def test_what_is_no_ended_run_is_one_line(
+    tmp_path: Path, name: str, content: str | None, said: str
+) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    if content is None:
+        (tmp_path / "out" / name).unlink()
+    else:
+        (tmp_path / "out" / name).write_text(content)
+    with pytest.raises(DataError, match=said):
+        exported.export(tmp_path / "out", tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ConfigError, match="is there already"):
+        exported.export(tmp_path / "out", tmp_path / "model")
+
+
+def test_rows_of_another_kind_are_refused(tmp_path: Path) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    with pytest.raises(ConfigError, match="the model learnt from table; use --table"):
+        list(exported.predict(exported.read(tmp_path / "model"), "images", tmp_path))
+
+
+def tacit(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.slow
+def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = toml(
+        data={"dataset": "digits"},
+        model={"name": "mlp", "hidden": [8]},
+        algorithm={"name": "fedasync", "learning_rate": 1.0},
+        privacy={"clip": 1.0},
+        run={"updates": 60},
+        edges={"count": 2},
+    )
+    (tmp_path / "run.toml").write_text(text, encoding="utf-8")
+    out, model = str(tmp_path / "out"), tmp_path / "model"
+    assert tacit("simulate", str(tmp_path / "run.toml"), "--out", out) == 0
+    assert tacit("export", str(model), "--run", out) == 0
+    network = Cnn((1, 8, 8), 10, channels=(), hidden=(8,))
+    network.load_state_dict(load_file(model / "model.safetensors"))
+
+    test, lines = load("digits", "test", None), ["path,label"]
+    for row, (x, y) in enumerate(zip(test.x, test.y, strict=True)):
+        pixels = (x[0] * 255).round().to(torch.uint8).numpy()
+        Image.fromarray(pixels).save(tmp_path / f"{row}.png")
+        lines.append(f"{row}.png,{int(y)}")
+    (tmp_path / "new.csv").write_text("\n".join(lines), encoding="utf-8")
+    capsys.readouterr()
+    assert tacit("predict", str(model), "--images", str(tmp_path / "new.csv")) == 0
+    said = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    with torch.no_grad():
+        expected = network(test.x).argmax(1).tolist()
+    same = sum(int(one["prediction"]) == label for one, label in zip(said, expected, strict=True))
+    assert same >= len(expected) - 2  # pixels were rounded to bytes
+    assert said[3]["row"] == "3.png"
+    assert "not trained privately" in (model / "README.md").read_text(encoding="utf-8")
+    assert tacit("predict", str(model)) == 2
+    assert "one of --table, --images, --arrays, --rows" in capsys.readouterr().err
