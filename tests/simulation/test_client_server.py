@@ -276,6 +276,7 @@ def test_the_command_writes_what_a_run_writes(
         "model.safetensors",
         "ledger.json",
         "plot.png",
+        "definition.json",
     }
     assert summary["virtual_time_s"] == 6.0
     assert summary["gradients"] == 12  # what was under way at the end is never computed

@@ -66,7 +66,14 @@ EDGE_KEYS = {
     "adjacency",
     "budget",
 }
-FILES = {"summary.json", "metrics.jsonl", "model.safetensors", "ledger.json", "plot.png"}
+FILES = {
+    "summary.json",
+    "metrics.jsonl",
+    "model.safetensors",
+    "ledger.json",
+    "plot.png",
+    "definition.json",
+}
 
 
 def run_file(folder: Path, updates: int = 300, pushes: int = 400) -> Path:

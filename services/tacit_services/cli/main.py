@@ -30,6 +30,7 @@ from tacit_services.cli import (
     remote,
     replay,
     simulate,
+    tune,
 )
 from tacit_services.cli import ledger as ledgers
 from tacit_services.cli.data_folder import Data, data_folder
@@ -58,6 +59,7 @@ app.add_typer(demo.app)
 app.add_typer(pki.app)
 app.command()(new.new)
 app.command()(check.check)
+app.command()(tune.tune)
 app.command()(audit.audit)
 app.command()(export.export)
 app.command()(predict.predict)

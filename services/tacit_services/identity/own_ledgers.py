@@ -93,6 +93,18 @@ def history(owned: Owned, number: int, home: Path) -> History:
     return _history(path) if path.exists() else _before(folder, entry)
 
 
+def known(name: str, digest: str, home: Path) -> str | None:
+    """What the data of a file is called, where some ledger has it by its path or its bytes.
+
+    Raises PrivacyError for a damaged register.
+    """
+    for path in sorted((home / "ledgers").glob("*/data.json")):
+        entry = _read(path)
+        if name in entry.names or digest in entry.digests:
+            return entry.names[0]
+    return None
+
+
 @contextmanager
 def held(data: Iterable[Owned], home: Path) -> Iterator[None]:
     """Keep these data for one run of this machine, as long as the context lasts.

@@ -76,18 +76,22 @@ def _random(definition: Definition[Any], number: int) -> Random:
 
 
 def edges(
-    definition: Definition[Any], model: Model, root: Path | None
+    definition: Definition[Any],
+    model: Model,
+    root: Path | None,
+    public: Sequence[Part] | None = None,
 ) -> tuple[ServerRole, list[EdgeRole]]:
     """A server, or what peers report to, and everybody who has rows."""
-    found = [
-        edge(definition, model, number, part)
-        for number, part in enumerate(rows_by_edge(definition, root))
-    ]
+    parts = rows_by_edge(definition, root) if public is None else public
+    found = [edge(definition, model, number, part) for number, part in enumerate(parts)]
     return registry.server(definition, model), found
 
 
 def parties(
-    definition: Definition[Any], model: Model, root: Path | None
+    definition: Definition[Any],
+    model: Model,
+    root: Path | None,
+    public: Sequence[Part] | None = None,
 ) -> tuple[ServerRole, list[Party]]:
     """The roles of a vertical run, with noise (and noisy labels) from the run's seed."""
     vertical = vertical_settings.vertical(definition)
@@ -128,7 +132,10 @@ _WORLDS: dict[Worker, tuple[Callable[..., tuple[ServerRole, Sequence[Any]]], _Si
 class Simulation:
     """A simulated run, with what its observer asks of a driver."""
 
-    def __init__(self, run: RunFile, root: Path | None) -> None:
+    def __init__(
+        self, run: RunFile, root: Path | None, public: Sequence[Part] | None = None
+    ) -> None:
+        """public: each edge's rows, where they are not those of the run's published data set."""
         if run.privacy.noise_at == "server":
             raise ConfigError(
                 "privacy.noise_at=server: tacit simulate adds noise at the edges only"
@@ -141,7 +148,7 @@ class Simulation:
         self.definition = run.define()
         self.model = self.definition.build_model()
         roles, simulator = _WORLDS[run.algorithm.worker]
-        self.role, workers = roles(self.definition, self.model, root)
+        self.role, workers = roles(self.definition, self.model, root, public)
         self.simulator = simulator(run, self.role, workers)
         self.run_id, self.fingerprint, self.size = (
             run.run.name,

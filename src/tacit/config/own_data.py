@@ -76,7 +76,12 @@ class OwnData(DataSection):
     def stated(self, different: dict[str, Any]) -> dict[str, Any]:
         """All but names of this machine's files; whether one file is dealt to all stays."""
         of_all = {key: value for key, value in different.items() if key not in _OF_ONE_MACHINE}
-        return of_all | {"dealt": EDGE not in self.train}
+        return of_all | {"dealt": self.dealt}
+
+    @property
+    def dealt(self) -> bool:
+        """Whether one file is dealt to all edges."""
+        return EDGE not in self.train
 
     @property
     def shared(self) -> bool:

@@ -1,0 +1,69 @@
+"""`tacit tune`: finds settings on public rows, at no cost in ε."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.extras import need
+
+if TYPE_CHECKING:
+    from tacit_services.project.tune import Trial
+
+
+def tune(
+    file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
+    public: Annotated[
+        str,
+        typer.Option(
+            help="PUBLIC or made-up rows, in the form of the private ones; of published data: the "
+            "name of a data set"
+        ),
+    ],
+    trials: Annotated[int, typer.Option(min=1, max=10_000, help="settings to try")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="of the search")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="run file to write, with the best settings")
+    ] = None,
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Search clip, rate and batch of a run in the simulator, on public rows; nothing is spent.
+
+    Example: tacit tune run.toml --public public.csv --out tuned.toml
+    """
+    need("tune")
+    from tacit import config
+    from tacit.errors import ConfigError
+    from tacit_services.project import tune as tuning
+    from tacit_services.settings import data_home
+
+    if out is not None and out.exists():
+        raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
+    found = tuning.tune(
+        config.load(file),
+        public,
+        root=data_folder(data),
+        home=data_home(),
+        trials=trials,
+        seed=seed,
+        shown=lambda number, trial: typer.echo(f"{number}/{trials} {_said(trial)}", err=True),
+    )
+    if out is not None:
+        out.write_text(tuning.written(file.read_text("utf-8"), found.best.values), "utf-8")
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    typer.echo(f"best {found.metric} on public rows: {found.best.metric:.4g}")
+    typer.echo("\n".join(tuning.lines(found.best.values)))
+    typer.echo(f"next: tacit check {out or file}")
+
+
+def _said(trial: Trial) -> str:
+    values = ", ".join(f"{name} {value:g}" for name, value in trial.values.items())
+    return f"{values}: {trial.why if trial.metric is None else f'{trial.metric:.4g}'}"

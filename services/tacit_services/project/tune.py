@@ -1,0 +1,238 @@
+"""`tacit tune`: clip, rate and batch for a run, tried in the simulator on public rows only."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import tomlkit
+import torch
+from pydantic import ValidationError
+
+from tacit.config import RunFile
+from tacit.config.complaints import one_line
+from tacit.config.fingerprint import differences
+from tacit.config.own_data import OwnData
+from tacit.datasets import load
+from tacit.datasets.own.own_rows import EDGE
+from tacit.datasets.own.rows import EncodedRows, each_its_own
+from tacit.datasets.own.rows_file import UnitRows
+from tacit.datasets.source import Benchmark, Part
+from tacit.datasets.stand_in import StandIn, stand_in
+from tacit.errors import ConfigError, PrivacyError, TacitError
+from tacit_services.identity import own_ledgers
+from tacit_services.testbed.simulate import Simulation
+
+_SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
+# Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.
+_RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
+_CLIP = (0.03, 10.0)
+_SHARES = (0.005, 0.3)  # of an edge's rows, in a batch
+
+Values = dict[str, float]  # "privacy.clip": 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Settings that were tried, and what came of them: `metric`, or why they cannot be run."""
+
+    values: Values
+    metric: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best settings, the metric's name, and all trials, best first."""
+
+    metric: str
+    best: Trial
+    trials: list[Trial]
+
+
+def tune(
+    run: RunFile,
+    public: str,
+    *,
+    root: Path | None,
+    home: Path,
+    trials: int,
+    seed: int,
+    shown: Callable[[int, Trial], None] = lambda number, trial: None,
+) -> Found:
+    """Search settings of `run` on public rows. public: a file beside the run file or elsewhere; of
+    published data the name of a data set. root: where published data lies. home: of the ledgers.
+
+    Private rows are not read. Raises ConfigError, DataError, PrivacyError where a ledger knows the
+    file.
+    """
+    if run.algorithm.worker == "party":
+        raise ConfigError("tacit tune: a vertical run has no edges with rows of their own")
+    rows = _public_rows(run, public, root, home)
+    search = _Search(run, rows, seed)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        direction="minimize" if search.metric in _SMALLER_IS_BETTER else "maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed),
+    )
+    study.enqueue_trial(search.present())  # what the run file says now is the first
+    found: list[Trial] = []
+    for number in range(trials):
+        asked = study.ask(search.space())
+        trial = search.tried(asked.params)
+        failed = trial.metric is None
+        study.tell(asked, trial.metric, state=optuna.trial.TrialState.FAIL if failed else None)
+        found.append(trial)
+        shown(number + 1, trial)
+    known = [trial for trial in found if trial.metric is not None]
+    if not known:
+        raise ConfigError(f"tacit tune: no trial could be run: {found[-1].why}")
+    sign = 1 if search.metric in _SMALLER_IS_BETTER else -1
+    ordered = sorted(known, key=lambda trial: sign * (trial.metric or 0.0))
+    return Found(search.metric, ordered[0], ordered)
+
+
+class _Search:
+    """What is varied, and what it comes to."""
+
+    def __init__(self, run: RunFile, rows: StandIn, seed: int) -> None:
+        self._run, self._seed, self._test = run, seed, rows.test
+        self._content = differences(run)
+        self._metrics = run.define().metrics()
+        of_unit = None
+        if isinstance(run.data, OwnData) and run.data.unit is not None:
+            of_unit = UnitRows(run.data.unit_rows or 1, run.data.unit_gradient == "mean")
+        count = run.public_size()
+        edges = rows.edges(run.edges.count, count, of_unit, seed)
+        self._parts = [Part(rows, count) for rows in edges]
+        self.metric = self._first_metric()
+
+    def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
+        """The bounds of each key."""
+        rows = self._run.public_size()
+        low, high = (max(2, round(share * rows)) for share in _SHARES)
+        space: dict[str, optuna.distributions.BaseDistribution] = {
+            "privacy.clip": optuna.distributions.FloatDistribution(*self._clip(), log=True),
+            "privacy.batch": optuna.distributions.IntDistribution(low, max(low, high), log=True),
+        }
+        for key, bounds in _RATES.items():
+            if key in type(self._run.algorithm).model_fields:
+                rate = optuna.distributions.FloatDistribution(*bounds, log=True)
+                space[f"algorithm.{key}"] = rate
+        return space
+
+    def _clip(self) -> tuple[float, float]:
+        privacy, (low, high) = self._run.privacy, _CLIP
+        return max(low, privacy.clip_min), min(high, privacy.clip_max)
+
+    def present(self) -> Values:
+        """What the run file says, as far as it is within the bounds."""
+        said = {
+            "privacy.clip": self._run.privacy.clip,
+            "privacy.batch": round(self._run.privacy.batch),
+            **{f"algorithm.{key}": getattr(self._run.algorithm, key, None) for key in _RATES},
+        }
+        bounds = self.space()
+        return {
+            key: value
+            for key, value in said.items()
+            if value is not None and key in bounds and bounds[key]._contains(value)
+        }
+
+    def tried(self, values: Values) -> Trial:
+        """One simulated run with these values."""
+        rounded = {key: _rounded(value) for key, value in values.items()}
+        try:
+            simulation = Simulation(self._with(rounded), None, self._parts)
+        except ValidationError as error:
+            return Trial(rounded, None, one_line(error, RunFile))
+        except TacitError as error:
+            return Trial(rounded, None, str(error))
+        torch.set_num_threads(1)
+        simulation.simulator.run(lambda role: None)
+        exam = simulation.role.exam(self._test)
+        if exam is None or simulation.role.version == 0:
+            return Trial(rounded, None, simulation.role.halted)
+        _, params, data = exam
+        _, found = self._metrics.measure(simulation.model, params, data)
+        value = found[self.metric]
+        return Trial(rounded, value if np.isfinite(value) else None, "the metric is no number")
+
+    def _with(self, values: Values) -> RunFile:
+        content = copy.deepcopy(self._content)
+        for name, value in values.items():
+            section, _, key = name.partition(".")
+            content.setdefault(section, {})[key] = value
+        return RunFile.model_validate(content, context={"folder": self._run.folder})
+
+    def _first_metric(self) -> str:
+        """Of two classes the AUC, which moves where accuracy stands still; else the first."""
+        model = self._run.build_model()
+        _, found = self._metrics.measure(model, model.init(self._seed), self._test)
+        return "auc" if "auc" in found else next(iter(found))
+
+
+def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> StandIn:
+    target = run.source.target
+    if isinstance(run.source, Benchmark):
+        rows = load(public, "train", root, None, run.source.features, run.source.text)
+        if (rows.x.shape[1:], rows.classes) != (run.source.shape[0], run.source.shape[1]):
+            raise ConfigError(
+                f"--public {public}: has other rows than {run.source.name}; name a data set of the "
+                "same shape and classes"
+            )
+        x, y = rows.x.numpy(), rows.y.numpy()
+        rows_ = [EncodedRows(x, y, each_its_own(x, y))]
+        return stand_in(rows_, target, run.run.seed, each_alone=True)
+    assert isinstance(run.data, OwnData)
+    reader = run.data.reader(run.folder)
+    path = Path(public).resolve()
+    digest = reader.content(path) if path.exists() else ""
+    if not digest:
+        raise ConfigError(f"--public {public}: no such file")
+    _refuse_private(run, run.data, path, digest, home)
+    parts = list(reader.read(path))
+    if sum(len(part.y) for part in parts) < 50:
+        raise ConfigError(f"--public {public}: fewer than 50 rows say nothing")
+    return stand_in(parts, target, run.run.seed, each_alone=run.data.unit is None)
+
+
+def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: Path) -> None:
+    """Raise PrivacyError for the training file, and for any that a ledger knows."""
+    if (owner := own_ledgers.known(str(path), digest, home)) is not None:
+        raise PrivacyError(
+            f"--public {path.name}: a ledger knows it (as {owner}); settings that are chosen on "
+            "private rows tell of them, at no ε that anybody counts. Use public or made-up rows"
+        )
+    files = {data.train.replace(EDGE, str(number)) for number in range(run.edges.count)}
+    if any((run.folder / name).resolve() == path for name in files):
+        raise PrivacyError(f"--public {path.name}: is a training file; use public or made-up rows")
+
+
+def _rounded(value: float) -> float:
+    """Two significant digits; whole numbers as they are."""
+    return value if isinstance(value, int) else float(f"{value:.2g}")
+
+
+def written(text: str, values: Values) -> str:
+    """The run file `text` with these values, its comments as they were."""
+    document = tomlkit.parse(text)
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        table: Any = document.setdefault(section, tomlkit.table())
+        table[key] = value
+    return tomlkit.dumps(document)
+
+
+def lines(values: Values) -> Iterator[str]:
+    """The values as keys of a run file."""
+    for section in sorted({name.partition(".")[0] for name in values}):
+        yield f"[{section}]"
+        for name, value in values.items():
+            if name.startswith(f"{section}."):
+                yield f"{name.partition('.')[2]} = {value:g}"

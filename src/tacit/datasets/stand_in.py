@@ -1,0 +1,73 @@
+"""Public rows in the place of private ones: what settings are tried on before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tacit.datasets.benchmarks.load import Dataset
+from tacit.datasets.edge_rows import EdgeRows, Index, Units
+from tacit.datasets.own.dealing import edges_of
+from tacit.datasets.own.rows import EncodedRows
+from tacit.datasets.own.rows_file import UnitRows
+from tacit.datasets.target import Target
+
+_TEST_SHARE = 5  # one unit of so many is kept apart, to measure on
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StandIn:
+    """Public rows: some to train on, the others' units apart, to measure on.
+
+    x (n, *shape), y (n,); numbers: unit by unit, the rows of those that are trained on.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    units: list[Index]
+    test: Dataset
+
+    def edges(self, count: int, rows: int, of_unit: UnitRows | None, seed: int) -> list[EdgeRows]:
+        """`count` edges of `rows` units each, drawn with replacement, so that noise weighs what it
+        will. of_unit: how a unit's rows count; None: each row is a unit.
+        """
+        chance = np.random.default_rng(seed)
+        return [self._edge(chance, rows, of_unit) for _ in range(count)]
+
+    def _edge(self, chance: np.random.Generator, rows: int, of_unit: UnitRows | None) -> EdgeRows:
+        drawn = [self.units[place] for place in chance.integers(0, len(self.units), rows)]
+        index = np.concatenate(drawn)
+        starts = np.concatenate(([0], np.cumsum([len(one) for one in drawn])))
+        order = np.arange(len(index))
+        units = None if of_unit is None else Units(order, starts, of_unit.most, of_unit.mean)
+        return EdgeRows(_with_public_row(self.x[index]), _with_public_row(self.y[index]), units)
+
+
+def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone: bool) -> StandIn:
+    """The rows of a public file, a fifth of its units apart. each_alone: a row is a unit, also one
+    that is like another.
+    """
+    x = np.concatenate([part.x for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    units = np.concatenate([part.units for part in parts])
+    apart = edges_of(units, seed=seed, edges=_TEST_SHARE) == 0
+    test = Dataset(
+        torch.from_numpy(x[apart]), torch.from_numpy(y[apart]), target.classes, "public/test"
+    )
+    kept = np.flatnonzero(~apart)
+    owned = list(kept[:, None]) if each_alone else _by_unit(kept, units[kept])
+    return StandIn(torch.from_numpy(x), torch.from_numpy(y), owned, test)
+
+
+def _by_unit(rows: Index, units: npt.NDArray[np.void]) -> list[Index]:
+    """The numbers of each unit's rows."""
+    order = np.argsort(units, kind="stable")
+    bounds = np.flatnonzero(units[order][1:] != units[order][:-1]) + 1
+    return [rows[part] for part in np.split(order, bounds)]
+
+
+def _with_public_row(values: torch.Tensor) -> torch.Tensor:
+    return torch.cat((values, values.new_zeros(1, *values.shape[1:])))

@@ -1,0 +1,148 @@
+"""`tacit tune`: settings by simulation on public rows; private ones are refused and not needed."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from tacit_services.cli.main import main
+from tacit_services.identity import own_ledgers
+from tacit_services.project import tune as tuning
+
+from tacit import config
+from tests.helpers.run_files import toml
+
+COLUMNS = {
+    "age": {"low": 0, "high": 100},
+    "dose": {"low": 0, "high": 1},
+    "outcome": {"values": ["home", "ward"]},
+}
+
+
+def rows(path: Path, count: int, seed: int) -> Path:
+    chance = random.Random(seed)
+    lines = ["who,age,dose,outcome"]
+    for number in range(count):
+        age, dose = chance.uniform(0, 100), chance.random()
+        sick = chance.random() < 1 / (1 + math.exp(8 * (dose - age / 100)))
+        lines.append(f"p{number // 2},{age:.1f},{dose:.2f},{'ward' if sick else 'home'}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def run_of(folder: Path, **data: object) -> Path:
+    text = toml(
+        data={
+            "dataset": None,
+            "kind": "table",
+            "train": "train.csv",
+            "target": "outcome",
+            "rows": 300,
+            "columns": COLUMNS,
+            **data,
+        },
+        run={"updates": 40},
+        algorithm={"name": "fedasync", "learning_rate": 4.0, "steps_min": 1},
+        privacy={"pushes": 20, "batch": 60, "clip": 0.5, "epsilon": 4.0},
+        edges={"count": 2},
+    )
+    path = folder / "run.toml"
+    path.write_text("# mine\n" + text, encoding="utf-8")
+    return path
+
+
+def tacit(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "tacit"
+
+
+def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_comments(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public = rows(tmp_path / "public.csv", 400, seed=1)  # and no private file at all
+    command = ["tune", str(run_of(tmp_path)), "--public", str(public), "--trials", "4"]
+    out = tmp_path / "tuned.toml"
+    assert tacit(*command, "--json", "--out", str(out)) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("1/4 privacy.clip 0.5, privacy.batch 60, algorithm.learning_rate 4:")
+    found = json.loads(said.out)
+    assert found["metric"] == "auc"
+    assert found["best"] == found["trials"][0]
+    assert found["best"]["metric"] == max(one["metric"] for one in found["trials"])
+    assert found["best"]["metric"] > 0.65
+    assert out.read_text().startswith("# mine\n")
+    tuned, best = config.load(out), found["best"]["values"]
+    assert (tuned.privacy.clip, tuned.privacy.batch) == (
+        best["privacy.clip"],
+        best["privacy.batch"],
+    )
+    assert not home.exists()  # no ledger was asked to pay, or made
+    assert tacit(*command, "--out", str(out)) == 2
+    assert "nothing is overwritten" in capsys.readouterr().err
+
+
+def test_the_same_search_finds_the_same(tmp_path: Path, home: Path) -> None:
+    public = rows(tmp_path / "public.csv", 200, seed=1)
+    run = config.load(run_of(tmp_path, unit="who", unit_rows=2))
+    found = [
+        tuning.tune(run, str(public), root=None, home=home, trials=3, seed=5) for _ in range(2)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_rows_that_a_ledger_knows_are_refused(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], known: bool
+) -> None:
+    run = run_of(tmp_path)
+    train = rows(tmp_path / "train.csv", 300, seed=2)
+    if known:  # and have another name now
+        owned = config.load(run).source.owned(0)
+        assert owned is not None
+        own_ledgers.place(owned, 0, home)
+        train = Path(shutil.move(train, tmp_path / "public.csv"))
+    assert tacit("tune", str(run), "--public", str(train), "--trials", "1") == 5
+    said = capsys.readouterr().err
+    assert ("a ledger knows it" if known else "is a training file") in said
+    public = rows(tmp_path / "other.csv", 300, seed=3)  # the control
+    assert tacit("tune", str(run), "--public", str(public), "--trials", "1") == 0
+
+
+def test_published_data_is_tuned_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = toml(
+        run={"updates": 20},
+        algorithm={"name": "dp-pasgd", "tau": 2, "learning_rate": 0.5},
+        privacy={"pushes": 50, "clip": 1.0, "batch": 40},
+        edges={"count": 2},
+    )
+    (tmp_path / "run.toml").write_text(text, encoding="utf-8")
+    command = ["tune", str(tmp_path / "run.toml"), "--public", "digits", "--trials", "1"]
+    assert tacit(*command) == 0
+    assert "best accuracy on public rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("public", "said", "code"),
+    [("missing.csv", "no such file", 2), ("few.csv", "fewer than 50 rows say nothing", 2)],
+)
+def test_what_cannot_be_tuned_on_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], public: str, said: str, code: int
+) -> None:
+    rows(tmp_path / "few.csv", 9, seed=1)
+    run = run_of(tmp_path)
+    assert tacit("tune", str(run), "--public", str(tmp_path / public), "--trials", "1") == code
+    assert said in capsys.readouterr().err
