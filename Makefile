@@ -4,10 +4,12 @@
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
 # JOBS         pytest workers: one more than two processors, as a fifth of a test's time is waiting for others
 # BESIDE       commits that `house` measures as well: version 0.1, and the last one before its modules were moved
+# BROWSER      1: `setup` installs Chromium as well, which the tests of the page need (CI)
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
 JOBS ?= 3
+BROWSER ?=
 BESIDE ?= 2ff785b 5dfe38c
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
@@ -57,6 +59,7 @@ missing=; \
 $(PYTHON) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 command -v mosquitto >/dev/null || missing="$$missing mosquitto"; \
 command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+[ -z "$(BROWSER)" ] || command -v chromium >/dev/null || missing="$$missing chromium"; \
 [ -n "$$missing" ] || exit 0; \
 if [ "$$(id -u)" != 0 ]; then echo "not root, so not installed:$$missing (without them: amqtt and SQLite)"; exit 0; fi; \
 echo "installing$$missing"; \

@@ -60,8 +60,8 @@ def measure(
     port, found = free_port(), list[tuple[float, float, float]]()
 
     def note(status: Status) -> None:
-        known = status.privacy.edges
-        if found or len(known) < edges or min(edge.pushes for edge in known.values()) <= 5:
+        slowest = status.slowest
+        if found or status.edges < edges or slowest is None or slowest.releases <= 5:
             return
         with rest_client.client(
             f"http://127.0.0.1:{port}", rest_client.token(out / "state" / "token")

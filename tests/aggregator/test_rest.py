@@ -195,7 +195,10 @@ class TestDocuments:
         rig.update("edge-0")
         status = web.get("/v1/status").json()
         assert (status["state"], status["applied"], status["target"]) == ("training", 1, 6)
-        assert status["privacy"]["edges"]["edge-0"]["pushes"] == 1
+        assert (status["slowest"], status["privacy"]["bound"]) == (
+            {"id": "edge-0", "releases": 1},
+            True,
+        )
         assert (
             status["model_sha256"]
             == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
@@ -215,6 +218,34 @@ class TestDocuments:
         assert [row["id"] for row in rows] == ["edge-0", "edge-1"]
         assert web.get("/v1/edges/edge-1").json() == rows[1]
         assert "'edge-9'" in problem(web.get("/v1/edges/edge-9"), 404)
+
+    def test_edges_come_a_page_at_a_time_and_again_only_where_they_changed(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        for number in range(5):
+            rig.hello(f"edge-{number}")
+        first = web.get("/v1/edges", params={"limit": 2})
+        assert [row["id"] for row in first.json()] == ["edge-0", "edge-1"]
+        second = web.get("/v1/edges", params={"limit": 9, "after": "edge-1"})
+        assert [row["id"] for row in second.json()] == ["edge-2", "edge-3", "edge-4"]
+        known = {"If-None-Match": first.headers["ETag"]}
+        again = web.get("/v1/edges", params={"limit": 2}, headers=known)
+        assert (again.status_code, again.content) == (304, b"")
+        rig.update("edge-0")
+        changed = web.get("/v1/edges", params={"limit": 2}, headers=known)
+        assert changed.status_code == 200
+        assert "limit" in problem(web.get("/v1/edges", params={"limit": 1001}), 422)
+
+    def test_a_status_has_one_size_whatever_the_number_of_edges(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        rig.hello("edge-0")
+        one = len(web.get("/v1/status").content)
+        for number in range(1, 60):
+            rig.hello(f"edge-{number}")
+        many = len(web.get("/v1/status").content)
+        assert many <= one + 8  # a digit more here and there
+        assert many <= 2048
 
     def test_the_updates_of_a_row_are_those_that_its_epsilon_counts(self, rig: Rig) -> None:
         rig.hello("edge-0")

@@ -101,7 +101,7 @@ def test_a_run_begins_after_the_wait_with_those_that_are_there_and_a_latecomer_f
         run.edge(0), run.edge(1)
         rest.wait(lambda status: status.applied >= 100)
         run.edge(2)
-        before = rest.wait(lambda status: len(status.privacy.edges) == 3).applied
+        before = rest.wait(lambda status: status.edges == 3).applied
         had = pushes(run.ended())
     assert had[2] <= (600 - before) / 3 + 2 * 10 + 2  # its share of what was left, and no burst
     assert abs(had[0] - had[1]) <= 10 + 2

@@ -71,7 +71,9 @@ def test_every_document_is_typed(rig: Rig, client: Client) -> None:
     rig.observer.point(1, 0.5, 1.0, 10)
     status = client.status()
     assert (status.applied, status.target, status.state, status.over) == (1, 6, "training", False)
-    assert status.privacy.edges["edge-0"].pushes == 1
+    assert status.slowest is not None
+    assert (status.slowest.id, status.slowest.releases, status.privacy.bound) == ("edge-0", 1, True)
+    assert client.privacy().edges["edge-0"].pushes == 1
     (edge,) = client.edges()
     assert edge == client.edge("edge-0")
     assert edge.epsilon_pld == client.privacy().epsilon

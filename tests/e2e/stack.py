@@ -12,7 +12,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from tacit_client import ApiError, Client, Status, Unreachable
+from tacit_client import ApiError, Client, Edge, Status, Unreachable
 
 from tests.helpers.servers import need
 
@@ -38,6 +38,7 @@ class Stack:
         self.url = f"http://127.0.0.1:{port}"
         self.version = 0
         self._spent: dict[str, int] = {}
+        self.edges: dict[str, Edge] = {}  # as they were at the last look
         self._root = ROOT
         # Nothing of the developer's own: a TACIT_DATA that is not there would be made by Docker, by
         # root.
@@ -101,18 +102,23 @@ class Stack:
             with Client(self.url) as client:
                 if not client.ready():
                     return None
-                status = client.status()
+                status, edges = client.status(), client.edges()
         except (Unreachable, ApiError):
             return None
         assert status.model_version >= self.version, (
             f"went back from {self.version} to {status.model_version}"
         )
-        spent = pushes(status)
+        self.edges = {edge.id: edge for edge in edges}
+        spent = self.pushes()
         assert all(spent.get(edge, 0) >= count for edge, count in self._spent.items()), (
             f"{spent} after {self._spent}"
         )
         self.version, self._spent = status.model_version, spent
         return status
+
+    def pushes(self) -> dict[str, int]:
+        """Of every edge, as its ledger counted them at the last look."""
+        return {name: edge.pushes for name, edge in self.edges.items()}
 
     def wait(self, condition: Callable[[Status], bool], seconds: float, what: str) -> Status:
         """The first status that meets `condition`;
@@ -144,11 +150,6 @@ class Stack:
         return [
             name for kind in kinds for name in docker(*kind, "--quiet", "--filter", label).split()
         ]
-
-
-def pushes(status: Status) -> dict[str, int]:
-    """Of every edge, as its ledger counts them."""
-    return {name: edge.pushes for name, edge in status.privacy.edges.items()}
 
 
 def docker(*arguments: str) -> str:

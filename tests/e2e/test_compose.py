@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tacit_client import Client
 
-from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine, pushes
+from tests.e2e.stack import Stack, docker, kill_main_process, needs_engine
 from tests.helpers.servers import free_port
 
 pytestmark = pytest.mark.e2e
@@ -57,10 +57,10 @@ def test_five_edges_come_online_and_train(stack: Stack) -> None:
 
 
 def test_every_edge_says_what_it_has_spent(stack: Stack) -> None:
-    status = stack.wait(lambda status: len(status.privacy.edges) == 5, 60.0, "five ledgers")
+    stack.wait(lambda status: status.edges == 5, 60.0, "five ledgers")
 
-    assert sorted(status.privacy.edges) == [f"edge-{number}" for number in range(5)]
-    for edge in status.privacy.edges.values():
+    assert sorted(stack.edges) == [f"edge-{number}" for number in range(5)]
+    for edge in stack.edges.values():
         assert edge.epsilon_pld is not None
         assert edge.budget is not None
         assert 0 < edge.epsilon_pld <= edge.budget
@@ -195,12 +195,12 @@ def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: 
         [killed] = [edge for edge in client.edges() if edge.state != "online"]
     stack.wait_for_updates(20, 60.0)
     online(stack, 5)
-    after = stack.wait(
-        lambda status: pushes(status)[killed.id] > killed.pushes, START, f"{killed.id} pushes"
+    stack.wait(
+        lambda status: stack.pushes()[killed.id] > killed.pushes, START, f"{killed.id} pushes"
     )
 
     assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
-    assert sorted(after.privacy.edges) == [f"edge-{number}" for number in range(5)]
+    assert sorted(stack.edges) == [f"edge-{number}" for number in range(5)]
 
 
 def test_edges_join_and_leave_while_it_trains(stack: Stack) -> None:
@@ -209,12 +209,13 @@ def test_edges_join_and_leave_while_it_trains(stack: Stack) -> None:
         online(stack, count)
         stack.wait_for_updates(20, 60.0)
 
-    status = stack.wait(lambda _: True, 10.0, "a status")
-    assert sorted(status.privacy.edges) == [f"edge-{number}" for number in range(8)]
+    stack.wait(lambda _: True, 10.0, "a status")
+    assert sorted(stack.edges) == [f"edge-{number}" for number in range(8)]
 
 
 def test_a_killed_aggregator_resumes_where_it_was(stack: Stack) -> None:
     before = stack.wait(lambda status: status.state == "training", 10.0, "training")
+    known = stack.pushes().keys()
     [container] = stack.containers("aggregator")
 
     kill_main_process(container)
@@ -223,7 +224,7 @@ def test_a_killed_aggregator_resumes_where_it_was(stack: Stack) -> None:
 
     assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
     assert after.model_version >= before.model_version
-    assert pushes(after).keys() == pushes(before).keys()
+    assert stack.pushes().keys() == known
 
 
 def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: float) -> None:
@@ -233,8 +234,8 @@ def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: f
     )
 
     assert end.applied == end.model_version == end.target
-    assert sum(pushes(end).values()) >= end.applied
-    for edge in end.privacy.edges.values():
+    assert sum(stack.pushes().values()) >= end.applied
+    for edge in stack.edges.values():
         assert edge.epsilon_pld is not None
         assert edge.budget is not None
         assert edge.epsilon_pld <= edge.budget

@@ -51,14 +51,14 @@ def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
     kill_main_process(broker)
     stack.wait_for_updates(100, END)
     end = stack.wait(lambda status: status.state == "finished", END, "the end of the run")
-    last = stack.wait(
+    stack.wait(
         lambda status: (status.test_accuracy or 0.0) >= accuracy, 30.0, f"an accuracy of {accuracy}"
     )
 
     assert json.loads(docker("inspect", broker))[0]["RestartCount"] == 1
     assert end.applied == end.target
-    assert sorted(last.privacy.edges) == [f"edge-{number}" for number in range(WORKERS)]
-    for edge in last.privacy.edges.values():
+    assert sorted(stack.edges) == [f"edge-{number}" for number in range(WORKERS)]
+    for edge in stack.edges.values():
         assert edge.epsilon_pld is None or edge.budget is None or edge.epsilon_pld <= edge.budget
 
     def states() -> set[tuple[str, int]]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
@@ -27,6 +28,7 @@ from tacit_client.models import (
 
 T = TypeVar("T")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_PAGE = 1000  # edges that an aggregator says at once, at most
 _EVENT_TIMEOUT = 60.0  # seconds without even a keep-alive comment (the server sends one every 15)
 
 
@@ -122,12 +124,17 @@ class Client:
         return self._get("/v1/definition", RunDefinition)
 
     def edges(self) -> list[Edge]:
-        """Every edge that ever said Hello."""
-        return self._get("/v1/edges", list[Edge])
+        """Every edge that ever said Hello, by name; asked for a page at a time."""
+        found: list[Edge] = []
+        while page := self._get("/v1/edges", list[Edge], after=found[-1].id if found else ""):
+            found += page
+            if len(page) < _PAGE:
+                break
+        return found
 
     def edge(self, name: str) -> Edge:
         """One edge. Raises ApiError 404 if it never said Hello."""
-        return self._get(httpx.URL(path=f"/v1/edges/{name}"), Edge)
+        return self._get(f"/v1/edges/{_segment(name)}", Edge)
 
     def series(self, after: int = 0) -> list[Point]:
         """The evaluations of versions later than `after`, oldest first."""
@@ -182,7 +189,7 @@ class Client:
         Raises ApiError 404 if it is not in quarantine.
         """
         with self._reached():
-            self._checked(self._http.post(httpx.URL(path=f"/v1/edges/{edge}/release")))
+            self._checked(self._http.post(f"/v1/edges/{_segment(edge)}/release"))
 
     def events(self) -> Iterator[Status]:
         """Yield the status now and at every change, until the server ends.
@@ -250,3 +257,8 @@ def _server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             event = value
         elif name == "data":
             data.append(value)
+
+
+def _segment(name: str) -> str:
+    """A name as one part of a path, dots as well: ".." would lead to another one."""
+    return quote(name, safe="").replace(".", "%2E")

@@ -75,10 +75,11 @@ class Edge(EdgePrivacy):
     retired: str = ""
     refusals: int = 0
     refusal: str = ""
+    bound: bool = False
 
 
-class Privacy(_Document):
-    """The run's guarantee: the largest ε of any edge (None: no guarantee), and every edge's."""
+class _Guarantee(_Document):
+    """The run's guarantee: the largest ε of any edge; None: there is none."""
 
     guarantee: str
     unit: str = "record"
@@ -89,12 +90,21 @@ class Privacy(_Document):
     epsilon: float | None
     mu: float | None = None
     labels_epsilon: float | None = None
+
+
+class Privacy(_Guarantee):
+    """The run's guarantee, with every edge's ε."""
+
     edges: dict[str, EdgePrivacy]
 
 
-class Summary(_Document):
-    """A run's summary.json."""
+class PrivacyTotal(_Guarantee):
+    """The run's guarantee now. bound: ε is an upper bound, as long as the run goes on."""
 
+    bound: bool = False
+
+
+class _Results(_Document):
     algorithm: str
     dataset: str
     model: str
@@ -108,18 +118,33 @@ class Summary(_Document):
     updates_per_s: float
     test_accuracy: float | None
     test_loss: float | None
+    metrics: dict[str, float | None] = {}
     model_version: int
     model_sha256: str
     staleness: Staleness
     stages: int
+
+
+class Summary(_Results):
+    """A run's summary.json."""
+
     privacy: Privacy
 
 
-class Status(Summary):
-    """What summary.json would say now, with the run's `state`.
+class Slowest(_Document):
+    """The edge that has released least."""
+
+    id: str
+    releases: int
+
+
+class Status(_Results):
+    """What summary.json would say now but for its edges, with the run's `state`.
 
     The state is waiting, training, finished or halted.
     """
+
+    privacy: PrivacyTotal
 
     state: str
     reason: str = ""
@@ -129,6 +154,7 @@ class Status(Summary):
     edges_needed: int = 0
     target: int
     schedule: Schedule
+    slowest: Slowest | None = None
 
     @property
     def over(self) -> bool:
@@ -144,6 +170,7 @@ class Point(_Document):
     accuracy: float | None
     loss: float | None
     samples: int
+    metrics: dict[str, float | None] = {}
 
 
 class Layer(_Document):

@@ -123,6 +123,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="go on with the run that was stopped in OUT")
     ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="serve the page on after the end, until Ctrl-C")
+    ] = False,
     as_json: remote.AsJson = False,
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
@@ -144,6 +147,7 @@ def run(
         policy=policy,
         journal=journal,
         resume=resume,
+        keep=keep,
     )
     raise typer.Exit(code)
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tacit.config import RunFile
 from tacit.models import Constant
-from tacit_services.aggregator.reporting.results import on_test
+from tacit_services.aggregator.reporting.picture import on_test
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ class RunProgress:
 
 def facts(status: Status) -> str:
     """The changing facts of a status in one line."""
-    edges = status.privacy.edges
-    slowest = min(edges.items(), key=lambda item: item[1].pushes, default=None)
     accuracy = (
         f"accuracy {100 * status.test_accuracy:.1f} %"
         if status.test_accuracy is not None
@@ -105,8 +103,8 @@ def facts(status: Status) -> str:
         f"staleness {status.staleness.mean:.1f}",
         f"ε {at_most(status, epsilon(status.privacy.epsilon))}",
     ]
-    if slowest is not None:
-        parts.append(f"slowest {slowest[0]} ({slowest[1].pushes} releases)")
+    if status.slowest is not None:
+        parts.append(f"slowest {status.slowest.id} ({status.slowest.releases} releases)")
     return " · ".join(parts)
 
 

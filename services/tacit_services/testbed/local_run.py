@@ -54,12 +54,14 @@ def run(
     policy: Path | None = None,
     journal: Path | None = None,
     resume: bool = False,
+    keep: bool = False,
     observe: Callable[[Status], None] = lambda status: None,
     listening: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> int:
     """Run everything until the run has ended; returns the exit code.
 
-    resume: go on with the run that was stopped in `out`. `observe` is called with every status that
+    resume: go on with the run that was stopped in `out`. keep: serve the page and REST on after the
+    end, until SIGINT or SIGTERM. `observe` is called with every status that
     is polled (for benchmarks). `listening` is given the
     broker's address and stays open while the run lasts (for measurements). Raises TacitError for
     bad input before anything is started.
@@ -82,6 +84,7 @@ def run(
         beside.enter_context(_output_lock(out))
         state = _kept_state(out) if resume else _fresh_state(out, console)
         _print_preamble(run_file, edges, ledgers, console)
+        console.print(f"watch it: http://{http}/")
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
@@ -97,15 +100,20 @@ def run(
         console.print(live.opening(run_file, broker.kind, store.kind, http))
         shared |= {"TACIT_BROKER": broker.address}
         places = {"TACIT_STORE": store.address, "TACIT_OUT": str(out), "TACIT_HTTP": http}
+        places |= {"TACIT_LINGER": "true"} if keep else {}
         server = aggregator(shared | places, state)
         ours = [server, *workers(run_file, shared, state)]
         children.extend(ours)
         for child in ours:
             child.start()
-        code = _watch(run_file, server, children, http, console, interrupted, observe)
-    if code:
-        return code
-    return _show_summary(run_file, out, console, as_json, time.monotonic() - started)
+        code = _watch(run_file, out, server, children, http, console, interrupted, observe)
+        seconds = time.monotonic() - started
+        if keep and not code:
+            code = _show_summary(run_file, out, console, as_json, seconds)
+            console.print(f"serving on: http://{http}/ (Ctrl-C ends it)")
+            interrupted.wait()
+            return code
+    return code or _show_summary(run_file, out, console, as_json, seconds)
 
 
 def _of_the_run(
@@ -230,6 +238,7 @@ def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Chi
 
 def _watch(
     run_file: RunFile,
+    out: Path,
     aggregator: Child,
     children: list[Child],
     http: str,
@@ -237,7 +246,9 @@ def _watch(
     interrupted: threading.Event,
     observe: Callable[[Status], None],
 ) -> int:
-    """Show progress and restart children that die, until the aggregator has ended well."""
+    """Show progress and restart children that die, until the aggregator has ended well, or has
+    written the results in `out` and serves on.
+    """
     with (
         Client(f"http://{http}", timeout=5.0) as client,
         live.RunProgress(console, run_file) as progress,
@@ -256,6 +267,8 @@ def _watch(
                     status = client.status()
                     progress.show(status)
                     observe(status)
+                    if status.over and (out / "summary.json").exists():  # it serves on
+                        return 0
     return 0
 
 

@@ -5,6 +5,7 @@ Errors follow RFC 9457. Conditional and partial answers follow RFC 9110.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from http import HTTPStatus
 from typing import Any
@@ -103,6 +104,15 @@ class _SmallBodies:
             if refusal is not None:
                 return await refusal(scope, receive, send)
         return await self._app(scope, receive, send)
+
+
+def unless_known(request: Request, answer: Response) -> Response:
+    """`answer` with an ETag of its bytes; 304 without them to a client that has them."""
+    etag = f'"{hashlib.sha256(bytes(answer.body)).hexdigest()[:32]}"'
+    if _matches(request.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers={"ETag": etag, "Cache-Control": "no-cache"})
+    answer.headers["ETag"] = etag
+    return answer
 
 
 def partial(request: Request, data: bytes, sha256: str) -> Response:

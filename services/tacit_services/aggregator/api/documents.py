@@ -92,14 +92,35 @@ class Edge(EdgePrivacy):
         description="models that its policy has refused to work on, as it last said"
     )
     refusal: str = Field(description="why it refused the latest of them")
+    bound: bool = Field(description="ε is an upper bound, as long as the run goes on")
 
 
 class Privacy(RunPrivacy):
     """The run's guarantee."""
 
 
+class PrivacyTotal(_Document):
+    """The run's guarantee, without its edges."""
+
+    guarantee: str
+    unit: str
+    adjacency: str
+    noise_at: str
+    trusted: str
+    delta: float
+    epsilon: float | None
+    bound: bool = Field(description="ε is an upper bound, as long as the run goes on")
+
+
+class Slowest(_Document):
+    """The edge that has released least."""
+
+    id: str
+    releases: int
+
+
 class Status(_Document):
-    """summary.json's keys, with the run's state."""
+    """summary.json's keys but for the list of edges, with the run's state: 2 KB at most."""
 
     format: int = Field(
         description="of these keys: raised when one goes or changes its meaning, not when one is "
@@ -136,7 +157,8 @@ class Status(_Document):
     staleness: Staleness
     stages: int
     schedule: Schedule
-    privacy: Privacy
+    slowest: Slowest | None
+    privacy: PrivacyTotal
 
 
 class RunDefinition(_Document):

@@ -23,6 +23,7 @@ from tacit_services.aggregator.api import documents, metrics
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
+from tacit_services.aggregator.page.static_files import page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.problems import (
@@ -32,8 +33,10 @@ from tacit_services.transport.problems import (
     install,
     partial,
     problem,
+    unless_known,
 )
 
+MOST_EDGES = 1000  # in one answer
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
 _MOVING = (
     "duration_s",
@@ -70,6 +73,7 @@ def create_app(
                 503, "the run is being recovered from the store", {"Retry-After": "1"}
             )
 
+    app.include_router(page())
     app.include_router(_health(observer))
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
     app.include_router(_run(view), prefix="/v1", **later)
@@ -132,7 +136,9 @@ def _run(view: View) -> APIRouter:
     observer = view.observer
 
     @router.get(
-        "/status", response_model=documents.Status, summary="summary.json so far, and the state"
+        "/status",
+        response_model=documents.Status,
+        summary="summary.json so far without its edges, and the state",
     )
     def status() -> Response:
         return document(view.status())
@@ -147,10 +153,17 @@ def _run(view: View) -> APIRouter:
         return document({"fingerprint": run.fingerprint, "agreed": run.agreed})
 
     @router.get(
-        "/edges", response_model=list[documents.Edge], summary="Every edge that ever said Hello"
+        "/edges",
+        response_model=list[documents.Edge],
+        summary="Edges that ever said Hello, by name, a page at a time",
+        responses=documented(422) | {304: {"description": "The client has them"}},
     )
-    def edges() -> Response:
-        return document(observer.edges())
+    def edges(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=MOST_EDGES, description="of one page")] = MOST_EDGES,
+        after: Annotated[str, Query(max_length=200, description="the last edge before it")] = "",
+    ) -> Response:
+        return unless_known(request, document(view.edges(after, limit)))
 
     @router.get(
         "/edges/{edge}",

@@ -15,6 +15,7 @@ from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.weights import weights
 
+FINAL = ("finished", "halted")
 EVENT_PERIOD = 0.5  # seconds between two status events, at least
 
 
@@ -56,13 +57,27 @@ class View:
             return WeightsFile(version, clip, self._data, self._sha256)
 
     def status(self) -> dict[str, Any]:
-        """The observer's status with the digest; `model_version` is the digest's, and may be newer
+        """The observer's status with the digest, of one size whatever the number of edges: of these
+        it has the one that has released least. `model_version` is the digest's, and may be newer
         than `applied`.
 
         In this order, so that the digest beside `finished` is the last model's.
         """
         status, file = self.observer.status(), self.file()
-        return {**status, "model_version": file.version, "model_sha256": file.sha256}
+        privacy = dict(status["privacy"])
+        released = {name: edge["pushes"] for name, edge in privacy.pop("edges").items()}
+        slowest = min(released, key=released.__getitem__, default=None)
+        return {
+            **status,
+            "privacy": privacy | {"bound": self.driver.state not in FINAL},
+            "slowest": slowest and {"id": slowest, "releases": released[slowest]},
+            "model_version": file.version,
+            "model_sha256": file.sha256,
+        }
+
+    def edges(self, after: str, limit: int) -> list[dict[str, Any]]:
+        """Edges in the order of their names, at most `limit`, from the first one behind `after`."""
+        return [row for row in self.observer.edges() if row["id"] > after][:limit]
 
     def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
         """The status of at most `age` seconds ago: one for however many streams ask."""

@@ -272,6 +272,7 @@ class Observer(Generic[_D]):
             "retired": record.retired,
             "refusals": record.hello.refusals,
             "refusal": record.hello.refusal,
+            "bound": not self._ended,
             **spent.document(),
         }
 

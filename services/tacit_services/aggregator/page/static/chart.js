@@ -1,0 +1,60 @@
+// Accuracy, or loss, as a line that grows. Its axis begins at the first value, not at zero.
+
+import { at, say } from "./parts.js";
+import { percent, short } from "./words.js";
+
+const HEIGHT = 260;
+let drawn = null;
+let kind = "";
+
+// What is drawn: accuracy where there are classes; else the first other metric; else the loss.
+export function drawnMetric(point) {
+  if (point.accuracy !== null) return { name: "accuracy", of: (one) => one.accuracy };
+  const name = Object.keys(point.metrics ?? {})[0];
+  if (name) return { name, of: (one) => one.metrics[name] };
+  return { name: "loss", of: (one) => one.loss };
+}
+
+export function show(series) {
+  at("chart-empty").hidden = series.length > 0;
+  at("chart").hidden = series.length === 0;
+  if (!series.length) return;
+  const metric = drawnMetric(series[0]);
+  const values = series.map(metric.of);
+  const data = [series.map((point) => point.version), values];
+  if (!drawn || kind !== metric.name) draw(metric.name, data, values);
+  else drawn.setData(data);
+  const write = metric.name === "accuracy" ? percent : short;
+  const first = write(values[0]);
+  const last = write(values[values.length - 1]);
+  say(at("chart-words"), `${metric.name}: ${first} at ${data[0][0]} updates, ${last} at `
+    + `${data[0][data[0].length - 1]}`);
+}
+
+function draw(name, data, values) {
+  drawn?.destroy();
+  kind = name;
+  const style = getComputedStyle(document.documentElement);
+  const colour = (of) => style.getPropertyValue(of).trim();
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line"), width: 1 }, font: "13px system-ui, sans-serif" };
+  const spread = Math.max(...values) / Math.min(...values);
+  const log = name !== "accuracy" && Math.min(...values) > 0 && spread > 20;
+  const shown = name === "accuracy" ? (value) => percent(value) : (value) => short(value);
+  drawn = new uPlot({
+    width: width(), height: HEIGHT, padding: [8, 22, 0, 0],
+    scales: { x: { time: false }, y: { distr: log ? 3 : 1 } },
+    axes: [{ ...axis, label: "updates applied", labelFont: axis.font, labelSize: 22 },
+      { ...axis, size: 68, values: (_, ticks) => ticks.map((tick) => (tick === null ? ""
+        : name === "accuracy" ? `${Number((100 * tick).toPrecision(6))} %` : short(tick))) }],
+    series: [{ label: "updates" }, { label: name, stroke: colour("--accent"), width: 2,
+      paths: uPlot.paths.linear(), points: { show: data[0].length < 60, size: 6 },
+      value: (_, value) => (value === null || value === undefined ? "–" : shown(value)) }],
+    cursor: { drag: { x: false, y: false } },
+  }, data, at("chart"));
+}
+
+const width = () => Math.max(240, at("chart").clientWidth);
+
+new ResizeObserver(() => drawn?.setSize({ width: width(), height: HEIGHT })).observe(at("chart"));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { kind = ""; });

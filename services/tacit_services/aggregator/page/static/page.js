@@ -1,0 +1,158 @@
+// Ties the page together: status events come in, and what has changed is asked for and shown.
+
+import * as chart from "./chart.js";
+import * as edges from "./edges.js";
+import { ask, at, made, say, stateClass, terms } from "./parts.js";
+import { count, epsilon, percent, power, released, seconds, short } from "./words.js";
+
+const EVENTS = 200; // lines that are kept
+const AGAIN = 2000; // milliseconds until the connection is tried again
+const seen = { state: "", edges: new Map(), points: 0 };
+let series = [];
+let busy = false;
+let waiting = null;
+
+function showStatus(status) {
+  document.title = `${status.state} · ${status.run} · tacit`;
+  say(at("run"), status.run);
+  say(at("what"), `${status.algorithm} on ${status.dataset}, ${status.model} with `
+    + `${count(status.parameters)} parameters`);
+  const pill = at("state");
+  say(pill, status.edges_needed ? `waiting for ${status.edges_needed} edges` : status.state);
+  pill.className = `pill ${stateClass(status.state)}`;
+  say(at("applied"), `${count(status.applied)} of ${count(status.target)}`);
+  at("progress").value = Math.min(1, status.applied / status.target);
+  say(at("speed"), speed(status));
+  say(at("online"), `${count(status.edges_online)} of ${count(status.edges)}`);
+  say(at("edges-more"), status.edges_refusing ? `${count(status.edges_refusing)} refuse the model`
+    : `staleness ${status.staleness.mean.toFixed(1)} on average, ${status.staleness.max} at most`);
+  const privacy = status.privacy;
+  say(at("epsilon"), privacy.epsilon === null ? "no guarantee" : `ε ${epsilon(privacy.epsilon, privacy.bound)}`);
+  say(at("epsilon-more"), `at δ = ${power(privacy.delta)}, per ${privacy.unit}, at the edge that spent most`);
+  showMetric(status);
+  showFacts(status);
+}
+
+function speed(status) {
+  const rate = `${status.updates_per_s.toFixed(1)} a second`;
+  const left = (status.target - status.applied) / status.updates_per_s;
+  return status.state === "training" && Number.isFinite(left)
+    ? `${rate}, about ${seconds(left)} left` : `${rate}, ${seconds(status.duration_s)} in all`;
+}
+
+function showMetric(status) {
+  const others = Object.entries(status.metrics ?? {}).filter(([name]) => name !== "accuracy");
+  const first = status.test_accuracy === null && others.length ? others.shift() : null;
+  say(at("metric-name"), first ? first[0] : "Accuracy");
+  say(at("metric"), first ? short(first[1])
+    : status.test_accuracy === null ? "–" : percent(status.test_accuracy));
+  const loss = status.test_loss === null ? "on the public test set" : `loss ${short(status.test_loss)}`;
+  say(at("metric-more"), [...others.map(([name, value]) => `${name} ${short(value)}`), loss].join(" · "));
+}
+
+function showFacts(status) {
+  const schedule = Object.entries(status.schedule).filter(([, value]) => value !== null)
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${short(value)}`);
+  terms(at("facts"), [
+    ["Refused", `${count(status.rejected)} rejected, ${count(status.stale)} too old`],
+    ["Sent twice", `${count(status.duplicates)}, each counted once`],
+    ["Schedule", schedule.join(", ")],
+    ["Staleness", `p95 ${status.staleness.p95}, at most ${status.staleness.max}`],
+    ["Model", `version ${count(status.model_version)}, SHA-256 ${status.model_sha256.slice(0, 16)}…`],
+    ...(status.reason ? [["Ended", status.reason]] : []),
+  ]);
+}
+
+function told(text) {
+  const line = made("li");
+  line.append(made("time", new Date().toLocaleTimeString("en-GB")), made("span", text));
+  at("events").prepend(line);
+  while (at("events").childElementCount > EVENTS) at("events").lastChild.remove();
+}
+
+function tellChanges(status, all) {
+  if (status.state !== seen.state) told(`the run is ${status.state}${status.reason ? `: ${status.reason}` : ""}`);
+  seen.state = status.state;
+  const few = seen.edges.size === 0 && all.length > 20;
+  if (few) told(`${count(all.length)} edges are known`);
+  for (const edge of all) {
+    const why = edge.retired || edge.refusal;
+    if (seen.edges.get(edge.id) !== edge.state && !few) told(`${edge.id} is ${edge.state}${why ? `: ${why}` : ""}`);
+    seen.edges.set(edge.id, edge.state);
+  }
+  for (const point of series.slice(seen.points)) {
+    const metric = chart.drawnMetric(point);
+    const value = metric.of(point);
+    told(`evaluated at ${count(point.version)} updates: ${metric.name} ${metric.name === "accuracy" ? percent(value) : short(value)}`);
+  }
+  seen.points = series.length;
+}
+
+// One look at everything; a newer status that comes meanwhile is looked at afterwards.
+async function look(status) {
+  if (busy) { waiting = status; return; }
+  busy = true;
+  try {
+    showStatus(status);
+    const last = series.length ? series[series.length - 1].version : 0;
+    const [more, all] = await Promise.all([ask(`/v1/series?after=${last}`), edges.fetched()]);
+    series = series.concat(more);
+    chart.show(series);
+    edges.show(all);
+    released(at("released-words"), status, all);
+    tellChanges(status, all);
+    document.documentElement.dataset.version = String(status.model_version);
+  } finally {
+    busy = false;
+    const next = waiting;
+    waiting = null;
+    if (next) await look(next);
+  }
+}
+
+function lost(text) {
+  at("lost").hidden = text === "";
+  say(at("lost"), text);
+}
+
+async function follow() {
+  try {
+    const definition = await ask("/v1/definition");
+    say(at("definition"), JSON.stringify(definition.agreed, null, 2));
+    const status = await ask("/v1/status");
+    if (series.length && status.model_version < series[series.length - 1].version) {
+      series = [];
+      seen.points = 0;
+    }
+    await look(status);
+    lost("");
+  } catch (error) {
+    lost("The aggregator does not answer. What you see is what it last said; this page goes on trying.");
+    setTimeout(follow, AGAIN);
+    return;
+  }
+  const events = new EventSource("/v1/events");
+  events.addEventListener("status", (event) => look(JSON.parse(event.data)).catch(() => {}));
+  events.addEventListener("error", () => { events.close(); setTimeout(follow, AGAIN / 4); });
+}
+
+async function operate(path, body) {
+  const headers = { Authorization: `Bearer ${at("token").value}`, "Content-Type": "application/json" };
+  try {
+    await ask(path, { method: "POST", headers, body: JSON.stringify(body) });
+    say(at("said"), "Done.");
+  } catch (error) {
+    say(at("said"), `Refused: ${error.message}`);
+  }
+}
+
+at("operator").addEventListener("submit", (event) => {
+  event.preventDefault();
+  operate("/v1/halt", { reason: at("reason").value });
+});
+at("edges").addEventListener("click", (event) => {
+  const edge = event.target.dataset?.release;
+  if (edge !== undefined) operate(`/v1/edges/${encodeURIComponent(edge)}/release`, {});
+});
+at("print").addEventListener("click", () => print());
+follow();

@@ -1,0 +1,83 @@
+// Numbers as people read them, and what has been released, in plain words.
+
+import { made, terms } from "./parts.js";
+
+export const count = (value) => value.toLocaleString("en");
+export const percent = (value) => `${(100 * value).toFixed(2)} %`;
+export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
+
+// ε with the sign that says that it is a bound, as long as the run goes on.
+export function epsilon(value, bound) {
+  if (value === null) return "no guarantee";
+  return `${bound ? "≤ " : ""}${value.toFixed(3)}`;
+}
+
+const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+
+// 10⁻⁵, as δ is written.
+export function power(value) {
+  if (!value) return "0";
+  const [first, exponent] = value.toExponential().split("e");
+  const raised = [...exponent.replace("+", "")].map((sign) => RAISED[sign]).join("");
+  return `${first === "1" ? "" : `${first} · `}10${raised}`;
+}
+
+export function seconds(value) {
+  if (value < 60) return `${value.toFixed(0)} s`;
+  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
+}
+
+const UNITS = { row: "one row of the data", record: "one record of the data" };
+
+// The sheet for whoever signs a privacy statement.
+export function released(sheet, status, edges) {
+  const privacy = status.privacy;
+  const whose = UNITS[privacy.unit] ?? `everything of one ${privacy.unit}`;
+  const pushes = edges.reduce((sum, edge) => sum + edge.pushes, 0);
+  const facts = made("dl");
+  terms(facts, [
+    ["Run", `${status.run}: ${status.algorithm} on ${status.dataset}`],
+    ["Whose privacy (unit)", whose],
+    ["ε of the edge that spent most", epsilon(privacy.epsilon, privacy.bound)],
+    ["δ", power(privacy.delta)],
+    ["Against whom", privacy.trusted === "nobody but the edge itself"
+      ? "everybody but the edge itself: the aggregator, the other edges, whoever has the model"
+      : `everybody but: ${privacy.trusted}`],
+    ["Releases so far", `${count(pushes)}, by ${count(edges.length)} edges`],
+    ["As of", `${new Date().toLocaleString("en-GB")}, run definition ${status.run_file_sha256.slice(0, 16)}…`],
+  ]);
+  sheet.replaceChildren(facts, ...paragraphs(privacy, whose));
+}
+
+function paragraphs(privacy, whose) {
+  if (privacy.epsilon === null || privacy.simulated) {
+    return [made("p", `There is no guarantee: ${privacy.guarantee}. Whoever sees the updates or the `
+      + "model may be able to tell who was in the data.")];
+  }
+  const odds = Math.exp(privacy.epsilon);
+  return [
+    made("h3", "What was released"),
+    made("p", "Noisy updates of a model. No row, no count of rows, no time and no size that depends on "
+      + (privacy.noise_at === "edge" ? "them. Each update's noise was added at the edge, before it left."
+        : "them. The noise was added at the aggregator, which saw what it was added to.")),
+    made("h3", "What a single person risks"),
+    made("p", `Somebody who sees all updates and the model, and asks whether ${whose} was used, finds `
+      + `no answer more than ${odds < 100 ? odds.toFixed(1) : odds.toPrecision(2)} times as likely as `
+      + `if it had not been, but for a chance of about ${power(privacy.delta)}. That holds whatever else he `
+      + `knows, and whatever is done with the model later. In one line: ${privacy.guarantee}.`),
+    made("h3", "What is not promised"),
+    list([
+      "That the model says nothing about people like those in the data: that is what it is for.",
+      "That somebody whose rows are at several edges risks no more than this: there ε adds up, unless "
+        + "the run counts all edges together (people = \"shared\").",
+      "Anything about what an edge's owner releases by other means.",
+    ]),
+  ];
+}
+
+function list(items) {
+  const made_ = made("ul");
+  made_.replaceChildren(...items.map((item) => made("li", item)));
+  return made_;
+}

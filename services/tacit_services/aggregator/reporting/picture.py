@@ -1,0 +1,117 @@
+"""plot.png: how a run went, in one picture that shows what matters.
+
+Its axes begin where the first evaluation is, not at zero; what moves in steps is drawn as steps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
+GREY = "#767676"
+_LOG_FROM = 20.0  # the largest value over the smallest from which a scale is logarithmic
+_MOST_BARS = 30  # edges that are drawn apart
+Series = list[dict[str, Any]]
+
+
+def plot(path: Path, status: dict[str, Any], series: Series) -> None:
+    """What the test set says, the clip norm, ε against its budget, and each edge's, in one file."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+    _measured(axes[0], series)
+    _line(axes[1], series, "clip", ORANGE, "clip norm C", drawstyle="steps-post", marker="")
+    axes[1].set_ylim(bottom=0)
+    _spent(axes[2], status, series)
+    _edges(axes[3], status)
+    figure.suptitle(_title(status))
+    temporary = path.with_suffix(".tmp.png")
+    figure.savefig(temporary, dpi=120)
+    plt.close(figure)
+    temporary.replace(path)
+
+
+def on_test(accuracy: float | None, loss: float | None) -> str:
+    """How good a model is on the test set, in words: its accuracy, its loss where it guesses no
+    classes, or that there is no test set.
+    """
+    if accuracy is not None:
+        return f"{100 * accuracy:.2f} %"
+    return "not evaluated" if loss is None else f"loss {loss:.4g}"
+
+
+def _measured(axis: Any, series: Series) -> None:
+    """Accuracy; of a number its first metric; else the loss. Logarithmic where that helps."""
+    if all(point["accuracy"] is not None for point in series):
+        percent = [point | {"accuracy": 100 * point["accuracy"]} for point in series]
+        _line(axis, percent, "accuracy", BLUE, "test accuracy, %")
+        return
+    names = [*(series[0].get("metrics") or {})]
+    found = [
+        point | {"shown": point["metrics"][names[0]] if names else point["loss"]}
+        for point in series
+    ]
+    _line(axis, found, "shown", BLUE, f"test {names[0] if names else 'loss'}")
+    values = [point["shown"] for point in found if point["shown"] is not None]
+    if values and min(values) > 0 and max(values) / min(values) > _LOG_FROM:
+        axis.set_yscale("log")
+
+
+def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
+    """ε of the edge that spent most, against the largest budget; without a guarantee: staleness."""
+    if any(point["epsilon"] is None for point in series):
+        _line(axis, series, "staleness", GREEN, "staleness, mean")
+        return
+    _line(axis, series, "epsilon", GREEN, "ε spent, at most: largest edge (PLD)")
+    budgets = [edge["budget"] for edge in status["privacy"]["edges"].values()]
+    if known := [budget for budget in budgets if budget is not None]:
+        axis.axhline(max(known), color=GREY, linestyle="--", linewidth=1)
+        axis.text(
+            0.02,
+            max(known),
+            "budget",
+            color=GREY,
+            va="bottom",
+            transform=axis.get_yaxis_transform(),
+        )
+        axis.set_ylim(top=1.12 * max(known))
+    axis.set_ylim(bottom=0)
+
+
+def _edges(axis: Any, status: dict[str, Any]) -> None:
+    """ε of each edge of its budget; of many edges, how many have spent how much."""
+    edges = status["privacy"]["edges"]
+    shares = {
+        name: edge["epsilon_pld"] / edge["budget"]
+        for name, edge in edges.items()
+        if edge["epsilon_pld"] is not None and edge["budget"]
+    }
+    axis.grid(alpha=0.3)
+    if len(shares) > _MOST_BARS:
+        axis.hist([100 * share for share in shares.values()], bins=20, color=GREEN)
+        axis.set(xlabel="ε spent, % of its budget", ylabel="edges")
+        return
+    names = sorted(shares, reverse=True)
+    axis.barh(names, [100 * shares[name] for name in names], color=GREEN)
+    axis.set(xlabel="ε spent, % of its budget", xlim=(0, 100 * max(1.0, *shares.values(), 0.0)))
+
+
+def _line(axis: Any, series: Series, key: str, colour: str, label: str, **more: Any) -> None:
+    style = {"marker": "o", "markersize": 3} | more
+    versions = [point["version"] for point in series]
+    axis.plot(versions, [point[key] for point in series], color=colour, **style)
+    axis.set(xlabel="updates applied", ylabel=label)
+    axis.grid(alpha=0.3)
+
+
+def _title(status: dict[str, Any]) -> str:
+    privacy = status["privacy"]
+    epsilon = privacy["epsilon"]
+    claim = f"ε = {epsilon:.2f}, δ = {privacy['delta']:g}" if epsilon is not None else "not private"
+    shown = on_test(status["test_accuracy"], status["test_loss"])
+    what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
+    return f"{what} · {status['edges']} edges · {shown} · {claim}"

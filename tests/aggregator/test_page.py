@@ -1,0 +1,291 @@
+"""The page at `/` in a real browser: it says what REST says, and does nothing that it should not."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser
+from tacit_client import Client
+
+from tests.aggregator.test_shares import shown as shown_run
+from tests.helpers.browser import PHONE, Shown, chromium
+from tests.helpers.rest import TOKEN, Rig, served
+from tests.helpers.servers import PATIENCE, wait_for
+
+pytestmark = pytest.mark.slow
+EVIL = "<img src=x onerror=window.hacked=1>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    made = Rig(tmp_path)
+    for edge in ("edge-0", "edge-1", "edge-2"):
+        made.hello(edge)
+    made.update("edge-0")
+    made.update("edge-1", pushes=2)
+    made.observer.point(1, 0.1, 2.3, 10, {"accuracy": 0.1})
+    made.observer.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
+    return made
+
+
+@pytest.fixture
+def url(rig: Rig) -> Iterator[str]:
+    with served(rig) as made:
+        yield made
+
+
+def rows(shown: Shown) -> list[list[str]]:
+    """The table of edges, as it is shown."""
+    found = shown.page.locator("#edges tbody tr:visible").all()
+    return [[cell.inner_text().strip() for cell in row.locator("th, td").all()] for row in found]
+
+
+def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
+    """The same rows, of what REST says."""
+    return [
+        [
+            edge["id"],
+            edge["state"],
+            f"{'≤ ' if edge['bound'] else ''}{edge['epsilon_pld']:.3f} of {edge['budget']:g}",
+            str(edge["pushes"]),
+            str(edge["updates"]),
+        ]
+        for edge in edges
+    ]
+
+
+def agrees(shown: Shown, url: str) -> None:
+    """Every number of the page is that of REST at the same moment: nothing moves meanwhile."""
+    status = httpx.get(f"{url}/v1/status").json()
+    shown.at_version(status["model_version"])
+    assert shown.text("run") == status["run"]
+    assert shown.text("state") == status["state"]
+    assert shown.text("applied") == f"{status['applied']} of {status['target']}"
+    assert shown.text("online") == f"{status['edges_online']} of {status['edges']}"
+    bound = "≤ " if status["privacy"]["bound"] else ""
+    assert shown.text("epsilon") == f"ε {bound}{status['privacy']['epsilon']:.3f}"
+    if status["test_accuracy"] is not None:
+        assert shown.text("metric") == f"{100 * status['test_accuracy']:.2f} %"
+        loss = float(format(status["test_loss"], ".4g"))
+        assert f"loss {loss:g}" in shown.text("metric-more")
+    edges = httpx.get(f"{url}/v1/edges").json()
+    assert rows(shown) == said_of(edges)
+    released = sum(edge["pushes"] for edge in edges)
+    assert f"{released}, by {len(edges)} edges" in shown.text("released-words")
+    assert status["model_sha256"][:16] in shown.text("facts")
+
+
+def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url: str) -> None:
+    shown = Shown(browser, url)
+    agrees(shown, url)
+    assert "10.00 % at 1 updates, 62.50 % at 2" in shown.text("chart-words")
+    assert shown.page.locator("#chart canvas").count() == 1
+    rig.update("edge-2")  # seen without asking again
+    agrees(shown, url)
+    assert shown.complaints == []
+
+
+def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str) -> None:
+    rig.driver.presence["edge-1"] = "refusing"
+    for name, record in rig.role.edges.items():
+        if name != "edge-0":
+            record.retired = EVIL if name == "edge-2" else ""
+            object.__setattr__(record.hello, "refusal", EVIL)
+    rig.role.edges[EVIL] = rig.role.edges["edge-0"]
+    rig.driver.role.halted = EVIL
+    shown = Shown(browser, url).at_version(2)
+    shown.page.wait_for_selector(f"#edges th:text-is('{EVIL}')")
+    assert shown.page.locator("#edges .why", has_text=EVIL).count() >= 2
+    assert EVIL in shown.text("facts")
+    assert EVIL in shown.text("events")
+    assert shown.page.evaluate("window.hacked") is None
+    assert shown.page.locator("img[src=x]").count() == 0
+    assert shown.complaints == []
+
+
+def test_nothing_runs_that_the_policy_does_not_allow(browser: Browser, url: str) -> None:
+    shown = Shown(browser, url).at_version(2)
+    shown.page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
+        " document.body.append(s); }"
+    )
+    assert shown.page.evaluate("window.ran") is None
+    assert shown.complaints != []  # the control: a violation is heard
+    policy = httpx.get(url).headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "unsafe" not in policy
+    hosts = shown.page.evaluate(
+        "performance.getEntriesByType('resource').map(one => new URL(one.name).host)"
+    )
+    assert set(hosts) == {url.removeprefix("http://")}
+
+
+@pytest.mark.parametrize("more", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}])
+def test_nothing_stands_in_the_way_of_anybody(
+    browser: Browser, url: str, more: dict[str, Any]
+) -> None:
+    shown = Shown(browser, url, **more).at_version(2)
+    shown.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    found = Axe().run(shown.page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    width = shown.page.evaluate("document.scrollingElement.scrollWidth")
+    assert width <= shown.page.viewport_size["width"]  # type: ignore[index]
+
+
+def test_it_is_used_by_the_keyboard_alone(browser: Browser, rig: Rig, url: str) -> None:
+    shown = Shown(browser, url).at_version(2)
+    reached: list[str] = []
+    for _ in range(20):
+        shown.page.keyboard.press("Tab")
+        reached.append(
+            shown.page.evaluate("document.activeElement.id || document.activeElement.tagName")
+        )
+        if reached[-1] == "SUMMARY":
+            shown.page.keyboard.press("Enter")
+    order = [name for name in reached if name in ("filter", "print", "token", "reason", "halt")]
+    assert order[:5] == ["filter", "print", "token", "reason", "halt"]
+
+
+def test_the_operator_ends_the_run_with_the_token_alone(
+    browser: Browser, rig: Rig, url: str
+) -> None:
+    shown = Shown(browser, url).at_version(2)
+    shown.page.get_by_text("For the operator").click()
+    shown.page.fill("#token", "wrong")
+    shown.page.click("#halt")
+    shown.page.wait_for_selector("#said:has-text('Refused')")
+    assert rig.operator.wanted() is None
+    shown.page.fill("#token", TOKEN)
+    shown.page.fill("#reason", "enough")
+    shown.page.click("#halt")
+    shown.page.wait_for_selector("#said:has-text('Done')")
+    assert rig.operator.wanted() == "enough"
+    kept = shown.page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
+    assert kept == [0, 0, ""]
+
+
+def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_path: Path) -> None:
+    rig = Rig(tmp_path, more="[guard]\nquarantine_after = 1\n")
+    for edge in ("edge-0", "edge-1"):
+        rig.hello(edge)
+    rig.update("edge-0")
+    rig.driver.guard.refused("edge-1", "norm")
+    with served(rig) as url:
+        shown = Shown(browser, url).at_version(1)
+        assert [row[1].split() for row in rows(shown)] == [["online"], ["quarantined", "release"]]
+        shown.page.get_by_text("For the operator").click()
+        shown.page.fill("#token", TOKEN)
+        shown.page.get_by_role("button", name="release edge-1").click()
+        wait_for(lambda: "edge-1" not in rig.driver.quarantined)
+
+
+def test_a_thousand_edges_are_shown_and_one_that_moves_is_written_alone(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = Rig(tmp_path)
+    rig.hello("edge-0")
+    rig.update("edge-0")
+    for number in range(1, 1000):
+        rig.role.edges[f"edge-{number}"] = type(rig.role.edges["edge-0"])(
+            rig.role.edges["edge-0"].hello
+        )
+        rig.driver.presence[f"edge-{number}"] = "online"
+    with served(rig) as url:
+        shown = Shown(browser, url).at_version(1)
+        assert shown.page.locator("#edges tbody tr").count() == 1000
+        assert shown.text("online") == "1,000 of 1,000"
+        shown.page.evaluate(
+            "() => { window.written = 0; window.long = [];"
+            " new MutationObserver(all => { window.written += all.length; }).observe("
+            "document.querySelector('#edges tbody'), "
+            "{subtree: true, childList: true, characterData: true, attributes: true});"
+            " new PerformanceObserver(all => { for (const one of all.getEntries())"
+            " window.long.push(one.duration); }).observe({entryTypes: ['longtask']}); }"
+        )
+        rig.update("edge-7")
+        shown.at_version(2)
+        assert 0 < shown.page.evaluate("window.written") < 40
+        painted = shown.page.evaluate(
+            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        )
+        longest = shown.page.evaluate("Math.max(0, ...window.long)")
+    with capsys.disabled():
+        print(f"\n1,000 edges: first paint {painted:.0f} ms, longest task {longest:.0f} ms")  # noqa: T201
+
+
+def test_it_goes_on_when_the_aggregator_was_killed_and_came_back(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with shown_run(tmp_path, 3000, "wait = 1.0") as (run, rest):
+        first = rest.begin()
+        run.edge(0), run.edge(1)
+        rest.wait(lambda status: status.applied >= 50)
+        url = f"http://{rest.address}"
+        shown = Shown(browser, url).at_version(50)
+        first.kill()
+        shown.page.wait_for_selector("#lost:visible")
+        assert "goes on trying" in shown.text("lost")
+        rest.begin()
+        before = rest.wait(lambda status: status.applied >= 100).applied
+        shown.page.wait_for_selector("#lost", state="hidden")
+        shown.at_version(before)
+        with Client(url, timeout=PATIENCE) as client:
+            at_least = client.status()
+            shown.at_version(at_least.model_version)
+            said = re.fullmatch(r"([\d,]+) of 3,000", shown.text("applied"))
+            assert said is not None
+            at_most = client.status()
+        assert at_least.applied <= int(said[1].replace(",", "")) <= at_most.applied
+        assert shown.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("page", {}), ("page-dark", {"color_scheme": "dark"}), ("page-phone", {"viewport": PHONE})],
+)
+def test_a_picture_is_taken_of_a_run_in_its_middle(
+    browser: Browser, tmp_path: Path, name: str, more: dict[str, Any]
+) -> None:
+    rig = middle(tmp_path)
+    with served(rig) as url:
+        shown = Shown(browser, url, **more).at_version(rig.role.version)
+        shown.page.wait_for_selector("#chart canvas")
+        picture(shown, tmp_path, name)
+        if name == "page":
+            shown.page.emulate_media(media="print")
+            assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
+            picture(shown, tmp_path, "sheet")
+
+
+def middle(folder: Path, edges: int = 5) -> Rig:
+    """A run of MAPA in its middle."""
+    rig = Rig(folder, more="[run]\nupdates = 400\n[privacy]\nepsilon = 8.0\n")
+    for number in range(edges):
+        rig.hello(f"edge-{number}")
+    for version in range(210):
+        rig.update(f"edge-{version % edges}", pushes=1 + version // edges)
+        if version % 15 == 0:
+            right = 0.91 - 0.8 * 0.97**version + 0.01 * (version % 4)
+            rig.observer.point(version + 1, right, 2.3 - 2 * right, 1000, {"accuracy": right})
+    rig.driver.presence["edge-3"] = "offline"
+    return rig
+
+
+def picture(shown: Shown, folder: Path, name: str) -> None:
+    """A picture of the whole page; of docs/ where TACIT_PICTURES names that folder."""
+    path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
+    shown.page.screenshot(path=path, full_page=True)
+    assert path.stat().st_size > 10_000
