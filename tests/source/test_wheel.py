@@ -154,6 +154,9 @@ def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> Non
 
     assert {name.split("/")[0] for name in names} == {*PACKAGES, "tacit-0.1.0.dist-info"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    page = ROOT / "services/tacit_services/aggregator/page/static"
+    served = {f"tacit_services/aggregator/page/static/{path.name}" for path in page.iterdir()}
+    assert served <= set(names)
 
 
 def test_with_nothing_installed_the_command_says_what_to_install(

@@ -19,10 +19,7 @@ def export(
         Path | None, typer.Option(help="folder of your own module [default: the run file's]")
     ] = None,
 ) -> None:
-    """Write a run's model, with its model card, as a folder to use or hand on.
-
-    Example: tacit export model --run out/run
-    """
+    """Write a run's model, with its model card, as a folder to use or hand on."""
     need("edge")
     from tacit import exported
 

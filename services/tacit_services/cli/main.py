@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -48,25 +49,9 @@ app = typer.Typer(
     help="Private asynchronous federated learning over MQTT.",
     epilog=_CODES,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-privacy_budget.app.command("dp-pasgd")(design.dp_pasgd)
-privacy_budget.app.command()(measure.measure)
-app.add_typer(privacy_budget.app)
-app.add_typer(ledgers.app)
-app.add_typer(demo.app)
-app.add_typer(pki.app)
-app.command()(new.new)
-app.command()(check.check)
-app.command()(tune.tune)
-app.command()(audit.audit)
-app.command()(export.export)
-app.command()(predict.predict)
-app.command()(replay.replay)
-app.command()(simulate.simulate)
-app.command()(figures.figures)
-app.command()(keys.keys)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -96,7 +81,6 @@ def _exit_code(arguments: list[str] | None) -> int:
 # -- a whole run, and the services --
 
 
-@app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
     edges: Annotated[
@@ -152,45 +136,30 @@ def run(
     raise typer.Exit(code)
 
 
-@app.command()
 def aggregator() -> None:
     """Serve one run; settings from TACIT_* in the environment."""
     need("aggregator")
     launch.aggregator()
 
 
-@app.command()
 def edge() -> None:
     """Be one edge of a run; settings from TACIT_* in the environment."""
     need("edge")
     launch.edge()
 
 
-@app.command()
 def peer() -> None:
     """Be one peer of a run without a server; settings from TACIT_*, as an edge's."""
     need("edge")
     launch.peer()
 
 
-@app.command()
 def party() -> None:
     """Be one party of a vertical run; settings from TACIT_* in the environment, as an edge's."""
     need("edge")
     launch.party()
 
 
-# -- against a running aggregator --
-
-app.command()(remote.status)
-app.command()(remote.watch)
-app.command()(remote.model)
-ledgers.app.callback(invoke_without_command=True)(remote.ledger)
-app.command()(remote.halt)
-app.command()(remote.release)
-
-
-@app.command()
 def version() -> None:
     """Show the version of tacit."""
     from importlib.metadata import PackageNotFoundError
@@ -221,6 +190,75 @@ def _common(
     ] = False,
 ) -> None:
     pass
+
+
+Command = Callable[..., object] | typer.Typer
+# In the order in which they are shown, what one needs every day first; each with an example.
+_COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
+    (
+        "A run of your own",
+        (
+            (new.new, "tacit new clinic --table public.csv --target outcome"),
+            (check.check, "tacit check clinic/run.toml"),
+            (tune.tune, "tacit tune clinic/run.toml --public public.csv --out clinic/tuned.toml"),
+            (run, "tacit run clinic/run.toml --keep"),
+            (export.export, "tacit export model --run out/run"),
+            (predict.predict, "tacit predict model --table new.csv --out predictions.csv"),
+        ),
+    ),
+    (
+        "A run that is under way",
+        (
+            (remote.status, "tacit status --url http://127.0.0.1:8000"),
+            (remote.watch, "tacit watch --url http://127.0.0.1:8000"),
+            (ledgers.app, "tacit ledger --url http://127.0.0.1:8000"),
+            (remote.model, "tacit model --out model.safetensors"),
+            (remote.halt, "tacit halt --reason 'enough' --token-file token"),
+            (remote.release, "tacit release edge-3 --token-file token"),
+        ),
+    ),
+    (
+        "Machines of their own",
+        (
+            (aggregator, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit aggregator"),
+            (edge, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit edge"),
+            (peer, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit peer"),
+            (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
+            (pki.app, "tacit pki init"),
+        ),
+    ),
+    (
+        "To look into it",
+        (
+            (keys.keys, "tacit keys privacy"),
+            (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
+            (simulate.simulate, "tacit simulate experiments/mapa-digits.toml"),
+            (replay.replay, "tacit replay run.journal"),
+            (audit.audit, "tacit audit"),
+        ),
+    ),
+    (
+        "The papers",
+        ((figures.figures, "tacit figures --quick"), (demo.app, "tacit demo inversion")),
+    ),
+    ("Besides", ((version, "tacit version"),)),
+)
+
+
+def _register() -> None:
+    privacy_budget.app.command("dp-pasgd")(design.dp_pasgd)
+    privacy_budget.app.command()(measure.measure)
+    ledgers.app.callback(invoke_without_command=True)(remote.ledger)
+    for panel, commands in _COMMANDS:
+        for command, example in commands:
+            shown = f"Example: {example}"
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, rich_help_panel=panel, epilog=shown)
+            else:
+                app.command(rich_help_panel=panel, epilog=shown)(command)
+
+
+_register()
 
 
 if __name__ == "__main__":

@@ -74,8 +74,6 @@ def predict(
 ) -> None:
     """Predict new rows with a model that was exported.
 
-    Example: tacit predict model --table new.csv
-
     With --ids: classes of records, with a vertical run's model. The run's parties release
     embeddings of the records, and pay for them.
     """

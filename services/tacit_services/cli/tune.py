@@ -33,10 +33,7 @@ def tune(
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Search clip, rate and batch of a run in the simulator, on public rows; nothing is spent.
-
-    Example: tacit tune run.toml --public public.csv --out tuned.toml
-    """
+    """Search clip, rate and batch of a run in the simulator, on public rows; nothing is spent."""
     need("tune")
     from tacit import config
     from tacit.errors import ConfigError

@@ -167,7 +167,14 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
     files = Text(
         f"results in {out}/ (summary.json, metrics.jsonl, plot.png, model.safetensors, ledger.json)"
     )
-    return Group(table, _edges(privacy), *_no_better(summary), files)
+    return Group(table, _edges(privacy), *_no_better(summary), files, *_next(summary, out))
+
+
+def _next(summary: dict[str, Any], out: Path) -> list[Text]:
+    """What one does with the model; a vertical run's stays where its parties are."""
+    if summary["privacy"].get("mu") is not None:
+        return [Text(f"next: tacit predict {out} --ids ID")]
+    return [Text(f"next: tacit export MODEL --run {out}, then tacit predict MODEL")]
 
 
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
