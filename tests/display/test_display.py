@@ -174,7 +174,6 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
         config.load(Path(__file__).parents[2] / "experiments" / "mapa-digits.toml"),
     )
     schedule = SimpleNamespace(delta_s=0.5, clip=1.0, mixing=None, disagreement=None, asked=None)
-    edges = {"edge-3": SimpleNamespace(pushes=7)}
     status: Any = SimpleNamespace(
         edges_needed=0,
         applied=40,
@@ -184,7 +183,8 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
         stages=2,
         schedule=schedule,
         staleness=SimpleNamespace(mean=3.5),
-        privacy=SimpleNamespace(epsilon=1.25, edges=edges),
+        privacy=SimpleNamespace(epsilon=1.25),
+        slowest=SimpleNamespace(id="edge-3", releases=7),
     )
     with display.RunProgress(console, run) as progress:
         progress.show(status)
