@@ -193,3 +193,24 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     bar, *facts = [line.strip() for line in "".join(last[1:]).splitlines()]
     assert bar.startswith(f"40/{run.run.updates}")
     assert "ε ≤ 1.250 · slowest edge-3 (7 releases)" in " ".join(facts)
+
+
+@pytest.mark.parametrize(
+    ("auc", "said"),
+    [
+        (0.71, "tells the classes apart (AUC 0.710)"),
+        (0.52, "no better than always"),
+        (None, "no better"),
+    ],
+)
+def test_a_model_that_ranks_a_rare_class_is_not_called_useless(
+    auc: float | None, said: str
+) -> None:
+    summary = {
+        "constant": {"accuracy": 0.78, "loss": None, "error": 0.01},
+        "test_accuracy": 0.781,
+        "test_loss": 0.5,
+        "metrics": {"auc": auc},
+    }
+    [line] = display._no_better(summary)
+    assert said in line.plain

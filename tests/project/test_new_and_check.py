@@ -56,6 +56,22 @@ def test_a_new_run_has_the_samples_columns_bounds_and_classes(sample: Path) -> N
     assert "# note: is not read; it has 300 different values" in (folder / "run.toml").read_text()
 
 
+def test_sites_with_a_file_each_need_their_files_and_one_number(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tacit("new", "clinic", "--table", str(sample), "--sites", "3") == 0
+    assert "into clinic/siteN.csv, then" in capsys.readouterr().out
+    folder = sample.parent / "clinic"
+    for site in range(3):
+        table(folder / f"site{site}.csv", 4000 + site, seed=site)
+    run = config.load(folder / "run.toml")
+    assert (run.edges.count, run.run.updates) == (3, 300)
+    assert isinstance(run.data, TableData)
+    assert (run.data.train, run.data.rows) == ("site{edge}.csv", 5000)
+    assert tacit("check", "clinic/run.toml") == 0
+    assert "4000 to 4002 rows an edge, 5000 taken" in capsys.readouterr().out
+
+
 def test_nothing_is_overwritten(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tacit("new", "clinic", "--table", str(sample)) == 0
     before = (sample.parent / "clinic" / "run.toml").read_text()

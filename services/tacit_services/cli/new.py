@@ -22,6 +22,12 @@ def new(
     unit: Annotated[
         str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
     ] = None,
+    sites: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="so many sites have a file each, site0.csv, … [default: one file is dealt]"
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(metavar="MODULE:NAME", help="your own module [default: a small one]"),
@@ -31,10 +37,12 @@ def new(
     need("table")
     from tacit_services.project.new import Wanted, make
 
-    files = make(folder, Wanted(table, target, unit, model))
+    wanted = Wanted(table, target, unit, model, sites)
+    files = make(folder, wanted)
     typer.echo(f"{folder}/: {', '.join(file.name for file in files)}")
     if table is not None:
         typer.echo(f"read from {table}, and public from now on: columns, bounds, classes")
     suffix = ".csv" if table is None else table.suffix
-    typer.echo(f"next: put the private rows into {folder}/train{suffix}, then")
+    names = f"{folder}/{wanted.train(suffix)}"
+    typer.echo(f"next: put the private rows into {names.replace('{edge}', 'N')}, then")
     typer.echo(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")

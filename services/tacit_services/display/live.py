@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tacit_client import Status
 
 SHOWN = 40  # edges in the table
+_TELLS_APART = 0.6  # the least AUC of which that is said
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
@@ -197,6 +198,14 @@ def _no_better(summary: dict[str, Any]) -> list[Text]:
     if constant.beaten(summary["test_accuracy"], summary["test_loss"]):
         return []
     best = on_test(constant.accuracy, constant.loss)
+    auc = summary.get("metrics", {}).get("auc")
+    if auc is not None and auc > _TELLS_APART:
+        return [
+            Text(
+                f"no more often right than always the same answer ({best}), as one class is rare, "
+                f"but it tells the classes apart (AUC {auc:.3f}): rank by p, or choose a threshold"
+            )
+        ]
     why = (
         "the updates were too few, too small or drowned in noise; `tacit check` says which, and a "
         "smaller model, more rows, a larger batch or a larger learning rate help"

@@ -100,13 +100,24 @@ class Wanted:
     """What `tacit new` was asked for.
 
     sample: the public table that columns, bounds and classes are guessed from; it becomes the test
-    set. entry: of the user's own module, None for a small one that is written here.
+    set. entry: of the user's own module, None for a small one that is written here. sites: how many
+    have a file of their own; None: one file is dealt.
     """
 
     sample: Path | None
     target: str | None
     unit: str | None
     entry: str | None
+    sites: int | None = None
+
+    @property
+    def edges(self) -> int:
+        """How many edges there are."""
+        return self.sites or _EDGES
+
+    def train(self, suffix: str) -> str:
+        """What the private file, or those of the sites, are called."""
+        return f"train{suffix}" if self.sites is None else f"site{{edge}}{suffix}"
 
 
 def make(folder: Path, wanted: Wanted) -> list[Path]:
@@ -122,7 +133,7 @@ def make(folder: Path, wanted: Wanted) -> list[Path]:
     files = {
         "run.toml": _run_file(name, wanted, columns, target, suffix),
         "policy.toml": POLICY,
-        "README.md": README.format(name=name, train=f"train{suffix}"),
+        "README.md": README.format(name=name, train=wanted.train(suffix)),
     }
     if wanted.entry is None:
         files["nets.py"] = NETS
@@ -158,7 +169,7 @@ def _run_file(name: str, wanted: Wanted, columns: list[Guess], target: Guess, su
     return RUN_FILE.format(
         title="A private model of one's own table.",
         name=name,
-        updates=_EDGES * _PUSHES,
+        updates=wanted.edges * _PUSHES,
         data="\n".join(_data(wanted, target, suffix)),
         guessed="" if wanted.sample is None else f", and guessed from {wanted.sample.name}",
         columns="\n".join(map(_line, [*columns, target])),
@@ -166,15 +177,19 @@ def _run_file(name: str, wanted: Wanted, columns: list[Guess], target: Guess, su
         rate=_REGRESSION_RATE if target.is_number else _RATE,
         pushes=_PUSHES,
         batch=_BATCH,
-        edges=_EDGES,
+        edges=wanted.edges,
         every=_PUSHES,
     )
 
 
 def _data(wanted: Wanted, target: Guess, suffix: str) -> list[str]:
+    what = (
+        f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
+        if wanted.sites is None
+        else f"private rows: site0{suffix} of edge 0, site1{suffix} of edge 1, …"
+    )
     lines = [
-        f'train = "train{suffix}"  # private rows, dealt to the edges; or "site{{edge}}{suffix}", '
-        "a file an edge",
+        f'train = "{wanted.train(suffix)}"  # {what}',
         f'test = "public{suffix}"  # public, and of other people'
         if wanted.sample is not None
         else f'# test = "public{suffix}"  # public, and of other people',
@@ -182,12 +197,19 @@ def _data(wanted: Wanted, target: Guess, suffix: str) -> list[str]:
     ]
     if wanted.unit is not None:
         lines.append(f"unit = {json.dumps(wanted.unit)}  # whose privacy it is: all rows of one")
-    counted = "rows" if wanted.unit is None else "rows and unit_rows"
-    lines.append(
-        f"# rows = 5000  # public: {'rows' if wanted.unit is None else 'units'} of an edge; "
-        f"left out, {counted} are counted in train{suffix}, and public"
-    )
+    lines.append(_rows(wanted, suffix))
     return lines
+
+
+def _rows(wanted: Wanted, suffix: str) -> str:
+    units = "rows" if wanted.unit is None else "units"
+    if wanted.sites is not None:
+        return f"rows = 5000  # public: {units} that a site is taken to have; write your number"
+    counted = "rows" if wanted.unit is None else "rows and unit_rows"
+    return (
+        f"# rows = 5000  # public: {units} of an edge; left out, {counted} are counted in "
+        f"train{suffix}, and public"
+    )
 
 
 def _line(one: Guess) -> str:
