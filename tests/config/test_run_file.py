@@ -424,6 +424,9 @@ OTHER = {
     "algorithm.initial_gap": "2.4",
     "algorithm.failure": "1e-2",
     "algorithm.max_staleness": "101",
+    "algorithm.learning_rate": "0.5",
+    "algorithm.schedule": '"linear"',
+    "algorithm.warm_up": "0.1",
     "privacy.mechanism": '"knorm"',
     "privacy.epsilon": "2.1",
     "privacy.delta": "1e-6",
@@ -491,6 +494,8 @@ FEDASYNC: dict[str, str | None] = {
     "algorithm.clients": "1",
     "algorithm.quorum": "0.6",
     "algorithm.deadline_s": "61.0",
+    "algorithm.schedule": '"linear"',
+    "algorithm.warm_up": "0.1",
 }
 DP_PASGD: dict[str, str | None] = {
     "algorithm.name": '"fedasync"',
@@ -498,6 +503,8 @@ DP_PASGD: dict[str, str | None] = {
     "algorithm.tau": "11",
     "algorithm.quorum": "0.6",
     "algorithm.deadline_s": "61.0",
+    "algorithm.schedule": '"linear"',
+    "algorithm.warm_up": "0.1",
 }
 
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from tacit import config
 from tacit.datasets import load, shape_of
-from tacit.datasets.features import apply, morlet, normalised, scattering, shape_with
+from tacit.datasets.features import apply, shape_with
+from tacit.datasets.features.scattering import morlet, normalised, scattering
 from tacit.errors import ConfigError
 
 ANGLES = 8

@@ -197,7 +197,7 @@ class TestMoved:
         """A kept point measured with η/3 instead of η: what a slip in the code would do."""
         runs = seeds_of("vafl-2", 0, "centralised", None)
         kept = lines()
-        rate: float = runs[0].algorithm.learning_rate  # type: ignore[union-attr]
+        rate = runs[0].algorithm.learning_rate or math.nan
         slow = runs[0].algorithm.model_copy(update={"learning_rate": rate / 3})
         now = sweep.measure(runs[0].model_copy(update={"algorithm": slow}), None)
         seeds = [kept[stored_results.result_name(run)]["result"] for run in runs]

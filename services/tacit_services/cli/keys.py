@@ -58,6 +58,7 @@ def keys(
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
+    from tacit.config.data import ProjectionSection
     from tacit.config.own_table import ColumnSection
     from tacit.config.sections import Away, Delay
 
@@ -66,6 +67,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
             by = _CHOSEN_BY.get(name)
             chosen_by = get_args(kind.model_fields[by].annotation) if by else ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
+    yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away

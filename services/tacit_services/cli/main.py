@@ -17,6 +17,7 @@ from tacit.errors import TacitError
 from tacit_services import launch
 from tacit_services.cli import (
     audit,
+    basis,
     check,
     demo,
     design,
@@ -231,6 +232,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         "To look into it",
         (
             (keys.keys, "tacit keys privacy"),
+            (basis.basis, "tacit basis photos.safetensors --public photos --axes 256"),
             (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
             (simulate.simulate, "tacit simulate experiments/mapa-digits.toml"),
             (replay.replay, "tacit replay run.journal"),

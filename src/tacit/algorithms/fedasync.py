@@ -95,7 +95,8 @@ class MixingServer(ServerRole):
         """C, γ, and α_t of the latest update."""
         return {
             "clip": self.clip,
-            "learning_rate": self.algorithm.learning_rate,
+            "learning_rate": self.algorithm.learning_rate
+            * self.algorithm.factor(self.version, self.horizon),
             "mixing": self.weight,
         }
 
@@ -225,7 +226,8 @@ class AveragingServer(RoundServer):
 
     def schedule(self) -> dict[str, float]:
         """C, γ, and how far the round has come."""
-        return {"clip": self.clip, "learning_rate": self.algorithm.learning_rate} | self.progress()
+        rate = self.algorithm.learning_rate * self.algorithm.factor(self.version, self.horizon)
+        return {"clip": self.clip, "learning_rate": rate} | self.progress()
 
 
 class Edge(LocalSteps):
@@ -240,18 +242,20 @@ class Edge(LocalSteps):
         releaser: Releaser,
         device: str = "cpu",
         *,
+        horizon: int = 1,
         rows_alone: bool = False,
     ) -> None:
+        """horizon: T, which a schedule of the step size counts by."""
         super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
-        self.algorithm = section
+        self.algorithm, self.horizon = section, horizon
         self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
 
     def steps(self, message: GlobalModel) -> Steps:
         """H local iterations on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
         a = self.algorithm
-        return descend(
-            message, self.task_steps(message.version), a.learning_rate, a.proximal, delta=self.delta
-        )
+        rate = a.learning_rate * a.factor(message.version, self.horizon)
+        steps = self.task_steps(message.version)
+        return descend(message, steps, rate, a.proximal, delta=self.delta)
 
     def task_steps(self, version: int) -> int:
         """H in [H_min, H_max], by the edge's name and τ: public, and always the same.

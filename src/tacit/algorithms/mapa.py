@@ -144,7 +144,12 @@ class Server(ServerRole):
         return delta_b(self.algorithm.deviation, self.batch, self.noise_variance * self.clip**2)
 
     def learning_rate(self) -> float:
-        """γ for the next update, by Table II."""
+        """γ for the next update: the run file's, or by Table II; times its schedule."""
+        a = self.algorithm
+        own = self._own_rate() if a.learning_rate is None else a.learning_rate
+        return own * a.factor(self.version, self.horizon)
+
+    def _own_rate(self) -> float:
         a, t = self.algorithm, self.version + 1
         if a.name == "mapa":
             p = coefficient(self.variance, self.tau_max, self.clip, a.reduction)  # line 6

@@ -174,6 +174,7 @@ def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
         own.model,
         own.releaser,
         own.device,
+        horizon=definition.horizon,
         rows_alone=own.rows_alone,
     )
 
@@ -186,6 +187,7 @@ def _averaging_edge(definition: Definition[DpPasgd], own: Owner) -> EdgeRole:
         own.model,
         own.releaser,
         own.device,
+        horizon=definition.horizon,
         rows_alone=own.rows_alone,
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from tacit.config.contract import DataSection, Sections
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
 from tacit.config.own_data import OwnData
 from tacit.config.own_table import TableData
-from tacit.config.sections import Positive
+from tacit.config.sections import Positive, Section
 from tacit.datasets import (
     Benchmark,
     Dealing,
@@ -24,8 +24,36 @@ from tacit.datasets import (
     train_size,
 )
 from tacit.datasets.benchmarks.text import WORDS
+from tacit.datasets.features.basis import SHIPPED, Projection, digest
+from tacit.datasets.features.basis import shipped as shipped_basis
 from tacit.datasets.own.files import located
 from tacit.datasets.own.own_rows import EDGE, counted
+
+
+class ProjectionSection(Section):
+    """A step of `features`: a projection on a public basis, with whitening."""
+
+    basis: str = Field(
+        min_length=1, description='"strokes", or a file of `tacit basis` beside the run file'
+    )
+    axes: int = Field(512, gt=0, le=65_536, description="how many of its axes")
+    whiten: float = Field(
+        0.5, ge=0, le=1, description="each axis is divided by its standard deviation to this power"
+    )
+
+    def step(self, folder: Path) -> Projection:
+        """The step. Raises ConfigError where its file is not there."""
+        shipped = self.basis in SHIPPED
+        path = (
+            shipped_basis(self.basis) if shipped else located(self.basis, folder, "data.features")
+        )
+        return Projection(path, digest(path), self.axes, self.whiten)
+
+
+FeatureList = Annotated[
+    tuple[Literal["upright", "scattering"] | ProjectionSection, ...],
+    Field(strict=False, min_length=1, max_length=8),
+]
 
 
 class BenchmarkData(DataSection):
@@ -33,8 +61,10 @@ class BenchmarkData(DataSection):
 
     kind: Literal["benchmark"] = Field("benchmark", description="a published data set")
     dataset: str = Field(description="one of docs/data.md; digits is bundled")
-    features: Features = Field(
-        "none", description="what a linear model sees: pixels, or wavelet scattering of them"
+    features: Literal["none", "scattering"] | FeatureList = Field(
+        "none",
+        description="what a linear model sees: pixels, or steps, each of one record alone; "
+        '["upright", "scattering", { basis = "strokes", axes = 512 }]',
     )
     partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
         "iid",
@@ -51,6 +81,13 @@ class BenchmarkData(DataSection):
         2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>"
     )
     sequence: int = Field(32, ge=1, le=1000, description="T: words of an example of text")
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _one_or_a_list(cls, value: Any) -> Any:
+        if isinstance(value, str) and value not in ("none", "scattering"):
+            raise ValueError('expected none, scattering, or a list of steps, as ["upright"]')
+        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -80,7 +117,18 @@ class BenchmarkData(DataSection):
             run.edges.count, self.partition, run.run.seed, self.alpha, self.spare, self.spare_weight
         )
         text = Text(self.vocabulary, self.sequence)
-        return Benchmark(self.dataset, self.features, text, dealing)
+        return Benchmark(self.dataset, self.steps(folder), text, dealing)
+
+    def steps(self, folder: Path) -> Features:
+        """`features`, with the files that they name. Raises ConfigError."""
+        if isinstance(self.features, str):
+            return self.features
+        return tuple(one if isinstance(one, str) else one.step(folder) for one in self.features)
+
+    def code(self, folder: Path) -> dict[str, str]:
+        """SHA-256 of each basis, by its name."""
+        projections = (one for one in self.features if isinstance(one, ProjectionSection))
+        return {f"basis {one.basis}": one.step(folder).sha256 for one in projections}
 
     def public_size(self, edges: int, columns: bool) -> int:
         """The nominal rows of one edge's part, a function of public numbers only."""
@@ -92,10 +140,9 @@ class BenchmarkData(DataSection):
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         name = run.model.name
-        if self.features != "none" and name not in ("logistic", "svm", "python"):
-            raise ValueError(
-                f"data.features={self.features}: needs model.name logistic or svm, not {name}"
-            )
+        if self.features != "none" and name not in ("logistic", "svm", "mlp", "python"):
+            what = self.features if isinstance(self.features, str) else "a list"
+            raise ValueError(f"data.features={what}: needs model.name logistic or svm, not {name}")
         if is_text(self.dataset) != (name == "lstm") and name != "python":
             raise ValueError(
                 f"model.name={name}: lstm is for text and text for lstm, "

@@ -55,7 +55,8 @@ class Server(RoundServer):
     def schedule(self) -> dict[str, float]:
         """C, η, τ, and how far the round has come."""
         a = self.algorithm
-        return {"clip": self.clip, "learning_rate": a.learning_rate, "tau": a.tau} | self.progress()
+        rate = a.learning_rate * a.factor(self.version, self.horizon)
+        return {"clip": self.clip, "learning_rate": rate, "tau": a.tau} | self.progress()
 
 
 class Edge(LocalSteps):
@@ -70,14 +71,17 @@ class Edge(LocalSteps):
         releaser: Releaser,
         device: str = "cpu",
         *,
+        horizon: int = 1,
         rows_alone: bool = False,
     ) -> None:
+        """horizon: T, which a schedule of the step size counts by."""
         super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
-        self.algorithm = section
+        self.algorithm, self.horizon = section, horizon
 
     def steps(self, message: GlobalModel) -> Steps:
         """θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I), τ times."""
-        return descend(message, self.task_steps(message.version), self.algorithm.learning_rate)
+        rate = self.algorithm.learning_rate * self.algorithm.factor(message.version, self.horizon)
+        return descend(message, self.task_steps(message.version), rate)
 
     def task_steps(self, version: int) -> int:
         """τ."""

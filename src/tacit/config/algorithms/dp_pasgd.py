@@ -7,11 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from tacit.config.algorithms.local_steps import local_steps_agree
-from tacit.config.contract import AlgorithmSection, Sections
+from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.config.contract import Sections
 from tacit.config.sections import Positive
 
 
-class DpPasgd(AlgorithmSection):
+class DpPasgd(StepSizes):
     """DP-PASGD: τ local noisy steps, then an average of every device. DP-SGD is tau = 1."""
 
     name: Literal["dp-pasgd"] = Field(description="which")

@@ -7,7 +7,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tacit.config.algorithms.local_steps import local_steps_agree
-from tacit.config.contract import AlgorithmSection, Sections
+from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.config.contract import Sections
 from tacit.config.sections import Positive
 
 Staleness = Literal["constant", "polynomial", "hinge"]
@@ -27,7 +28,7 @@ _READ = {
 }
 
 
-class FedAsync(AlgorithmSection):
+class FedAsync(StepSizes):
     """FedAsync, with FedAvg, FedBuff and single-thread SGD.
 
     `privacy.pushes` counts local steps, all of them paid.

@@ -6,11 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from tacit.config.contract import AlgorithmSection, Sections
+from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.config.contract import Sections
 from tacit.config.sections import Positive
 
 
-class Mapa(AlgorithmSection):
+class Mapa(StepSizes):
     """MAPA and its three relatives (Table II)."""
 
     name: Literal["mapa", "audp", "asgd", "csgd"] = Field(description="which")
@@ -25,6 +26,9 @@ class Mapa(AlgorithmSection):
     )
     failure: float = Field(
         1e-3, gt=0, lt=1, description="δ of eq. (12), for the first clip norm only"
+    )
+    learning_rate: Positive | None = Field(
+        None, description="γ of every update, before its schedule; left out: by Table II"
     )
     max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
 

@@ -183,3 +183,9 @@ def _slices(name: str, stored: Any) -> _Stored:
     shape = tuple(stored.get_shape())
     kind = np.asarray(stored[0:1]).dtype.kind if shape and shape[0] else "f"
     return _Stored(name, shape, kind, lambda first, last: np.asarray(stored[first:last]))
+
+
+def row_shape(path: Path, name: str) -> tuple[int, ...]:
+    """The shape of one row of the array called so. Raises DataError."""
+    with _opened(path, [name]) as (stored,):
+        return stored.shape[1:]

@@ -1,4 +1,4 @@
-"""Frozen features of one image: 2-D wavelet scattering, normalised within the image.
+"""2-D wavelet scattering of one image, normalised within the image.
 
 Wavelet scattering is Bruna and Mallat's (arXiv:1203.1513). Shapes: images (n, depth, side, side) ->
 features (n, 81·depth, side/4, side/4), float32, for J = 2 scales and L = 8 orientations: 1 average,
@@ -22,15 +22,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from tacit.errors import ConfigError
-
-Features = Literal["none", "scattering"]
 
 _ANGLES = 8  # L
 _STEP = 4  # 2^J: the input pixels along an output pixel
@@ -40,37 +37,22 @@ _GROUPS = (1, *[_ANGLES] * (2 + _ANGLES))
 _EPSILON = 1e-5  # added to a variance, as PyTorch's GroupNorm does
 
 
-def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of one example after `features`.
+def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the features of an image of `shape`.
 
-    Raises ConfigError if they are not defined for `shape`.
+    Raises ConfigError if they are not defined for it.
     """
-    if features == "none":
-        return shape
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] % _STEP or shape[1] < 2 * _STEP:
         raise ConfigError(
-            f"data.features = {features!r} needs square images of a side that {_STEP} divides, "
+            f"data.features = 'scattering' needs square images of a side that {_STEP} divides, "
             f"at least {2 * _STEP}, not {shape}"
         )
     return (_CHANNELS * shape[0], shape[1] // _STEP, shape[2] // _STEP)
 
 
-def apply(features: Features, images: Tensor) -> Tensor:
-    """`images` (n, *shape) float32 as they are, or their features (n, *shape_with(features,
-    shape)).
-
-    Guarantee: an example's features are a function of that example alone, to the bit. They are
-    computed one example at a time, in memory of their own, so that neither company nor place can
-    change how a kernel rounds.
-    Raises as `shape_with`.
-    """
-    if features == "none":
-        return images
-    shape = shape_with(features, tuple(images.shape[1:]))
-    found = images.new_empty((len(images), *shape))
-    for image, out in zip(images, found, strict=True):
-        out.copy_(normalised(scattering(image.clone())).view(shape))
-    return found
+def of_image(image: Tensor) -> Tensor:
+    """Features (81·depth, side/4, side/4) of one image (depth, side, side)."""
+    return normalised(scattering(image)).view(shape_of(tuple(image.shape)))
 
 
 def scattering(images: Tensor) -> Tensor:

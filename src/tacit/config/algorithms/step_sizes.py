@@ -1,0 +1,38 @@
+"""How a step size changes over a run: of the version alone, so it costs no ε (post-processing)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from tacit.config.contract import AlgorithmSection
+
+_HALVINGS = 3  # of "step", at equal distances
+
+
+class StepSizes(AlgorithmSection):
+    """A section whose step size may follow a schedule."""
+
+    schedule: Literal["constant", "linear", "cosine", "step"] | None = Field(
+        None,
+        description="of the step size over run.updates: constant; linear or cosine to 0; step: "
+        "halved three times; left out: the algorithm's own rule",
+    )
+    warm_up: float = Field(
+        0.0, ge=0, lt=1, description="part of run.updates in which it grows to its size"
+    )
+
+    def factor(self, version: int, horizon: int) -> float:
+        """What the step size of version `version` of `horizon` is multiplied by, in [0, 1]."""
+        done = min(version / horizon, 1.0)
+        grown = min(1.0, (version + 1) / (self.warm_up * horizon)) if self.warm_up else 1.0
+        match self.schedule:
+            case "linear":
+                return grown * (1 - done)
+            case "cosine":
+                return grown * (1 + math.cos(math.pi * done)) / 2
+            case "step":
+                return float(grown * 0.5 ** min(_HALVINGS, int((_HALVINGS + 1) * done)))
+        return grown

@@ -1,0 +1,57 @@
+"""Frozen features: public steps of one record alone.
+
+Guarantee: a record's features are a function of that record and of public constants alone, to the
+bit. They are computed one record at a time, in memory of their own, so that neither company nor
+place can change how a kernel rounds; so they cost no privacy.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from tacit.datasets.features import scattering, upright
+from tacit.datasets.features.basis import Projection
+
+Step = Literal["upright", "scattering"] | Projection
+Features = Literal["none", "scattering"] | tuple[Step, ...]
+
+
+def steps_of(features: Features) -> tuple[Step, ...]:
+    """The steps, in their order."""
+    if isinstance(features, tuple):
+        return features
+    return () if features == "none" else (features,)
+
+
+def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of one record after `features`. Raises ConfigError if they do not fit `shape`."""
+    for step in steps_of(features):
+        if isinstance(step, Projection):
+            shape = step.shape_of(shape)
+        else:
+            shape = (upright if step == "upright" else scattering).shape_of(shape)
+    return shape
+
+
+def apply(features: Features, records: Tensor) -> Tensor:
+    """`records` (n, *shape) float32 as they are, or their features (n, *shape_with(features,
+    shape)). Raises as `shape_with`.
+    """
+    if not (steps := steps_of(features)):
+        return records
+    shape = shape_with(features, tuple(records.shape[1:]))
+    found = records.new_empty((len(records), *shape))
+    for record, out in zip(records, found, strict=True):
+        out.copy_(_one(steps, record.clone()))
+    return found
+
+
+def _one(steps: tuple[Step, ...], record: Tensor) -> Tensor:
+    for step in steps:
+        if isinstance(step, Projection):
+            record = step.of_record(record)
+        else:
+            record = (upright if step == "upright" else scattering).of_image(record)
+    return record

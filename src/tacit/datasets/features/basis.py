@@ -1,0 +1,112 @@
+"""A projection on public axes with whitening: what is common to all is taken out, what sets records
+apart is lifted.
+
+    u = s/|s|;  v = Mᵀ(u - μ);  x = 10·v/|v|
+
+μ (d,) and M (d, k) are public constants in a file: mean and principal axes of public records after
+the same steps, each axis scaled by (λ + 10⁻⁵)^(-whiten/2). Related: public second moments as a
+preconditioner (arXiv:2508.18037).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tacit.errors import ConfigError, DataError
+
+LENGTH = 10.0  # of x: a model's bias, whose input is 1, then takes little of a clipped gradient
+_FLOOR = 1e-5  # added to a variance
+SHIPPED = {"strokes": "strokes.safetensors"}  # by name: made by tacit.datasets.features.strokes
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The step of a run file: `axes` of the basis in the file at `path`, which has this SHA-256."""
+
+    path: Path
+    sha256: str
+    axes: int
+    whiten: float
+
+    def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(axes,). Raises ConfigError if the basis is of other records, or has fewer axes."""
+        mean, axes = self._constants()
+        width = torch.Size(shape).numel()
+        if mean.numel() != width:
+            raise ConfigError(
+                f"data.features: basis {self.path.name} is of {mean.numel()} numbers, here are "
+                f"{width}; it is made for the steps before it and the size of the images"
+            )
+        if self.axes > len(axes):
+            raise ConfigError(f"data.features: axes={self.axes}: {self.path.name} has {len(axes)}")
+        return (self.axes,)
+
+    def of_record(self, record: Tensor) -> Tensor:
+        """x (axes,) of one record (*shape), of Euclidean length `LENGTH`."""
+        mean, axes = self._constants()
+        flat = record.flatten()
+        length = torch.linalg.vector_norm(flat)
+        found = torch.mv(axes[: self.axes], (flat / length.clamp_min(1e-12)).sub_(mean))
+        return found.mul_(LENGTH / torch.linalg.vector_norm(found).clamp_min(1e-12))
+
+    def _constants(self) -> tuple[Tensor, Tensor]:
+        return _constants(self.path, self.sha256, self.whiten)
+
+
+def shipped(name: str) -> Path:
+    """The file of a basis that comes with tacit."""
+    return Path(str(files("tacit.datasets.features") / "bases" / SHIPPED[name]))
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a basis, in hexadecimal. Raises ConfigError."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"data.features: basis {path}: {error.strerror or error}") from error
+
+
+def write(path: Path, mean: Tensor, axes: Tensor, variances: Tensor, says: str) -> None:
+    """A basis: mean (d,), axes (k, d), their variances (k,), and what it stands for."""
+    content = {
+        "mean": mean.to(torch.float32),
+        "axes": axes.to(torch.float16).contiguous(),
+        "variances": variances.to(torch.float32),
+    }
+    save_file(content, path, metadata={"format": "1", "says": says})
+
+
+def says(path: Path) -> str:
+    """What a basis stands for. Raises DataError."""
+    return _read(path)[1]
+
+
+@lru_cache(maxsize=4)
+def _constants(path: Path, sha256: str, whiten: float) -> tuple[Tensor, Tensor]:
+    """μ (d,) and Mᵀ (k, d). Raises ConfigError for a file with another SHA-256, DataError."""
+    if digest(path) != sha256:
+        raise ConfigError(
+            f"data.features: basis {path.name} is another one than the run definition says"
+        )
+    found, _ = _read(path)
+    scales = (found["variances"] + _FLOOR) ** (-whiten / 2)
+    return found["mean"], found["axes"].to(torch.float32) * scales[:, None]
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = file.metadata() or {}
+            found = {name: file.get_tensor(name) for name in ("mean", "axes", "variances")}
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"basis {path}: is not one of tacit's: {error}") from error
+    return found, said.get("says", "")

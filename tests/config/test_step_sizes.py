@@ -1,0 +1,84 @@
+"""Schedules of a step size, beside values that were computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tacit.algorithms.mapa import Server
+from tacit.config.algorithms import Mapa
+from tests.helpers.run_files import run_file
+
+
+def section(**keys: object) -> Mapa:
+    return Mapa.model_validate({"name": "audp", **keys})
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),  # of versions 0, 25, 50, 75, 100 of 100
+    [
+        ({}, [1, 1, 1, 1, 1]),
+        ({"schedule": "constant"}, [1, 1, 1, 1, 1]),
+        ({"schedule": "linear"}, [1, 0.75, 0.5, 0.25, 0]),
+        ({"schedule": "cosine"}, [1, 0.853553, 0.5, 0.146447, 0]),
+        ({"schedule": "step"}, [1, 0.5, 0.25, 0.125, 0.125]),
+        ({"warm_up": 0.5}, [0.02, 0.52, 1, 1, 1]),
+        ({"warm_up": 0.5, "schedule": "linear"}, [0.02, 0.39, 0.5, 0.25, 0]),
+    ],
+)
+def test_a_schedule_is_a_function_of_the_version_alone(
+    keys: dict[str, object], expected: list[float]
+) -> None:
+    made = section(**keys)
+    assert [made.factor(version, 100) for version in (0, 25, 50, 75, 100)] == pytest.approx(
+        expected, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["audp", "mapa"])
+def test_a_rate_of_the_run_file_takes_the_place_of_table_ii(name: str) -> None:
+    run = run_file(
+        run={"updates": 10},
+        algorithm={"name": name, "learning_rate": 4.0, "schedule": "linear"},
+        privacy={"clip": 1.0, "noise_multiplier": 1.0, "batch": 32},
+    )
+    server = Server(run.define(), run.build_model())
+    assert server.learning_rate() == 4.0
+    server.version = 5
+    assert server.learning_rate() == 2.0
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "fedasync", "learning_rate": 0.5, "steps_min": 1},
+        {"name": "fedavg", "learning_rate": 0.5, "steps_min": 1},
+        {"name": "dp-pasgd", "learning_rate": 0.5, "tau": 1},
+    ],
+)
+def test_local_steps_follow_it_at_the_edge(algorithm: dict[str, object]) -> None:
+    """What is pushed at the end of a linear schedule has moved by next to nothing."""
+    from tacit.algorithms import registry
+    from tacit.datasets import EdgeRows
+    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.release import Releaser
+    from tacit.privacy.sampling import Random
+    from tacit.protocol.messages import GlobalModel
+
+    run = run_file(
+        run={"updates": 100},
+        algorithm={**algorithm, "schedule": "linear"},
+        privacy={"mechanism": "none", "batch": 40},
+    )
+    definition = run.define()
+    model = definition.build_model()
+    moved = []
+    for version in (0, 50, 99):
+        releaser = Releaser(run.plan(0), Ledger(":memory:", "test"), Random(1))
+        x, y = model.random_batch(41, torch.Generator().manual_seed(1))
+        role = registry.edge(definition, "edge-0", EdgeRows(x, y), model, releaser)
+        [out] = role.on_message(GlobalModel(version, model.init(1), 1.0))
+        vector = out.message.released.vector  # type: ignore[union-attr]
+        moved.append(float((vector - model.init(1)).norm()))
+    assert moved[1] == pytest.approx(moved[0] / 2, rel=0.2)
+    assert moved[2] == pytest.approx(moved[0] / 100, rel=0.2)

@@ -1,0 +1,95 @@
+"""`tacit basis`: axes of public records; private ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tacit_services.cli.main import main
+from tacit_services.identity import own_ledgers
+
+from tacit.datasets.features.basis import Projection, digest, says
+from tacit.datasets.source import Owned
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "tacit"
+
+
+def tacit(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def arrays(folder: Path) -> Path:
+    x = np.random.default_rng(1).integers(0, 256, (80, 1, 8, 8)).astype(np.uint8)
+    np.savez(folder / "rows.npz", x=x)
+    return folder / "rows.npz"
+
+
+def pictures(folder: Path) -> Path:
+    (folder / "photos").mkdir()
+    for number, x in enumerate(np.load(arrays(folder))["x"]):
+        Image.fromarray(x[0]).save(folder / "photos" / f"{number:02}.png")
+    return folder / "photos"
+
+
+def test_pictures_and_arrays_of_the_same_records_have_the_same_basis(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = pictures(tmp_path)
+    found = []
+    for name, public in (("a", tmp_path / "rows.npz"), ("b", photos)):
+        out = tmp_path / f"{name}.safetensors"
+        command = ["basis", str(out), "--public", str(public), "--axes", "5", "--size", "8"]
+        assert tacit(*command, "--features", "scattering") == 0
+        step = Projection(out, digest(out), 5, 0.5)
+        assert step.shape_of((81, 2, 2)) == (5,)
+        assert digest(out) in capsys.readouterr().out
+        found.append(step._constants())
+        assert says(out) == f"80 records of {public.name}, after scattering"
+    assert all(np.allclose(one, other, atol=1e-3) for one, other in zip(*found, strict=True))
+
+
+def test_published_data_is_named(tmp_path: Path) -> None:
+    out = tmp_path / "digits.safetensors"
+    command = ["basis", str(out), "--public", "digits", "--axes", "20", "--most", "300"]
+    assert tacit(*command) == 0
+    assert says(out).startswith("300 records of digits")
+
+
+def test_what_a_ledger_knows_is_refused(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public, out = arrays(tmp_path), tmp_path / "b.safetensors"
+    command = ["basis", str(out), "--public", str(public), "--axes", "3"]
+    assert tacit(*command) == 0  # the control
+    out.unlink()
+    own_ledgers.place(Owned("ward", digest(public), "row", ""), 0, home)
+    assert tacit(*command) == 5
+    assert "a ledger knows it (as ward)" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--axes", "81"], "80 records of 64 numbers have fewer"),
+        (["--axes", "3", "--features", "fourier"], "--features fourier: expected upright"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    out = tmp_path / "b.safetensors"
+    assert tacit("basis", str(out), "--public", str(arrays(tmp_path)), *more) in (2, 3)
+    assert said in capsys.readouterr().err
+    out.touch()
+    assert tacit("basis", str(out), "--public", str(arrays(tmp_path)), "--axes", "3") == 2
+    assert "nothing is overwritten" in capsys.readouterr().err
