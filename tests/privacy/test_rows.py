@@ -249,7 +249,7 @@ def test_a_run_may_have_its_edges_compute_rows_alone(name: str) -> None:
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
-    definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name))
+    definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name), horizon=1)
     given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*given, rows_alone=True).way == "drawn rows alone"  # type: ignore[arg-type]
     assert registry.edge(*given).way == "48 slots"  # type: ignore[arg-type]

@@ -142,14 +142,9 @@ def one_run(file: Path, tau: int, rounds: int, edges: int, data: Path | None) ->
 
 
 def as_toml(content: dict[str, Any], name: str = "") -> str:
-    """A run file of tables with plain values.
-
-    JSON's numbers, strings, booleans and lists are TOML's, too.
-    """
+    """A run file of tables, with values of JSON and lists of them."""
     plain = [
-        f"{key} = {json.dumps(value)}"
-        for key, value in content.items()
-        if not isinstance(value, dict)
+        f"{key} = {_value(value)}" for key, value in content.items() if not isinstance(value, dict)
     ]
     inner = (
         (f"{name}.{key}" if name else key, value)
@@ -164,3 +159,12 @@ def as_toml(content: dict[str, Any], name: str = "") -> str:
             *(as_toml(value, key) for key, value in inner),
         ]
     )
+
+
+def _value(value: Any) -> str:
+    """JSON's numbers, strings and booleans are TOML's, too; a table in a list stands in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value)
