@@ -162,7 +162,7 @@ def as_toml(content: dict[str, Any], name: str = "") -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON's numbers, strings and booleans are TOML's, too; a table in a list stands in one line."""
+    """As JSON has it, which TOML takes, too; a table in a list stands in one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
