@@ -70,7 +70,7 @@ endef
 run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
 
-example: setup ## run one of examples/: NAME=own-table, own-images, own-model or by-person
+example: setup ## run one of examples/: NAME=own-table, own-images, own-model, by-person or fine-tune
 	$(BIN)/python examples/$(NAME)/make_data.py
 	$(BIN)/tacit run examples/$(NAME)/run.toml --out out/$(NAME)
 
