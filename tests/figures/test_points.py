@@ -26,7 +26,10 @@ from tests.conftest import ROOT
 from tests.helpers.servers import PATIENCE
 from tests.journal.test_store_servers import file_size_limit
 
-RESULT: Result = {"series": [{"version": 1, "accuracy": 0.5, "clip": None}], "epsilon": None}
+RESULT: Result = {
+    "series": [{"version": 1, "accuracy": 0.5, "clip": None, "metrics": {"accuracy": 0.5}}],
+    "epsilon": None,
+}
 Line = dict[str, Any]
 
 
@@ -143,10 +146,12 @@ class TestDamage:
                     {"series": [{"version": 1}], "epsilon": "x"},
                     {"series": [{"version": 1, "accuracy": float("nan")}], "epsilon": 1},
                     {"series": [{"version": "x"}], "epsilon": None},
+                    {"series": [{"version": 1, "metrics": {"auc": "x"}}], "epsilon": 1},
+                    {"series": [{"version": 1, "metrics": [0.5]}], "epsilon": 1},
                 )
             ),
         ],
-        ids=range(17),
+        ids=range(19),
     )
     def test_a_line_that_is_not_whole_is_left_out_and_said(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[Line], str]

@@ -120,13 +120,20 @@ def _whole(result: object) -> bool:
         return False
     numbers = [result.get("epsilon", math.nan)]
     for point in series:
-        numbers.extend(
-            point.values() if isinstance(point, dict) and "version" in point else [math.nan]
-        )
+        numbers.extend(_numbers(point))
     return all(
         number is None or (isinstance(number, int | float) and math.isfinite(number))
         for number in numbers
     )
+
+
+def _numbers(point: object) -> list[object]:
+    """What must be numbers in a point: its values, and those under `metrics`."""
+    if not isinstance(point, dict) or "version" not in point:
+        return [math.nan]
+    metrics = point.get("metrics", {})
+    named = list(metrics.values()) if isinstance(metrics, dict) else [math.nan]
+    return [value for key, value in point.items() if key != "metrics"] + named
 
 
 def store(folder: Path, wanted: RequestedRun, result: Result) -> None:
