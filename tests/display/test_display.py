@@ -112,29 +112,6 @@ def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCapture
     assert record.getMessage() == "message 7 was refused: ?[2J?fake" + "x" * 191
 
 
-@pytest.mark.parametrize(
-    ("file", "changed", "expected"),
-    [
-        ("fedavg-cifar10-cnn", "buffer = 7\nmixing = 0.9", "fedavg does not use buffer, mixing"),
-        ("fedbuff-cifar10-cnn", "clients = 2", "fedbuff does not use clients"),
-    ],
-)
-def test_keys_that_an_algorithm_does_not_read_are_named(
-    file: str, changed: str, expected: str
-) -> None:
-    source = (EXPERIMENTS / f"{file}.toml").read_text(encoding="utf-8")
-    assert not list(display.notes(config.parse(source, file)))
-    given = source.replace("[algorithm]", f"[algorithm]\n{changed}")
-    assert list(display.notes(config.parse(given, file))) == [expected]
-
-
-def test_a_delta_that_allows_to_give_a_record_away_is_named() -> None:
-    source = (EXPERIMENTS / "mapa-digits.toml").read_text(encoding="utf-8")
-    assert "above 1/" not in " ".join(display.notes(config.parse(source, "digits")))
-    given = source.replace("[privacy]", "[privacy]\ndelta = 0.01")
-    assert "δ = 0.01 is above 1/" in " ".join(display.notes(config.parse(given, "digits")))
-
-
 def terminal() -> Console:
     return Console(
         width=80, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -107,23 +106,6 @@ def facts(status: Status) -> str:
     if status.slowest is not None:
         parts.append(f"slowest {status.slowest.id} ({status.slowest.releases} releases)")
     return " · ".join(parts)
-
-
-def notes(run: RunFile) -> Iterator[str]:
-    """Notes on a run file that may not say what its author meant."""
-    if (limit := run.capacity()) is not None and limit < run.run.updates:
-        yield (
-            f"{run.edges.count} edges can pay for {limit} {run.counted} only; "
-            "the run will end there"
-        )
-    if unread := run.algorithm.unread():
-        yield f"{run.algorithm.name} does not use {', '.join(unread)}"
-    rows = run.public_size()
-    if run.privacy.private and run.privacy.delta * rows > 1:
-        yield (
-            f"δ = {run.privacy.delta:g} is above 1/{rows}, with {rows} records an edge: it may "
-            f"give one away whole"
-        )
 
 
 def epsilon(value: float | None) -> str:

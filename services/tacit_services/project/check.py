@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import tempfile
@@ -17,6 +16,7 @@ import torch
 from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
+from tacit.config.prospects import prospects
 from tacit.datasets import EdgeRows
 from tacit.datasets.source import Source
 from tacit.models import Model
@@ -29,8 +29,6 @@ from tacit_services.testbed import own_budget
 
 _SHOWN_ROWS = 2000  # public random rows that a step is measured with
 _TASKS = 3  # measured tasks, of which the quickest counts
-_DROWNED = 10.0  # the least that all updates together must teach, in lengths of their noise
-_SHORT_PATH = 1.0  # the least length of all steps together
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     facts += _budget(plan, ledgers)
     if run.algorithm.worker == "edge":
         facts += _cost(run, definition, model, plan)
-    notes = [*run.notes, *_spent(run, ledgers), *_shared(run, plan), *_warnings(run, model, plan)]
+    notes = [*run.notes, *_spent(run, ledgers), *_shared(run, plan), *prospects(run, model.size)]
     return Report(facts, notes)
 
 
@@ -141,28 +139,3 @@ def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) ->
         role.on_message(GlobalModel(0, model.init(1), definition.clip))
         found.append(time.perf_counter() - began)
     return min(found)
-
-
-def _warnings(run: RunFile, model: Model, plan: Plan) -> Iterator[str]:
-    """What makes learning unlikely."""
-    rows, batch = run.public_size(), run.privacy.batch
-    if not plan.private:
-        return
-    capacity = run.capacity()
-    updates = min(run.run.updates, capacity or run.run.updates)
-    signal = batch * math.sqrt(updates) / (plan.noise_multiplier * math.sqrt(model.size))
-    if signal < _DROWNED:
-        yield (
-            f"the noise drowns what is learnt: batch·√updates / (z·√parameters) is {signal:.1f}, "
-            f"below {_DROWNED:g}; a smaller model, a larger batch, more rows or a larger ε help"
-        )
-    rate, clip = getattr(run.algorithm, "learning_rate", None), run.privacy.clip
-    if rate is not None and clip is not None and rate * clip * updates < _SHORT_PATH:
-        yield (
-            f"the model will hardly move: learning_rate·clip·updates is "
-            f"{rate * clip * updates:.2g}; raise algorithm.learning_rate or privacy.clip"
-        )
-    if batch / rows > 0.5:
-        yield f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
-    if capacity is not None and capacity < run.run.updates:
-        yield f"the budgets pay for {capacity} of {run.run.updates} {run.counted}"

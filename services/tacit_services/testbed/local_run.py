@@ -23,6 +23,7 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.config.prospects import prospects
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
 from tacit_services.display import live, tables
@@ -156,7 +157,8 @@ def _print_preamble(
         console.print(
             f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)"
         )
-    for note in (*run_file.notes, *live.notes(run_file)):
+    model = run_file.build_model()
+    for note in (*run_file.notes, *prospects(run_file, model.size)):
         console.print(f"note: {note}")
     for line in ledgers:
         console.print(line)

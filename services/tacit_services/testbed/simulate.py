@@ -23,6 +23,7 @@ from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
 from tacit.config.contract import Worker
 from tacit.config.definition import Definition
+from tacit.config.prospects import prospects
 from tacit.datasets import Benchmark, Dataset
 from tacit.datasets.source import Part, published_only
 from tacit.errors import ConfigError
@@ -266,6 +267,8 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
 
     console, started = tables.console(stderr=as_json), time.monotonic()
     make_output_folder(out)
+    for note in prospects(run_file, run_file.build_model().size):
+        console.print(f"note: {note}")
     try:
         with SimulationProgress(console, run_file.run.updates) as bar:
             simulation = simulate(run_file, data, out, bar.show)

@@ -62,6 +62,10 @@ class DataSection(Section):
         raise NotImplementedError
 
 
+_TENTHS = 11  # of an even share of pushes, for edges that are quicker than others
+USUAL_CLIP = 2.0  # of an example's gradient: near its norm for softmax and inputs in [0, 1]
+
+
 class AlgorithmSection(Section):
     """The [algorithm] section of a run file. What it says here is true of edges with rows of their
     own and a server.
@@ -81,6 +85,11 @@ class AlgorithmSection(Section):
     def steps(self) -> int:
         """Releases that one update costs, at most."""
         return 1
+
+    @property
+    def usual_clip(self) -> float | None:
+        """C where `privacy.clip` is left out; None: by a rule of its own, or it must be given."""
+        return None
 
     @property
     def oldest(self) -> int | None:
@@ -118,8 +127,19 @@ class AlgorithmSection(Section):
         """
         if not privacy.private or privacy.noise_multiplier is not None:
             return None
-        steps = self.steps if privacy.noise_at == "edge" else 1
-        return privacy.pushes // steps * workers // self.uploads(workers)
+        return privacy.pushes // self._releases(privacy) * workers // self.uploads(workers)
+
+    def pushes_for(self, updates: int, privacy: Privacy, workers: int) -> int | None:
+        """`privacy.pushes` where it is left out: an edge's even share of `updates` and a tenth.
+
+        None: not known from the file alone.
+        """
+        share = -(-_TENTHS * updates * self.uploads(workers) // (10 * workers))  # rounded up
+        return share * self._releases(privacy)
+
+    def _releases(self, privacy: Privacy) -> int:
+        """Of an update, at most."""
+        return self.steps if privacy.noise_at == "edge" else 1
 
     def unread(self) -> list[str]:
         """The keys that the run file gives and this algorithm does not read."""

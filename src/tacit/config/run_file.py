@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr, ValidationError, model_validator
 
 from tacit.config import fingerprint as names
-from tacit.config import fingerprint_0_1
+from tacit.config import fingerprint_0_1, left_out
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
@@ -282,6 +282,7 @@ def parse(
             content[section][key] = value
     try:
         counted = _count(content, folder)
+        left_out.fill(content)
         return RunFile.model_validate(content, context={"folder": folder, "counted": counted})
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error

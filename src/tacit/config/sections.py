@@ -54,7 +54,11 @@ class Privacy(Section):
         1e-5, gt=0, lt=1, description="δ at which ε is stated; well below 1/rows of an edge"
     )
     pushes: int = Field(
-        1000, gt=0, le=2**53, description="pushes of one edge that the budget must cover"
+        1000,
+        gt=0,
+        le=2**53,
+        description="pushes of one edge that the budget must cover; left out of a file: its even "
+        "share of run.updates and a tenth",
     )
     batch: float = Field(
         256.0,
@@ -65,7 +69,7 @@ class Privacy(Section):
     noise_multiplier: float | None = Field(
         None, ge=0.1, le=1e6, description="z; None: calibrated from ε, δ, pushes"
     )
-    clip: Clip | None = Field(None, description="first C; None: by eq. (12)")
+    clip: Clip | None = Field(None, description="first C; left out: by eq. (12) for mapa, else 2")
     clip_min: Clip = Field(0.1, description="C never falls below; an edge clips to no less")
     clip_max: Clip = Field(
         100.0, description="an edge clips to no more, whatever the server asks for"

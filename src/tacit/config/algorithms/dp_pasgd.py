@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tacit.config.algorithms.local_steps import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import Sections
+from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
 
 
@@ -27,6 +27,11 @@ class DpPasgd(StepSizes):
     def steps(self) -> int:
         """Local steps that one update costs."""
         return self.tau
+
+    @property
+    def usual_clip(self) -> float:
+        """The same for all."""
+        return USUAL_CLIP
 
     @property
     def versions(self) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tacit.config.algorithms.local_steps import local_steps_agree
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import Sections
+from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
 
 Staleness = Literal["constant", "polynomial", "hinge"]
@@ -79,6 +79,11 @@ class FedAsync(StepSizes):
     def steps(self) -> int:
         """Local steps that one update costs, at most."""
         return self.steps_max or self.steps_min
+
+    @property
+    def usual_clip(self) -> float:
+        """The same for all."""
+        return USUAL_CLIP
 
     @property
     def oldest(self) -> int | None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tacit.config.algorithms.local_steps import local_steps_agree
-from tacit.config.contract import AlgorithmSection, Sections, Worker
+from tacit.config.contract import USUAL_CLIP, AlgorithmSection, Sections, Worker
 from tacit.config.sections import Positive
 from tacit.config.topology import Kind, Topology, build
 from tacit.errors import ConfigError
@@ -31,6 +31,11 @@ class Gossip(AlgorithmSection):
         16, ge=0, description="τ: exchanges between reading a model and applying its step"
     )
     report_every: int = Field(10, gt=0, description="own steps between two reports to the observer")
+
+    @property
+    def usual_clip(self) -> float:
+        """The same for all."""
+        return USUAL_CLIP
 
     @property
     def oldest(self) -> int | None:

@@ -12,4 +12,4 @@ def local_steps_agree(name: str, run: Sections) -> None:
             f"guard.norm_factor: {name} sends models, not gradients; no bound is known"
         )
     if run.privacy.clip is None and run.privacy.private:
-        raise ValueError(f"privacy.clip: {name} has no schedule for it; set it")
+        raise ValueError(f"privacy.clip: {name} has no schedule for it; set it, to 2 for example")

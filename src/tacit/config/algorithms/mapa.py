@@ -7,8 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from tacit.config.algorithms.step_sizes import StepSizes
-from tacit.config.contract import Sections
+from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
+
+_EQ_12 = {"deviation", "failure"}  # what the first C is made of
 
 
 class Mapa(StepSizes):
@@ -31,6 +33,13 @@ class Mapa(StepSizes):
         None, description="γ of every update, before its schedule; left out: by Table II"
     )
     max_staleness: int = Field(100, gt=0, description="older updates are refused as stale")
+
+    @property
+    def usual_clip(self) -> float | None:
+        """None: eq. (12) gives the first C. AUDP keeps its first C for good, so eq. (12) is left to
+        whom gives its numbers.
+        """
+        return USUAL_CLIP if self.name == "audp" and not self.model_fields_set & _EQ_12 else None
 
     @property
     def oldest(self) -> int | None:

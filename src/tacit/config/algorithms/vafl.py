@@ -102,6 +102,12 @@ class Vafl(AlgorithmSection):
         """
         return super().capacity(privacy, workers) if self.mode == "trained" else None
 
+    def pushes_for(self, updates: int, privacy: Privacy, workers: int) -> int | None:
+        """One release of a record in mode `cached`; of `trained`, as of others."""
+        if self.mode == "trained":
+            return super().pushes_for(updates, privacy, workers)
+        return 1 if self.mode == "cached" else None
+
     def promise(self, plans: Plans, clip: float) -> Promise:
         """Of a record's features at one party; embeddings are cut to B, which nobody changes."""
         return replace(

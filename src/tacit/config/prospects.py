@@ -1,0 +1,77 @@
+"""Why a run may not learn what it should: known from its file alone, before it costs any ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tacit.config.algorithms import Vafl
+from tacit.config.run_file import RunFile
+from tacit.privacy import gdp
+
+_DROWNED = 10.0  # the least that all updates together must teach, in lengths of their noise
+_SHORT_PATH = 1.0  # the least length of all steps together
+_UNREAD = 1.0  # the least length of an embedding, in lengths of its noise
+
+
+def prospects(run: RunFile, parameters: int) -> Iterator[str]:
+    """What its author may not have meant, and what makes learning unlikely; a sentence each.
+
+    parameters: of the model that is trained. Raises PrivacyError where no noise keeps to ε.
+    """
+    if unread := run.algorithm.unread():
+        yield f"{run.algorithm.name} does not use {', '.join(unread)}"
+    if run.privacy.private:
+        yield from _privacy(run, parameters)
+
+
+def _privacy(run: RunFile, parameters: int) -> Iterator[str]:
+    rows, delta = run.public_size(), run.privacy.delta
+    if delta * rows > 1:
+        yield (
+            f"δ = {delta:g} is above 1/{rows}, with {rows} records an edge: it may give one away "
+            "whole"
+        )
+    if isinstance(run.algorithm, Vafl):
+        yield from _embeddings(run, run.algorithm.width)
+        return
+    yield from _steps(run, parameters)
+    batch, capacity = run.privacy.batch, run.capacity()
+    if batch / rows > 0.5:
+        yield f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
+    if capacity is not None and capacity < run.run.updates:
+        yield (
+            f"the budgets pay for {capacity} of {run.run.updates} {run.counted}; the run ends there"
+        )
+
+
+def _steps(run: RunFile, parameters: int) -> Iterator[str]:
+    """Of what a model learns from noisy steps."""
+    algorithm, plan = run.algorithm, run.plan(0)
+    versions = min(run.run.updates, run.capacity() or run.run.updates)
+    steps = versions * algorithm.steps
+    releases = steps * algorithm.uploads(run.edges.count)
+    signal = run.privacy.batch * math.sqrt(releases) / plan.noise_multiplier / parameters**0.5
+    if signal < _DROWNED:
+        yield (
+            f"the noise drowns what is learnt: batch·√updates / (z·√parameters) is {signal:.1f}, "
+            f"below {_DROWNED:g}; a smaller model, a larger batch, more rows or a larger ε help"
+        )
+    rate, clip = getattr(algorithm, "learning_rate", None), run.privacy.clip
+    if rate is not None and clip is not None and rate * clip * steps < _SHORT_PATH:
+        yield (
+            f"the model will hardly move: learning_rate·clip·updates is "
+            f"{rate * clip * steps:.2g}; raise algorithm.learning_rate or privacy.clip"
+        )
+
+
+def _embeddings(run: RunFile, width: int) -> Iterator[str]:
+    """Of embeddings of one record each: no other record's averages their noise away."""
+    z = 1 / gdp.mu_within(run.privacy.epsilon, run.privacy.delta)
+    signal = 1 / (2 * z * math.sqrt(width))
+    if signal < _UNREAD:
+        yield (
+            f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
+            f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {run.privacy.epsilon:g}): expect "
+            "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
+        )

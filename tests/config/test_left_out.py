@@ -1,0 +1,102 @@
+"""Run files with the required keys alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tacit_services.testbed import simulate
+
+from tacit import config
+from tacit.config.prospects import prospects
+from tacit.errors import ConfigError
+
+PRIVATE = ("mapa", "audp", "fedasync", "fedavg", "fedbuff", "dp-pasgd", "adp2sgd", "sync")
+PLAIN = ("asgd", "csgd", "adpsgd", "sgd")
+UPDATES = {"fedavg": 100, "fedbuff": 100, "dp-pasgd": 100}  # rounds and buffers, of 5 and 10
+
+
+def required(name: str, dataset: str = "digits", more: str = "") -> str:
+    """A run file of the required keys."""
+    private = "" if name in PRIVATE else '[privacy]\nmechanism = "none"\n'
+    alone = "[edges]\ncount = 1\n" if name in ("csgd", "sgd") else ""
+    return (
+        f'[run]\nupdates = {UPDATES.get(name, 1000)}\n[data]\ndataset = "{dataset}"\n'
+        f'[model]\nname = "logistic"\n[algorithm]\nname = "{name}"\n{private}{alone}{more}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "pushes", "clip"),
+    [
+        ("mapa", "", 220, None),  # a fifth of 1,000, and a tenth; C by eq. (12)
+        ("audp", "", 220, 2.0),
+        ("fedasync", "", 1100, 2.0),  # tasks of five local steps
+        ("fedavg", "", 550, 2.0),  # each edge is in every one of 100 rounds
+        ("fedbuff", "", 1100, 2.0),  # ten updates to a buffer
+        ("dp-pasgd", "", 1100, 2.0),  # ten local steps a round
+        ("adp2sgd", "", 220, 2.0),
+        ("sync", "", 220, 2.0),
+        ("mapa", "[privacy]\npushes = 7\nclip = 3.0", 7, 3.0),
+        ("fedasync", "[privacy]\nclip_max = 1.5", 1100, 1.5),
+        ("fedasync", "[privacy]\nnoise_multiplier = 1.0", 1000, 2.0),  # not calibrated
+    ],
+)
+def test_pushes_and_clip_follow_from_the_other_sections(
+    name: str, more: str, pushes: int, clip: float | None
+) -> None:
+    privacy = config.parse(required(name, more=more), "test").privacy
+    assert (privacy.pushes, privacy.clip) == (pushes, clip)
+
+
+def test_audp_takes_eq_12_from_whom_gives_its_numbers() -> None:
+    text = required("audp").replace("[algorithm]", "[algorithm]\ndeviation = 30.0")
+    assert config.parse(text, "test").privacy.clip is None
+
+
+def test_a_file_that_says_them_is_called_the_same() -> None:
+    said = required("fedasync", more="[privacy]\npushes = 1100\nclip = 2.0\n")
+    left_out = config.parse(required("fedasync"), "b")
+    assert config.parse(said, "a").fingerprint() == left_out.fingerprint()
+
+
+def learnt(text: str, folder: Path, root: Path | None) -> dict[str, float]:
+    """Metrics on the test set at the end; nothing had been said against the run."""
+    run = config.parse(text, "test")
+    notes = "; ".join(prospects(run, run.build_model().size))
+    assert "drowns" not in notes, notes
+    folder.mkdir()
+    found = simulate.simulate(run, root, folder, lambda observer: None)
+    assert found.state == "finished"
+    return metrics(folder)
+
+
+def metrics(folder: Path) -> dict[str, float]:
+    """Of the summary in `folder`."""
+    found: dict[str, float] = json.loads((folder / "summary.json").read_text())["metrics"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PRIVATE, *PLAIN])
+def test_required_keys_alone_learn_the_digits(name: str, tmp_path: Path) -> None:
+    constant = 0.104  # the commonest digit's part of the test set
+    assert learnt(required(name), tmp_path / "out", None)["accuracy"] >= constant + 0.1
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [*PRIVATE, *PLAIN])
+def test_required_keys_alone_learn_clothes_and_credit(
+    name: str, tmp_path: Path, data_root: Path | None
+) -> None:
+    clothes = learnt(required(name, "fashion-mnist"), tmp_path / "a", data_root)
+    assert clothes["accuracy"] >= 0.1 + 0.1
+    credit = learnt(required(name, "credit-default"), tmp_path / "b", data_root)
+    assert credit["auc"] >= 0.65
+
+
+def test_what_cannot_be_private_says_what_to_write() -> None:
+    text = required("vafl").replace('[privacy]\nmechanism = "none"\n', "")
+    with pytest.raises(ConfigError, match=r"vafl knows gaussian, none and paper"):
+        config.parse(text, "test")
