@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tacit.algorithms import registry
+from tacit.algorithms.gossip.worker import Worker
 from tacit.algorithms.mapa import Server
-from tacit.config.algorithms import Mapa
+from tacit.algorithms.vafl.step_rules import Steps
+from tacit.config.algorithms import Mapa, Vafl
+from tacit.datasets import EdgeRows
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Releaser
+from tacit.privacy.sampling import Random
+from tacit.protocol.messages import GlobalModel
 from tests.helpers.run_files import run_file
 
 
@@ -58,13 +66,6 @@ def test_a_rate_of_the_run_file_takes_the_place_of_table_ii(name: str) -> None:
 )
 def test_local_steps_follow_it_at_the_edge(algorithm: dict[str, object]) -> None:
     """What is pushed at the end of a linear schedule has moved by next to nothing."""
-    from tacit.algorithms import registry
-    from tacit.datasets import EdgeRows
-    from tacit.privacy.ledger import Ledger
-    from tacit.privacy.release import Releaser
-    from tacit.privacy.sampling import Random
-    from tacit.protocol.messages import GlobalModel
-
     run = run_file(
         run={"updates": 100},
         algorithm={**algorithm, "schedule": "linear"},
@@ -82,3 +83,32 @@ def test_local_steps_follow_it_at_the_edge(algorithm: dict[str, object]) -> None
         moved.append(float((vector - model.init(1)).norm()))
     assert moved[1] == pytest.approx(moved[0] / 2, rel=0.2)
     assert moved[2] == pytest.approx(moved[0] / 100, rel=0.2)
+
+
+@pytest.mark.parametrize("name", ["adp2sgd", "sync"])
+def test_peers_follow_it_by_the_global_counter(name: str) -> None:
+    run = run_file(
+        run={"updates": 100},
+        algorithm={"name": name, "learning_rate": 0.5, "schedule": "linear"},
+        privacy={"clip": 1.0, "noise_multiplier": 1.0, "batch": 32},
+        edges={"count": 4},
+    )
+    definition = run.define()
+    model = definition.build_model()
+    x, y = model.random_batch(41, torch.Generator().manual_seed(1))
+    releaser = Releaser(run.plan(0), Ledger(":memory:", "test"), Random(1))
+    peer = registry.edge(definition, "edge-0", EdgeRows(x, y), model, releaser)
+    assert isinstance(peer, Worker)
+    assert peer.rate == 0.5
+    peer.counts |= {"edge-0": 20, "edge-2": 30}
+    assert peer.rate == 0.25
+
+
+def test_parties_and_their_server_follow_it_unless_a_theorem_gives_the_step() -> None:
+    made = Vafl.model_validate({"name": "vafl", "schedule": "linear"})
+    steps = Steps(rate=0.5, server_share=0.5, horizon=100, factor=made.factor)
+    assert (steps.party(50), steps.server(50)) == (0.25, 0.125)
+    by_theorem = Steps(rule="theorem_1", horizon=100, factor=made.factor)
+    assert by_theorem.party(50) == by_theorem.party(0)
+    given = {"name": "vafl", "schedule": "linear", "steps_rule": "theorem_1"}
+    assert (made.unread(), Vafl.model_validate(given).unread()) == ([], ["schedule"])

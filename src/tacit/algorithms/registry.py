@@ -220,7 +220,12 @@ def _sync_peer(definition: Definition[Gossip], own: Owner) -> EdgeRole:
 def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
     a = definition.algorithm
     return GossipSettings(
-        a.learning_rate, definition.clip, definition.horizon, a.max_staleness, a.report_every
+        a.learning_rate,
+        definition.clip,
+        definition.horizon,
+        a.max_staleness,
+        a.report_every,
+        a.factor,
     )
 
 

@@ -115,7 +115,7 @@ class Peer(Worker):
         Then comes what had to wait for it.
         """
         assert self._age is not None
-        self.trained.descend(released, self.settings.learning_rate)
+        self.trained.descend(released, self.rate)
         self.counts[self.edge] += 1
         self.staleness[self._age] += 1
         return self.abandon()

@@ -62,7 +62,7 @@ class SyncPeer(Worker):
 
     def finish(self, released: Released) -> list[Outgoing]:
         """w_k ← w - ηg̃ (4), said to all."""
-        self.trained.descend(released, self.settings.learning_rate)
+        self.trained.descend(released, self.rate)
         self.counts[self.edge] = self.round + 1
         self._said = {
             number: said for number, said in self._said.items() if number == self.round - 1

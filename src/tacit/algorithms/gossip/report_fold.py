@@ -91,7 +91,7 @@ class Observer(ServerRole):
         apart = [
             float(torch.linalg.vector_norm(model - self.params)) for model in self.models.values()
         ]
-        rate = self.algorithm.learning_rate
+        rate = self.algorithm.learning_rate * self.algorithm.factor(self.version, self.horizon)
         return {"clip": self.clip, "learning_rate": rate, "disagreement": max(apart, default=0.0)}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

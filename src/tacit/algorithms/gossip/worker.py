@@ -7,7 +7,7 @@ Algorithm 1, the private gradient; how models meet is in adp2sgd.py (pairs) and 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,11 @@ from tacit.privacy.trained import Shared, Trained
 from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
 
 
+def constant(version: int, horizon: int) -> float:
+    """A schedule that changes nothing."""
+    return 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class GossipSettings:
     """The numbers that all workers of a run share."""
@@ -33,6 +38,7 @@ class GossipSettings:
     horizon: int
     max_staleness: int
     report_every: int  # own steps between two reports
+    factor: Callable[[int, int], float] = constant  # of η, by the counter and the horizon
 
 
 class Worker(EdgeRole):
@@ -100,6 +106,12 @@ class Worker(EdgeRole):
     @abstractmethod
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
+
+    @property
+    def rate(self) -> float:
+        """η of the step that is taken now, by what this peer knows of the global counter."""
+        done = sum(self.counts.values())
+        return self.settings.learning_rate * self.settings.factor(done, self.settings.horizon)
 
     waits = False  # whether a step may have to wait for other peers
 

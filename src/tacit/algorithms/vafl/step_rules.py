@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -90,8 +91,8 @@ class Steps:
     """Which rule gives η^k, and its constants: `constant` is the experiments' own (appendix G),
     else a theorem's.
 
-    rate: η of `constant`. server_share: η_0/η_m of `constant`; a theorem's is 1 (t of Theorems 7
-    and 9).
+    rate: η of `constant`, times its schedule's factor of (k, K).
+    server_share: η_0/η_m of `constant`; a theorem's is 1 (t of Theorems 7 and 9).
     """
 
     rule: str = "constant"
@@ -106,6 +107,7 @@ class Steps:
     scale: float = 1.0
     horizon: int = 1
     t: int = 1
+    factor: Callable[[int, int], float] | None = None
 
     def party(self, k: int) -> float:
         """η_m^k."""
@@ -125,12 +127,12 @@ class Steps:
                 return theorem_4(
                     k, self.smoothness, self.convexity, self.tail, self.ratio, self.rarest, self.t
                 )
-        return self.rate
+        return self.rate * (1.0 if self.factor is None else self.factor(k, self.horizon))
 
     def server(self, k: int) -> float:
         """η_0^k: t·η_m^k in Theorems 7 and 9, which 1 and 3 are at t = 1."""
         if self.rule == "constant":
-            return self.server_share * self.rate
+            return self.server_share * self.party(k)
         return self.party(k) * (self.t if self.rule in ("theorem_1", "theorem_3") else 1)
 
 

@@ -108,6 +108,7 @@ def vertical(definition: Definition[Any]) -> Vertical:
         a.scale,
         definition.horizon,
         t,
+        a.factor,
     )
     protocol = Protocol(
         parties, round(definition.batch), steps, t, a.synchronous, a.max_delay, definition.seed

@@ -7,13 +7,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tacit.config.algorithms.local_steps import local_steps_agree
-from tacit.config.contract import USUAL_CLIP, AlgorithmSection, Sections, Worker
+from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.config.contract import USUAL_CLIP, Sections, Worker
 from tacit.config.sections import Positive
 from tacit.config.topology import Kind, Topology, build
 from tacit.errors import ConfigError
 
 
-class Gossip(AlgorithmSection):
+class Gossip(StepSizes):
     """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; no server. `run.updates` is T:
 
     steps of all peers.

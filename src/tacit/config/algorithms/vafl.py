@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.contract import AlgorithmSection, DataSection, Sections, Worker
+from tacit.config.algorithms.step_sizes import StepSizes
+from tacit.config.contract import DataSection, Sections, Worker
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Positive, Privacy
@@ -19,7 +20,7 @@ from tacit.privacy.release import Mechanism
 from tacit.privacy.report import AT_PARTY, Composition, Promise
 
 
-class Vafl(AlgorithmSection):
+class Vafl(StepSizes):
     """VAFL: parties hold different features of the same people. [model] is θ_0's; `privacy.clip` is
     B.
 
@@ -86,6 +87,11 @@ class Vafl(AlgorithmSection):
     label_epsilon: Positive | None = Field(
         None, description="ε_y of one randomised response; None: labels in clear"
     )
+
+    def unread(self) -> list[str]:
+        """A theorem's steps have no schedule beside."""
+        given = self.model_fields_set & {"schedule", "warm_up"}
+        return [] if self.steps_rule == "constant" else sorted(given)
 
     def uploads(self, workers: int) -> int:
         """Activations that make one iteration, of so many parties."""
