@@ -27,6 +27,8 @@ _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
 _NONE: Mapping[str, float] = {}
 _ONLINE = ("online", "refusing", "retired")
+# Significant bits of a count while a run goes on, tried until ε is within the budget.
+_ROUGHER = (4, 6, 8)
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
 
 
@@ -277,13 +279,21 @@ class Observer(Generic[_D]):
         }
 
     def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
-        at_most = record.spent if self._ended else _ahead(record.spent)
+        """What `name` has spent; exact at the end, or where a rougher bound is above the budget."""
+        for bits in () if self._ended else _ROUGHER:
+            spent = self._bounded(name, record, _ahead(record.spent, bits))
+            if spent.within_budget:
+                return spent
+        return self._bounded(name, record, record.spent)
+
+    def _bounded(self, name: str, record: EdgeRecord, at_most: History) -> EdgePrivacy:
         return self.definition.promise.spent(name, record.spent, record.charged, at_most)
 
     def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
         """Every edge's record, and ε of what it has spent.
 
-        Exact once training is over; before that an upper bound (`_ahead`).
+        Exact once training is over; before that an upper bound (`_ahead`), above an edge's budget
+        only where the edge has itself spent more.
         """
         # While another thread is at it, what was last found will do: requests must not queue up
         # behind one.
@@ -304,19 +314,19 @@ class Observer(Generic[_D]):
         return self.definition.promise.total(edges, simulated=self.virtual is not None).document()
 
 
-def _ahead(history: History) -> History:
-    """The same with every count rounded up to three significant bits and one: at most an eighth
+def _ahead(history: History, bits: int = _ROUGHER[0]) -> History:
+    """The same with every count rounded up to so many significant bits: of four, at most an eighth
     more pushes.
 
     Composing takes up to 50 ms, time that training would miss; so it is done for eight counts an
     octave, and each result serves every edge until its count passes it. What is shown is never
     below what was spent.
     """
-    return tuple(replace(row, count=_rounded_up(row.count)) for row in history)
+    return tuple(replace(row, count=_rounded_up(row.count, bits)) for row in history)
 
 
-def _rounded_up(count: int) -> int:
-    step = 1 << max(0, count.bit_length() - 4)
+def _rounded_up(count: int, bits: int) -> int:
+    step = 1 << max(0, count.bit_length() - bits)
     return -(-count // step) * step
 
 
