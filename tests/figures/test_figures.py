@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Literal
 from typing import Any
 
 import numpy as np
@@ -290,7 +291,7 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
     ]
     (judged,) = verdicts.judge(figure(tmp_path, text), curves)
     assert judged.found == {"none": True}
-    assert judged.said["none"].startswith("A 0.25 ± 0, B 0.045 ")
+    assert judged.said["none"].startswith("A: 0.25 ± 0, B: 0.045 ")
 
 
 def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
     (judged,) = verdicts.judge(found, [risen, flat])
     assert judged.found == {"none": True}
-    assert judged.said["none"] == "A 0.4 ± 0, B 0.3 ± 0 (apart 0.1 ± 0)"
+    assert judged.said["none"] == "A: 0.4 ± 0, B: 0.3 ± 0 (apart 0.1 ± 0)"
     assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
 
 
@@ -573,3 +574,29 @@ def test_text_of_a_figure_cannot_become_html() -> None:
             verdicts.HOLDS,
         )
     )
+
+
+def test_every_verdict_has_a_colour_of_its_own() -> None:
+    answers = (True, False, None)
+    found = {verdicts.verdict({noise: one}) for noise in ("paper", "none") for one in answers}
+    found |= {
+        verdicts.verdict({"rigorous": one, "paper": two, "none": three})
+        for one in answers
+        for two in answers
+        for three in answers
+    }
+    assert found == set(page.COLOURS)
+    assert len(set(page.COLOURS.values())) == len(page.COLOURS) == 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("falling", "ε = 1: from 37 to 9"), ("below", "ε = 1: 37 ± 0")]
+)
+def test_a_cell_tells_the_name_of_a_line_from_its_numbers(
+    tmp_path: Path, kind: Literal["falling", "below"], said: str
+) -> None:
+    claim = figure_file.Claim(text="a claim", kind=kind, lines=("ε = 1",), tolerance=50.0)
+    curve = verdicts.Curve(
+        0, "ε = 1", np.array([1.0, 2.0]), np.array([[37.0, 9.0], [37.0, 9.0]]), (None,)
+    )
+    assert verdicts._check(figure(tmp_path), claim, {"ε = 1": curve})[1] == said
