@@ -11,7 +11,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ class TestHealth:
         assert values["tacit_epsilon"] == privacy["epsilon"] > 0
         assert values["tacit_delta"] == privacy["delta"]
         assert values["tacit_epsilon_budget_ratio"] == spent["epsilon_pld"] / spent["budget"]
-        assert found["tacit_build_info"].samples[0].labels == {"version": version("tacit")}
+        assert found["tacit_build_info"].samples[0].labels == {"version": metadata.version("tacit")}
         for now, former in metrics._NAMES_OF_0_1.items():
             if now in found:
                 samples = [

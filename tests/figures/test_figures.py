@@ -6,8 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Literal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ from tacit_services.aggregator.api import documents, metrics
 from tacit_services.aggregator.api.operator import BEARER, Operator, guarded
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.page.static_files import page
+from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.problems import (
@@ -72,6 +72,7 @@ def create_app(
             )
 
     app.include_router(page())
+    app.include_router(interface())
     app.include_router(_health(observer))
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
     app.include_router(_run(view), prefix="/v1", **later)
