@@ -109,7 +109,7 @@ def unlinked(text: str, page: Path, rules: Rules) -> Iterator[tuple[str, int, in
 
     A use within another link is passed over.
     """
-    if page == GLOSSARY or page.parent != GLOSSARY.parent and page.name != "README.md":
+    if page == GLOSSARY or (page.parent != GLOSSARY.parent and page.name != "README.md"):
         return
     shown = running(text)
     links = [(*link.span(), link[2]) for link in _LINK.finditer(text)]
@@ -140,9 +140,10 @@ def _sentences(shown: str) -> Iterator[tuple[int, str]]:
         for stop in [*_SENTENCE.finditer(shown, begin, end), None]:
             after = stop.end() if stop else end
             if shown[start:after].strip():
-                yield start + len(shown[start:after]) - len(shown[start:after].lstrip()), shown[
-                    start:after
-                ]
+                yield (
+                    start + len(shown[start:after]) - len(shown[start:after].lstrip()),
+                    shown[start:after],
+                )
             start = after
         begin = paragraph.end() if paragraph else end
 

@@ -265,6 +265,7 @@ def test_a_picture_is_taken_of_a_run_in_its_middle(
         shown.page.wait_for_selector("#chart canvas")
         picture(shown, tmp_path, name)
         if name == "page":
+            picture(shown, tmp_path, "first", whole=False)
             shown.page.emulate_media(media="print")
             assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
             picture(shown, tmp_path, "sheet")
@@ -284,8 +285,10 @@ def middle(folder: Path, edges: int = 5) -> Rig:
     return rig
 
 
-def picture(shown: Shown, folder: Path, name: str) -> None:
-    """A picture of the whole page; of docs/ where TACIT_PICTURES names that folder."""
+def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
+    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
+    folder.
+    """
     path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    shown.page.screenshot(path=path, full_page=True)
+    shown.page.screenshot(path=path, full_page=whole)
     assert path.stat().st_size > 10_000
