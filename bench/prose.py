@@ -20,6 +20,7 @@ GLOSSARY = Path("docs/glossary.md")
 # What was written by a program, or tells of the past, is as it is.
 MADE = {Path(name) for name in ("docs/run-file.md", "docs/results.md", "docs/testbed.md")}
 PAST = {Path("CHANGELOG.md")}
+_GENERATED = re.compile(r"<!--[^>]*made by .*?<!-- end[^>]*-->", re.S)
 _FENCED = re.compile(r"^```.*?^```[^\n]*$", re.M | re.S)
 _INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}[^\n]*\n|\n(?= {4}))+", re.M)
 _LINES = re.compile(r"^(?:#|\||<).*$", re.M)
@@ -85,7 +86,7 @@ def pages(root: Path) -> list[Path]:
 def running(text: str) -> str:
     """The same text with spaces for all that is not running text; a line that goes on is one."""
     shown = text
-    for pattern in (_FENCED, _INDENTED, _CODE, _LINES, _TARGET):
+    for pattern in (_GENERATED, _FENCED, _INDENTED, _CODE, _LINES, _TARGET):
         shown = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), shown)
     return shown
 

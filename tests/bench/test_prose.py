@@ -46,6 +46,7 @@ def test_what_is_wrong_is_found_with_its_line(text: str, said: str) -> None:
         f"{'one two ' * 15}. {'one two ' * 15}.\n",
         f"- {'one two ' * 20}\n- {'one two ' * 20}\n",
         "The [ledger](glossary.md#ledger) is the ledger.\n",
+        "<!-- made by `make` -->\n\n- The ledger, simply.\n\n<!-- end -->\n",
     ],
 )
 def test_what_is_no_running_text_or_is_in_order_is_passed_over(text: str) -> None:
