@@ -23,7 +23,7 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
-from tacit_services.aggregator.reporting import run_status
+from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
 from tacit_services.transport import http_server as bounded
 from torch import Tensor
@@ -534,7 +534,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
 
 @pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
 def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
-    (row,) = run_status._ahead((Spend(0.1, 1.0, count),))
+    (row,) = bounds.ahead((Spend(0.1, 1.0, count),))
     assert count <= row.count <= max(count + 0.0, count * 9 / 8)
 
 

@@ -22,13 +22,12 @@ from tacit.config.definition import Definition
 from tacit.errors import ServiceError
 from tacit.privacy.accounting import History
 from tacit.privacy.report import EdgePrivacy
+from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
 _NONE: Mapping[str, float] = {}
 _ONLINE = ("online", "refusing", "retired")
-# Significant bits of a count while a run goes on, tried until ε is within the budget.
-_ROUGHER = (4, 6, 8)
 _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as things stand
 
 
@@ -280,8 +279,8 @@ class Observer(Generic[_D]):
 
     def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
         """What `name` has spent; exact at the end, or where a rougher bound is above the budget."""
-        for bits in () if self._ended else _ROUGHER:
-            spent = self._bounded(name, record, _ahead(record.spent, bits))
+        for bits in () if self._ended else ROUGHER:
+            spent = self._bounded(name, record, ahead(record.spent, bits))
             if spent.within_budget:
                 return spent
         return self._bounded(name, record, record.spent)
@@ -292,7 +291,7 @@ class Observer(Generic[_D]):
     def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
         """Every edge's record, and ε of what it has spent.
 
-        Exact once training is over; before that an upper bound (`_ahead`), above an edge's budget
+        Exact once training is over; before that an upper bound (`ahead`), above an edge's budget
         only where the edge has itself spent more.
         """
         # While another thread is at it, what was last found will do: requests must not queue up
@@ -312,22 +311,6 @@ class Observer(Generic[_D]):
         """The run's guarantee, with what each edge has spent."""
         edges = {name: spent for name, (_, spent) in self._accounted().items()}
         return self.definition.promise.total(edges, simulated=self.virtual is not None).document()
-
-
-def _ahead(history: History, bits: int = _ROUGHER[0]) -> History:
-    """The same with every count rounded up to so many significant bits: of four, at most an eighth
-    more pushes.
-
-    Composing takes up to 50 ms, time that training would miss; so it is done for eight counts an
-    octave, and each result serves every edge until its count passes it. What is shown is never
-    below what was spent.
-    """
-    return tuple(replace(row, count=_rounded_up(row.count, bits)) for row in history)
-
-
-def _rounded_up(count: int, bits: int) -> int:
-    step = 1 << max(0, count.bit_length() - bits)
-    return -(-count // step) * step
 
 
 def _json_number(value: float) -> float | None:
