@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.processes import deployment
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, mosquitto
 
 
+@pytest.mark.slow
 def test_a_later_start_says_that_the_run_is_over_and_how_a_new_one_begins(tmp_path: Path) -> None:
     text = toml(MAPA, run={"updates": 4}, edges={"count": 1})
     with (
