@@ -80,11 +80,12 @@ test: setup ## the fast tests
 test-all: setup ## the fast and the slow tests
 	$(PYTEST) -m "not e2e and not exhaustive" $(WORKERS)
 
-check: setup ## lint, format, types, who imports whom, the map of it, and that generated code is what protos/ says
+check: setup ## lint, format, types, who imports whom, the map of it, the documents' prose, generated code as protos/ says
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/python -m bench.map --check
+	$(BIN)/python -m bench.prose
 	$(BIN)/mypy $(LINTED)
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb
@@ -141,7 +142,7 @@ lock: ## resolve pyproject.toml anew into requirements*.lock: one an image, and 
 up: ## start broker, store, aggregator and 5 edges in containers
 	docker compose up --build --detach
 
-down: ## stop them and delete their volumes, ledgers included
+down: ## stop them, of every profile, and delete containers, networks and volumes, ledgers included
 	docker compose --profile '*' down --volumes --remove-orphans
 
 clean: ## delete what was made: .venv, out, caches

@@ -22,6 +22,7 @@ from tacit_services.transport.address import HostPort
 from tacit_services.transport.tls import Tls
 
 S = TypeVar("S", bound="ServiceSettings")
+ANOTHER_RUN = "A new run needs another TACIT_RUN_ID; the ledgers go on."
 
 
 class ServiceSettings(BaseSettings):

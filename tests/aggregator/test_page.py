@@ -265,6 +265,7 @@ def test_a_picture_is_taken_of_a_run_in_its_middle(
         shown.page.wait_for_selector("#chart canvas")
         picture(shown, tmp_path, name)
         if name == "page":
+            picture(shown, tmp_path, "first", whole=False)
             shown.page.emulate_media(media="print")
             assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
             picture(shown, tmp_path, "sheet")
@@ -276,16 +277,21 @@ def middle(folder: Path, edges: int = 5) -> Rig:
     for number in range(edges):
         rig.hello(f"edge-{number}")
     for version in range(210):
-        rig.update(f"edge-{version % edges}", pushes=1 + version // edges)
+        base = version - version % 3  # as other edges pushed meanwhile
+        rig.update(f"edge-{version % edges}", pushes=1 + version // edges, base=base)
+        rig.observer.tick()
         if version % 15 == 0:
             right = 0.91 - 0.8 * 0.97**version + 0.01 * (version % 4)
             rig.observer.point(version + 1, right, 2.3 - 2 * right, 1000, {"accuracy": right})
     rig.driver.presence["edge-3"] = "offline"
+    rig.observer._started -= 42.0  # seconds that a run takes, and a rig does not
     return rig
 
 
-def picture(shown: Shown, folder: Path, name: str) -> None:
-    """A picture of the whole page; of docs/ where TACIT_PICTURES names that folder."""
+def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
+    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
+    folder.
+    """
     path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    shown.page.screenshot(path=path, full_page=True)
+    shown.page.screenshot(path=path, full_page=whole)
     assert path.stat().st_size > 10_000

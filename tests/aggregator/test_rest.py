@@ -11,6 +11,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ import safetensors.torch
 import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
-from tacit_services.aggregator.api import view
-from tacit_services.aggregator.reporting import run_status
+from tacit_services.aggregator.api import metrics, view
+from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
 from tacit_services.transport import http_server as bounded
 from torch import Tensor
 
 from tacit.models import Model, build
+from tacit.privacy import accounting
 from tacit.privacy.accounting import Spend
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.rest import TOKEN, Rig, Stage, served, staged
@@ -118,6 +120,34 @@ class TestHealth:
         assert samples["tacit_rejected_total"].labels == {"reason": "version"}
         assert values["tacit_staleness_count"] == 1
         assert "edge-0" not in text
+
+    def test_metrics_have_epsilon_the_build_and_the_names_of_0_1(
+        self, rig: Rig, web: httpx.Client
+    ) -> None:
+        rig.hello("edge-0")
+        rig.update("edge-0", pushes=3)
+        found = {
+            family.name: family
+            for family in text_string_to_metric_families(web.get("/metrics").text)
+        }
+        values = {name: family.samples[0].value for name, family in found.items() if family.samples}
+        privacy = web.get("/v1/privacy").json()
+        spent = privacy["edges"]["edge-0"]
+        assert values["tacit_epsilon"] == privacy["epsilon"] > 0
+        assert values["tacit_delta"] == privacy["delta"]
+        assert values["tacit_epsilon_budget_ratio"] == spent["epsilon_pld"] / spent["budget"]
+        assert found["tacit_build_info"].samples[0].labels == {"version": metadata.version("tacit")}
+        for now, former in metrics._NAMES_OF_0_1.items():
+            if now in found:
+                samples = [
+                    (one.name.removeprefix(now), one.labels, one.value)
+                    for one in found[now].samples
+                ]
+                assert samples == [
+                    (one.name.removeprefix(former), one.labels, one.value)
+                    for one in found[former].samples
+                ]
+        assert "tacit_messages_accepted" in found
 
     def test_metrics_tell_trouble(self, rig: Rig, web: httpx.Client) -> None:
         def now() -> dict[str, float]:
@@ -415,6 +445,16 @@ class TestHalt:
         assert refused.headers["www-authenticate"] == "Bearer"
         assert rig.operator.wanted() is None
 
+    @pytest.mark.parametrize("path", ["/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"])
+    @pytest.mark.parametrize("body", [b"{not json", b'{"unknown": 1}', b"[]"])
+    def test_the_token_is_asked_for_before_the_body_is_read(
+        self, still: httpx.Client, path: str, body: bytes
+    ) -> None:
+        header = {"Content-Type": "application/json"}
+        problem(still.post(path, content=body, headers=header), 401)
+        if "release" not in path:
+            problem(still.post(path, content=body, headers=header | BEARER), 422)
+
     def test_without_a_configured_token_nobody_may(self, tmp_path: Path) -> None:
         rig = Rig(tmp_path, token=None)
         with served(rig) as url:
@@ -494,5 +534,22 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
 
 @pytest.mark.parametrize("count", [*range(1, 70), 1000, 12_345])
 def test_live_epsilon_is_that_of_at_most_an_eighth_more_pushes(count: int) -> None:
-    (row,) = run_status._ahead((Spend(0.1, 1.0, count),))
+    (row,) = bounds.ahead((Spend(0.1, 1.0, count),))
     assert count <= row.count <= max(count + 0.0, count * 9 / 8)
+
+
+def test_live_epsilon_is_above_the_budget_only_where_the_edge_has_spent_more(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, more="[run]\nupdates = 400\n[privacy]\nepsilon = 2.0\n")
+    rig.hello("edge-0")
+    shown: dict[int, float] = {}
+    count = 0
+    while len(shown) < 3 or max(shown.values()) <= 2.0:
+        count += max(1, count // 16)
+        rig.update("edge-0", pushes=count)
+        (edge,) = rig.observer.edges()
+        exact = accounting.epsilon_pld(rig.role.edges["edge-0"].spent, edge["delta"])
+        assert edge["epsilon_pld"] >= exact
+        assert edge["epsilon_pld"] == exact or edge["epsilon_pld"] <= edge["budget"] == 2.0
+        shown[count] = edge["epsilon_pld"]

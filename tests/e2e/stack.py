@@ -69,8 +69,15 @@ class Stack:
 
         AssertionError with both streams when it fails.
         """
+        return self._run("docker", "compose", *arguments, seconds=seconds)
+
+    def make(self, target: str) -> None:
+        """Run `make TARGET` on this project."""
+        self._run("make", target, seconds=120.0)
+
+    def _run(self, *command: str, seconds: float) -> str:
         done = subprocess.run(
-            ["docker", "compose", *arguments],
+            command,
             cwd=self._root,
             env=self._environment,
             timeout=seconds,
@@ -78,9 +85,7 @@ class Stack:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, (
-            f"docker compose {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
-        )
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def scale(self, edges: int) -> None:

@@ -290,7 +290,7 @@ def test_over_time_what_is_compared_is_the_same_time(tmp_path: Path) -> None:
     ]
     (judged,) = verdicts.judge(figure(tmp_path, text), curves)
     assert judged.found == {"none": True}
-    assert judged.said["none"].startswith("A 0.25 ± 0, B 0.045 ")
+    assert judged.said["none"].startswith("A: 0.25 ± 0, B: 0.045 ")
 
 
 def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_over_time_a_flat_line_is_its_end_at_any_time(tmp_path: Path) -> None:
     risen = verdicts.Curve(0, "A", np.array([0.0, 4.0]), np.array([[0.2, 0.6]]), (None,))
     (judged,) = verdicts.judge(found, [risen, flat])
     assert judged.found == {"none": True}
-    assert judged.said["none"] == "A 0.4 ± 0, B 0.3 ± 0 (apart 0.1 ± 0)"
+    assert judged.said["none"] == "A: 0.4 ± 0, B: 0.3 ± 0 (apart 0.1 ± 0)"
     assert draw.png(found, [risen, flat]).startswith(b"\x89PNG")
 
 

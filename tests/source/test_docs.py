@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tacit import config
 from tests.conftest import ROOT
@@ -112,3 +113,55 @@ def test_every_make_target_in_the_readme_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert targets
     assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
+
+
+def test_every_page_stands_once_in_the_index_by_kind() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    kinds = dict(re.findall(r"^## (.+)\n\n((?:- .*\n|  .*\n)+)", index, re.M))
+    assert list(kinds) == ["Tutorials", "How-tos", "Reference", "Explanation"]
+    listed = [link for text in kinds.values() for link in re.findall(r"\]\(([\w-]+\.md)\)", text)]
+    assert sorted(listed) == sorted(
+        path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md"
+    )
+
+
+def test_the_table_of_systems_says_which_file_has_no_noise() -> None:
+    rows = re.findall(
+        r"^\|.*`(experiments/[\w-]+\.toml)`.*\| (.+) \|$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.M,
+    )
+    assert len(rows) == 5
+    for file, said in rows:
+        private = config.load(ROOT / file).define().promise.private
+        assert said == ("private" if private else "**none: not private**"), file
+
+
+def test_whoever_takes_compose_down_takes_all_profiles_down() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    whole = "docker compose --profile '*' down --volumes --remove-orphans"
+    assert "down: ## stop them" in makefile
+    assert f"\t{whole}\n" in makefile
+    for path in [*OF_NOW, ROOT / "compose.yaml"]:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not re.search(r"docker compose .*\bdown\b", line) or whole in line, path
+
+
+def test_what_a_page_says_that_a_log_says_is_what_it_says() -> None:
+    page = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
+    source = ROOT / "services" / "tacit_services" / "identity" / "folder.py"
+    assert "grep 'this process is'" in page
+    assert '"this process is %s: it holds identity %s"' in source.read_text(encoding="utf-8")
+
+
+def test_the_forms_of_issues_are_whole() -> None:
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert len(forms) == 4
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.name == "config.yml":
+            continue
+        assert {"name", "description", "body"} <= set(form)
+        ids = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+        assert len(ids) == len(set(ids)) >= 2
+        assert all(part["attributes"].get("label") for part in form["body"] if "id" in part)

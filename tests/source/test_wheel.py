@@ -154,8 +154,13 @@ def test_every_top_level_name_begins_with_tacit_and_is_typed(wheel: Path) -> Non
 
     assert {name.split("/")[0] for name in names} == {*PACKAGES, "tacit-0.1.0.dist-info"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
-    page = ROOT / "services/tacit_services/aggregator/page/static"
-    served = {f"tacit_services/aggregator/page/static/{path.name}" for path in page.iterdir()}
+    services = ROOT / "services"
+    pages = services / "tacit_services/aggregator/page"
+    served = {
+        str(path.relative_to(services))
+        for folder in ("static", "swagger")
+        for path in (pages / folder).iterdir()
+    }
     assert served <= set(names)
 
 

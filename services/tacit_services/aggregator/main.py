@@ -34,7 +34,7 @@ from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
-from tacit_services.settings import AggregatorSettings
+from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
 from tacit_services.signals import stopping
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
@@ -122,6 +122,13 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
         replayed = driver.counts["replayed"]
         log.info(
             "resumed at version %d (%d journal entries replayed)", driver.role.version, replayed
+        )
+    if driver.role.halted:
+        log.warning(
+            "run %r was over before this start (%s): nothing will be trained. %s",
+            driver.run_id,
+            driver.role.halted,
+            ANOTHER_RUN,
         )
 
 

@@ -10,16 +10,35 @@ from dataclasses import dataclass
 
 from tacit_services.figures.draw import TITLES
 from tacit_services.figures.figure_file import Figure
-from tacit_services.figures.verdicts import FAILS, HOLDS, Curve, JudgedClaim, ThreeValued
+from tacit_services.figures.verdicts import (
+    FAILS,
+    HOLDS,
+    PAPER_ONLY,
+    PAPER_UNTRIED,
+    PLAIN_ONLY,
+    PLAIN_UNTRIED,
+    UNCLEAR,
+    Curve,
+    JudgedClaim,
+    ThreeValued,
+)
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto;
   padding: 0 1em; color: #222; }
 img { max-width: 100%; } table { border-collapse: collapse; margin: 1em 0; }
 td, th { border: 1px solid #bbb; padding: .3em .6em; text-align: left; vertical-align: top; }
-.yes { background: #d9f0e6; } .part { background: #fdf1d0; } .no { background: #f8d9cc; }
 """
-
+# Of a verdict's cell; each has its own, which is said in words as well.
+COLOURS = {
+    HOLDS: "#d9f0e6",
+    PAPER_ONLY: "#fdf1d0",
+    PAPER_UNTRIED: "#fffae8",
+    PLAIN_ONLY: "#dbe7f6",
+    PLAIN_UNTRIED: "#eef4fb",
+    UNCLEAR: "#e8e8e8",
+    FAILS: "#f8d9cc",
+}
 
 ANSWERS: dict[ThreeValued, str] = {True: "yes", False: "no", None: "cannot tell"}
 VERDICTS = (
@@ -115,9 +134,9 @@ def _section(one: ReportedFigure) -> str:
 
 def _row(judged: JudgedClaim) -> str:
     measured = "<br>".join(map(html.escape, _measured(judged)))
-    shade = {HOLDS: "yes", FAILS: "no"}.get(judged.verdict, "part")
+    colour = COLOURS[judged.verdict]
     text, verdict = html.escape(judged.claim.text), html.escape(judged.verdict)
-    return f"<tr><td>{text}<td>{measured}<td class='{shade}'>{verdict}</tr>"
+    return f"<tr><td>{text}<td>{measured}<td style='background: {colour}'>{verdict}</tr>"
 
 
 def _measured(judged: JudgedClaim) -> list[str]:

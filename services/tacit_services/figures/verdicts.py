@@ -22,7 +22,10 @@ HOLDS, PAPER_ONLY, PLAIN_ONLY, UNCLEAR, FAILS = (
     "cannot tell",
     "does not hold",
 )
-UNTRIED = " (with privacy: not tried)"
+PAPER_UNTRIED, PLAIN_UNTRIED = (
+    "holds with the paper's non-private noise (with privacy: not tried)",
+    "holds without privacy (with privacy: not tried)",
+)
 ThreeValued = bool | None  # None: the confidence interval leaves both answers possible
 
 
@@ -172,9 +175,9 @@ def verdict(found: Mapping[Noise, ThreeValued]) -> str:
             return PAPER_ONLY
         return PLAIN_ONLY if found.get("none") else FAILS
     if found.get("paper"):
-        return PAPER_ONLY.replace("only ", "") + UNTRIED
+        return PAPER_UNTRIED
     if found.get("none"):
-        return PLAIN_ONLY.replace("only ", "") + UNTRIED
+        return PLAIN_UNTRIED
     return UNCLEAR if None in found.values() or not found else FAILS
 
 
@@ -203,15 +206,15 @@ def _check(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[ThreeV
         mean, y = mine[name].mean, mine[name].y
         if claim.kind == "below":
             good.append(_least(-y[:, 0], -claim.tolerance))
-            parts.append(f"{name} {_shown(y[:, 0])}")
+            parts.append(f"{name}: {_shown(y[:, 0])}")
         elif claim.kind != "flat":
             risen = y[:, -1] - y[:, 0]
             good.append(_rises(risen if claim.kind == "rising" else -risen))
-            parts.append(f"{name} {mean[0]:.4g} → {mean[-1]:.4g}")
+            parts.append(f"{name}: from {mean[0]:.4g} to {mean[-1]:.4g}")
         else:
             spread = y[:, mean.argmax()] - y[:, mean.argmin()]
             good.append(_least(-spread, -claim.tolerance))
-            parts.append(f"{name} spread {_shown(spread)}")
+            parts.append(f"{name}: spread {_shown(spread)}")
     return _all(good), ", ".join(parts)
 
 
@@ -230,7 +233,7 @@ def _compare(figure: Figure, claim: Claim, mine: dict[str, Curve]) -> tuple[Thre
         good = _all(_least(a - b, -claim.tolerance) for a, b in permutations(scores.values(), 2))
     else:  # seeds are paired: they share data, parts and first model
         good = _all(_least(sign * (a - b), -claim.tolerance) for a, b in pairwise(scores.values()))
-    shown = ", ".join(f"{name} {_shown(score)}" for name, score in scores.items())
+    shown = ", ".join(f"{name}: {_shown(score)}" for name, score in scores.items())
     apart = ", ".join(_shown(a - b) for a, b in pairwise(scores.values()))
     return good, f"{shown} (apart {apart})"
 

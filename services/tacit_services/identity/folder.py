@@ -55,6 +55,8 @@ def acquire(root: Path, count: int, only: int | None, stop: threading.Event) -> 
         for number in numbers:
             identity = _try(root / str(number), number)
             if identity is not None:
+                # A container's number is another one: this line is what tells them together.
+                log.info("this process is %s: it holds identity %s", identity.edge, identity.path)
                 return identity
         if not waiting:
             log.info("all %d identities are taken; standing by for one", len(numbers))

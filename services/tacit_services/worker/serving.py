@@ -9,7 +9,7 @@ from tacit.config import RunFile
 from tacit.config.fingerprint import canonical
 from tacit.models import Model
 from tacit.protocol import topics
-from tacit_services.settings import EdgeSettings
+from tacit_services.settings import ANOTHER_RUN, EdgeSettings
 from tacit_services.signals import stopping as stopping
 from tacit_services.transport.mqtt import Connection, Will
 from tacit_services.transport.tls import Tls
@@ -64,7 +64,16 @@ def serve(settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, tls: 
         tls=tls,
     )
     connection.start(settings.connect_timeout, stop)
+    ledger, before = loop.role.releaser.ledger, loop.role.releaser.ledger.charged().count
     try:
         log.info("%s ends: %s", edge, loop.run(connection, stop, present))
+        if loop.role.halted and ledger.charged().count == before:
+            log.warning(
+                "%s released nothing: run %r is over (%s). %s",
+                edge,
+                settings.run_id,
+                loop.role.halted,
+                ANOTHER_RUN,
+            )
     finally:
         connection.stop(Will(topic, b"retired" if standing == Standing.RETIRED.value else b"left"))

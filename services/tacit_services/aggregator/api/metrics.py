@@ -5,11 +5,18 @@ No label names an edge, as fleets are large.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
+from importlib import metadata
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -20,14 +27,39 @@ from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.run_journal import RunJournal
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+# Count: its family, and what it counts. Below, the name it had in 0.1, which goes with 0.3.
 _COUNTED = {
-    "accepted": "Messages appended to the journal (updates, hellos, farewells).",
-    "duplicate": "Messages that the journal had already.",
-    "busy": "Messages sent back because the journal was full or away.",
-    "snapshots": "Snapshots of the fold.",
-    "replayed": "Journal entries folded again after a start or a store failure (replays).",
-    "late": "Updates under way when the run ended.",
-    "throttled": "Messages sent back because their edge had sent more than the guard allows.",
+    "accepted": (
+        "tacit_messages_accepted",
+        "Messages appended to the journal (updates, hellos, farewells).",
+    ),
+    "duplicate": ("tacit_messages_duplicate", "Messages that the journal had already."),
+    "busy": ("tacit_messages_busy", "Messages sent back because the journal was full or away."),
+    "snapshots": ("tacit_snapshots", "Snapshots of the fold."),
+    "replayed": (
+        "tacit_journal_entries_replayed",
+        "Journal entries folded again after a start or a store failure (replays).",
+    ),
+    "late": ("tacit_updates_late", "Updates under way when the run ended."),
+    "throttled": (
+        "tacit_messages_throttled",
+        "Messages sent back because their edge had sent more than the guard allows.",
+    ),
+}
+_NAMES_OF_0_1 = {
+    "tacit_messages_accepted": "tacit_accepted",
+    "tacit_messages_duplicate": "tacit_duplicate",
+    "tacit_messages_busy": "tacit_busy",
+    "tacit_journal_entries_replayed": "tacit_replayed",
+    "tacit_updates_late": "tacit_late",
+    "tacit_messages_throttled": "tacit_throttled",
+    "tacit_messages_flooded": "tacit_flooded",
+    "tacit_updates_stale": "tacit_stale",
+    "tacit_messages_rejected": "tacit_rejected",
+    "tacit_broker_reconnects": "tacit_reconnects",
+    "tacit_models_refused": "tacit_refusals",
+    "tacit_update_staleness_versions": "tacit_staleness",
+    "tacit_test_accuracy_ratio": "tacit_test_accuracy",
 }
 
 
@@ -43,14 +75,23 @@ class _Run(Collector):
         self._observer = observer
 
     def collect(self) -> Iterable[Metric]:
-        """All families, one consistent reading of the fold."""
+        """All families, those of 0.1 under their former names as well."""
+        for family in self._families():
+            yield family
+            if former := _NAMES_OF_0_1.get(family.name):
+                yield _renamed(family, former)
+
+    def _families(self) -> Iterable[Metric]:
+        """One consistent reading of the fold."""
         observer, driver = self._observer, self._observer.driver
         role = driver.role
         counts = dict(driver.counts)  # one step under the GIL: the driver adds keys meanwhile
         with driver.lock:
             version, schedule, edges = role.version, role.schedule(), len(role.edges)
             histogram, aged = dict(role.staleness), role.stale
+        yield _build()
         yield from _messages(observer, counts, aged)
+        yield from _privacy(observer)
         yield GaugeMetricFamily("tacit_model_version", "Updates applied.", version)
         yield GaugeMetricFamily(
             "tacit_target_updates", "Updates after which the run ends.", role.horizon
@@ -67,25 +108,56 @@ class _Run(Collector):
         yield from _evaluation(observer)
 
 
+def _renamed(family: Metric, name: str) -> Metric:
+    """The same samples under another name."""
+    former = Metric(name, f"Until 0.3; now {family.name}.", family.type)
+    for sample in family.samples:
+        former.samples.append(sample._replace(name=name + sample.name.removeprefix(family.name)))
+    return former
+
+
+def _build() -> Metric:
+    return InfoMetricFamily("tacit_build", "What answers.", {"version": metadata.version("tacit")})
+
+
+def _privacy(observer: Observer[ServerDriver]) -> Iterable[Metric]:
+    """ε of the run, never below what was spent; +Inf where there is no guarantee."""
+    edges = observer.edges()
+    shares = [
+        edge["epsilon_pld"] / edge["budget"]
+        for edge in edges
+        if edge["budget"] and math.isfinite(edge["budget"])
+    ]
+    yield GaugeMetricFamily(
+        "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", observer.epsilon()
+    )
+    yield GaugeMetricFamily("tacit_delta", "δ of that ε.", observer.definition.promise.delta)
+    yield GaugeMetricFamily(
+        "tacit_epsilon_budget_ratio",
+        "Largest share of its budget that any edge has spent, at most.",
+        max(shares, default=0.0),
+    )
+
+
 def _messages(
     observer: Observer[ServerDriver], counts: dict[str, int], aged: int
 ) -> Iterable[Metric]:
     """What became of the messages that came."""
-    for name, text in _COUNTED.items():
-        yield CounterMetricFamily(f"tacit_{name}", text, counts.get(name, 0))
+    for count, (name, text) in _COUNTED.items():
+        yield CounterMetricFamily(name, text, counts.get(count, 0))
     yield CounterMetricFamily(
-        "tacit_flooded",
+        "tacit_messages_flooded",
         "Messages dropped unread: far beyond the guard's rate.",
         observer.driver.limiter.dropped,
     )
-    yield CounterMetricFamily("tacit_stale", "Updates refused as too old.", aged)
+    yield CounterMetricFamily("tacit_updates_stale", "Updates refused as too old.", aged)
     yield _rejected(counts)
     lied = sum(counts.get(f"rejected:{reason}", 0) for reason in ROLLED_BACK)
     yield CounterMetricFamily(
         "tacit_anchors_refused", "Ledgers that had fallen back, or forked.", lied
     )
     yield CounterMetricFamily(
-        "tacit_reconnects", "Broker connections after the first.", observer.reconnects()
+        "tacit_broker_reconnects", "Broker connections after the first.", observer.reconnects()
     )
 
 
@@ -97,7 +169,7 @@ def _edges(observer: Observer[ServerDriver], known: int) -> Iterable[Metric]:
         "tacit_edges_refusing", "Edges refusing the model.", refused["edges_refusing"]
     )
     yield GaugeMetricFamily(
-        "tacit_refusals", "Models that edges say they have refused.", refused["refusals"]
+        "tacit_models_refused", "Models that edges say they have refused.", refused["refusals"]
     )
 
 
@@ -145,7 +217,7 @@ def _latency(latency: Histogram) -> Metric:
 
 def _rejected(counts: dict[str, int]) -> Metric:
     family = CounterMetricFamily(
-        "tacit_rejected", "Messages refused, by reason.", labels=["reason"]
+        "tacit_messages_rejected", "Messages refused, by reason.", labels=["reason"]
     )
     for name, count in sorted(counts.items()):
         if name.startswith("rejected:"):
@@ -159,11 +231,15 @@ def _staleness(histogram: dict[int, int]) -> Metric:
     ]
     buckets.append(("+Inf", sum(histogram.values())))
     total = sum(tau * n for tau, n in histogram.items())
-    return HistogramMetricFamily("tacit_staleness", "Staleness of applied updates.", buckets, total)
+    return HistogramMetricFamily(
+        "tacit_update_staleness_versions", "Staleness of applied updates.", buckets, total
+    )
 
 
 def _evaluation(observer: Observer[ServerDriver]) -> Iterable[Metric]:
     if observer.series:
         last = observer.series[-1]
-        yield GaugeMetricFamily("tacit_test_accuracy", "At the last evaluation.", last["accuracy"])
+        yield GaugeMetricFamily(
+            "tacit_test_accuracy_ratio", "At the last evaluation.", last["accuracy"]
+        )
         yield GaugeMetricFamily("tacit_test_loss", "At the last evaluation.", last["loss"])

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
@@ -20,10 +19,10 @@ from starlette.concurrency import run_in_threadpool
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit.models import Model
 from tacit_services.aggregator.api import documents, metrics
-from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.operator import BEARER, Operator, guarded
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.page.static_files import page
+from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.problems import (
@@ -42,7 +41,6 @@ _MOVING = (
     "duration_s",
     "updates_per_s",
 )  # they change with the clock alone: no reason for an event
-_BEARER = HTTPBearer(auto_error=False, description="the operator's token")
 
 
 def create_app(
@@ -74,12 +72,14 @@ def create_app(
             )
 
     app.include_router(page())
+    app.include_router(interface())
     app.include_router(_health(observer))
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
     app.include_router(_run(view), prefix="/v1", **later)
     app.include_router(_model(view), prefix="/v1/model", **later)
-    app.include_router(_control(view, operator), prefix="/v1", **later)
-    app.include_router(_predict(view, operator, inference), prefix="/v1", **later)
+    app.include_router(_events(view, operator), prefix="/v1", tags=["control"], **later)
+    app.include_router(_control(view, operator), prefix="/v1", tags=["control"], **later)
+    app.include_router(_predict(view, operator, inference), prefix="/v1", tags=["predict"], **later)
     return app
 
 
@@ -226,8 +226,8 @@ def _model(view: View) -> APIRouter:
     return router
 
 
-def _control(view: View, operator: Operator) -> APIRouter:
-    router = APIRouter(tags=["control"])
+def _events(view: View, operator: Operator) -> APIRouter:
+    router = APIRouter()
 
     @router.get(
         "/events", response_class=EventSourceResponse, summary="`status` events as the run changes"
@@ -245,6 +245,17 @@ def _control(view: View, operator: Operator) -> APIRouter:
                 return
             await _pause(operator)
 
+    return router
+
+
+def _operators(operator: Operator) -> APIRouter:
+    """A router of what the operator alone may do."""
+    return APIRouter(route_class=guarded(operator), dependencies=[Depends(BEARER)])
+
+
+def _control(view: View, operator: Operator) -> APIRouter:
+    router = _operators(operator)
+
     @router.post(
         "/halt",
         status_code=202,
@@ -252,11 +263,7 @@ def _control(view: View, operator: Operator) -> APIRouter:
         summary="End the run; may be said again",
         responses=documented(401, 403, 411, 413, 422),
     )
-    def halt(
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
-        request: documents.HaltRequest | None = None,
-    ) -> Response:
-        operator.check(given)
+    def halt(request: documents.HaltRequest | None = None) -> Response:
         reason = operator.request_halt((request or documents.HaltRequest()).reason)
         return document({"state": view.driver.state, "reason": reason}, 202)
 
@@ -266,10 +273,7 @@ def _control(view: View, operator: Operator) -> APIRouter:
         summary="End an edge's quarantine",
         responses=documented(401, 403, 404, 411, 413, 422),
     )
-    def release(
-        edge: str, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
-    ) -> Response:
-        operator.check(given)
+    def release(edge: str) -> Response:
         if not view.driver.guard.release(edge):
             return problem(404, f"edge {edge[:64]!r} is not in quarantine")
         return document({"id": edge, "released": True})
@@ -278,7 +282,7 @@ def _control(view: View, operator: Operator) -> APIRouter:
 
 
 def _predict(view: View, operator: Operator, inference: Inference | None) -> APIRouter:
-    router = APIRouter(tags=["predict"])
+    router = _operators(operator)  # it may cost the parties' budgets
 
     @router.post(
         "/predict",
@@ -286,11 +290,7 @@ def _predict(view: View, operator: Operator, inference: Inference | None) -> API
         summary="Classes of records, from what parties say of them",
         responses=documented(401, 403, 404, 409, 410, 411, 413, 422),
     )
-    def predict(
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
-        request: documents.PredictRequest,
-    ) -> Response:
-        operator.check(given)  # it may cost the parties' budgets
+    def predict(request: documents.PredictRequest) -> Response:
         if inference is None:
             return problem(
                 409,

@@ -1,1 +1,1 @@
-"""The page at `/`: one more client of the REST interface, served by every aggregator."""
+"""The pages at `/` and `/docs`: clients of the REST interface, served by every aggregator."""

@@ -1,29 +1,30 @@
-"""The page's files, with headers that let it load nothing from elsewhere and run nothing inline."""
+"""The files of the page and of Swagger UI, with headers that let them load nothing from elsewhere
+and run nothing inline.
+"""
 
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import PurePath
 
 from fastapi import APIRouter, Request, Response
 
 from tacit_services.transport.problems import problem, unless_known
 
 _TYPES = {
-    "index.html": "text/html; charset=utf-8",
-    "page.css": "text/css; charset=utf-8",
-    "uplot.css": "text/css; charset=utf-8",
-    "uplot.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-    "uplot.LICENSE": "text/plain; charset=utf-8",
-    **{
-        f"{name}.js": "text/javascript; charset=utf-8"
-        for name in ("page", "chart", "edges", "words", "parts")
-    },
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".LICENSE": "text/plain; charset=utf-8",
+    ".NOTICE": "text/plain; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
 }
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -33,20 +34,33 @@ _HEADERS = {
 
 def page() -> APIRouter:
     """The routes of the page: `/`, and its files under `/page/`."""
+    return _shown("static", "/", "/page", "index.html", _POLICY.format(images=""))
+
+
+def interface() -> APIRouter:
+    """The routes of Swagger UI on this REST interface: `/docs`, and its files under it.
+
+    Its style sheet has pictures in it, as `data:`.
+    """
+    return _shown("swagger", "/docs", "/docs", "docs.html", _POLICY.format(images=" data:"))
+
+
+def _shown(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
+    """`first` at `root`, and every file of `folder` under `prefix`."""
     router = APIRouter(include_in_schema=False)
-    folder = files(__package__) / "static"
-    content = {name: (folder / name).read_bytes() for name in _TYPES}
+    found = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
+    content = {path.name: path.read_bytes() for path in found}
+    headers = _HEADERS | {"Content-Security-Policy": policy}
 
     def answer(request: Request, name: str) -> Response:
-        return unless_known(
-            request, Response(content[name], headers=_HEADERS, media_type=_TYPES[name])
-        )
+        kind = _TYPES[PurePath(name).suffix]
+        return unless_known(request, Response(content[name], headers=headers, media_type=kind))
 
-    @router.get("/")
+    @router.get(root)
     def index(request: Request) -> Response:
-        return answer(request, "index.html")
+        return answer(request, first)
 
-    @router.get("/page/{name}")
+    @router.get(f"{prefix}/{{name}}")
     def file(request: Request, name: str) -> Response:
         return answer(request, name) if name in content else problem(404, "no such file")
 

@@ -6,7 +6,10 @@ Its axes begin where the first evaluation is, not at zero; what moves in steps i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe-Ito: safe for colour-blind readers
 GREY = "#767676"
@@ -17,22 +20,25 @@ Series = list[dict[str, Any]]
 
 def plot(path: Path, status: dict[str, Any], series: Series) -> None:
     """What the test set says, the clip norm, ε against its budget, and each edge's, in one file."""
-    import matplotlib as mpl
+    figure = drawn(status, series)
+    temporary = path.with_suffix(".tmp.png")
+    figure.savefig(temporary, dpi=120)
+    temporary.replace(path)
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+def drawn(status: dict[str, Any], series: Series) -> Figure:
+    """The same as matplotlib's figure, which nothing else holds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 3.6), layout="constrained")
+    axes = figure.subplots(1, 4)
     _measured(axes[0], series)
     _line(axes[1], series, "clip", ORANGE, "clip norm C", drawstyle="steps-post", marker="")
     axes[1].set_ylim(bottom=0)
     _spent(axes[2], status, series)
     _edges(axes[3], status)
     figure.suptitle(_title(status))
-    temporary = path.with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=120)
-    plt.close(figure)
-    temporary.replace(path)
+    return figure
 
 
 def on_test(accuracy: float | None, loss: float | None) -> str:

@@ -22,6 +22,7 @@ from tacit.config.definition import Definition
 from tacit.errors import ServiceError
 from tacit.privacy.accounting import History
 from tacit.privacy.report import EdgePrivacy
+from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
@@ -277,13 +278,21 @@ class Observer(Generic[_D]):
         }
 
     def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
-        at_most = record.spent if self._ended else _ahead(record.spent)
+        """What `name` has spent; exact at the end, or where a rougher bound is above the budget."""
+        for bits in () if self._ended else ROUGHER:
+            spent = self._bounded(name, record, ahead(record.spent, bits))
+            if spent.within_budget:
+                return spent
+        return self._bounded(name, record, record.spent)
+
+    def _bounded(self, name: str, record: EdgeRecord, at_most: History) -> EdgePrivacy:
         return self.definition.promise.spent(name, record.spent, record.charged, at_most)
 
     def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
         """Every edge's record, and ε of what it has spent.
 
-        Exact once training is over; before that an upper bound (`_ahead`).
+        Exact once training is over; before that an upper bound (`ahead`), above an edge's budget
+        only where the edge has itself spent more.
         """
         # While another thread is at it, what was last found will do: requests must not queue up
         # behind one.
@@ -302,22 +311,6 @@ class Observer(Generic[_D]):
         """The run's guarantee, with what each edge has spent."""
         edges = {name: spent for name, (_, spent) in self._accounted().items()}
         return self.definition.promise.total(edges, simulated=self.virtual is not None).document()
-
-
-def _ahead(history: History) -> History:
-    """The same with every count rounded up to three significant bits and one: at most an eighth
-    more pushes.
-
-    Composing takes up to 50 ms, time that training would miss; so it is done for eight counts an
-    octave, and each result serves every edge until its count passes it. What is shown is never
-    below what was spent.
-    """
-    return tuple(replace(row, count=_rounded_up(row.count)) for row in history)
-
-
-def _rounded_up(count: int) -> int:
-    step = 1 << max(0, count.bit_length() - 4)
-    return -(-count // step) * step
 
 
 def _json_number(value: float) -> float | None:

@@ -1,0 +1,63 @@
+"""plot.png shows what matters: not from zero, steps as steps, ε against its budget, edges apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tacit_services.aggregator.reporting import picture
+
+from tests.helpers.rest import Rig
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Rig:
+    """A run whose accuracy went from 90 to 95 %, and whose C was halved once."""
+    rig = Rig(tmp_path, more="[run]\nupdates = 100\n[privacy]\nepsilon = 4.0\n")
+    for edge in ("edge-0", "edge-1"):
+        rig.hello(edge)
+    for version in range(1, 5):
+        rig.update(f"edge-{version % 2}", pushes=10 * version)
+        rig.observer.point(version, 0.89 + 0.015 * version, 0.5, 100)
+    for point in rig.observer.series[2:]:
+        point["clip"] /= 2
+    return rig
+
+
+def axes(rig: Rig) -> list[Any]:
+    """The four parts of the picture."""
+    return picture.drawn(rig.observer.status(), rig.observer.series).axes
+
+
+def test_accuracy_begins_where_it_was_first_measured(run: Rig) -> None:
+    low, high = axes(run)[0].get_ylim()
+    assert 89.0 < low < 90.5
+    assert 95.0 < high < 96.5
+
+
+def test_the_clip_norm_is_drawn_as_steps(run: Rig) -> None:
+    [line] = axes(run)[1].lines
+    assert line.get_drawstyle() == "steps-post"
+    assert set(line.get_ydata()) == {1.0, 0.5}
+
+
+def test_epsilon_is_drawn_against_its_budget_and_each_edge_apart(run: Rig) -> None:
+    spent, edges = axes(run)[2:]
+    assert [line.get_ydata()[0] for line in spent.lines][1:] == [4.0]
+    assert spent.get_ylim()[1] > 4.0
+    shares = [bar.get_width() for bar in edges.patches]
+    assert len(shares) == 2
+    assert all(0 < share <= 100 for share in shares)
+
+
+def test_a_loss_that_falls_by_decades_has_a_logarithmic_axis(run: Rig) -> None:
+    for number, point in enumerate(run.observer.series):
+        point |= {"accuracy": None, "loss": 10.0**-number}
+    assert axes(run)[0].get_yscale() == "log"
+
+
+def test_the_file_is_a_picture(run: Rig, tmp_path: Path) -> None:
+    picture.plot(tmp_path / "plot.png", run.observer.status(), run.observer.series)
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "plot.tmp.png").exists()

@@ -1,0 +1,47 @@
+"""`make down` takes away all that README's compose commands made, of whatever profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stack import Stack, docker, needs_engine
+from tests.helpers.servers import free_port
+
+pytestmark = pytest.mark.e2e
+PROFILES = ("--profile", "vertical", "--profile", "gossip")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """Containers, networks and volumes of two profiles, made and not started."""
+    needs_engine()
+    stack = Stack(f"tacit-down-{os.getpid()}", free_port(), ["compose.yaml"], tmp_path)
+    stack.compose("build", seconds=900.0)
+    stack.compose(*PROFILES, "create", "--no-build")
+    yield stack
+    stack.compose(*PROFILES, "down", "--volumes", "--remove-orphans")
+
+
+def left(stack: Stack) -> dict[str, int]:
+    """How many containers, networks and volumes of the project there are."""
+    label = f"label=com.docker.compose.project={stack.project}"
+    asked = {"container": ("--all",), "network": (), "volume": ()}
+    return {
+        kind: len(docker(kind, "ls", "--quiet", "--filter", label, *more).split())
+        for kind, more in asked.items()
+    }
+
+
+def test_nothing_is_left_that_a_later_up_would_trip_over(stack: Stack) -> None:
+    made = left(stack)
+    assert made["container"] >= 5 + 4 + 8  # edges, parties, peers
+    assert made["volume"] == 8
+    assert made["network"] >= 2
+
+    stack.make("down")
+
+    assert left(stack) == {"container": 0, "network": 0, "volume": 0}
