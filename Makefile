@@ -36,7 +36,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example test test-all chaos check map e2e audit bench house fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run example test test-all chaos check map e2e examples audit bench house fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,7 +70,8 @@ endef
 run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
 
-example: setup ## run one of examples/: NAME=own-table, own-images, own-model, by-person or fine-tune
+example: setup ## run one of examples/: NAME=own-table, own-images, own-model, by-person, fine-tune, hugging-face
+	@! test -f examples/$(NAME)/requirements.txt || $(BIN)/pip install -q -r examples/$(NAME)/requirements.txt
 	$(BIN)/python examples/$(NAME)/make_data.py
 	$(BIN)/tacit run examples/$(NAME)/run.toml --out out/$(NAME)
 
@@ -103,7 +104,11 @@ e2e: setup ## the tests that run compose.yaml (needs Docker)
 golden: setup ## a refactoring changed nothing: the kept files, and the bits of golden/REFERENCE (QUICK=1: a part, for CI)
 	$(BIN)/python -m golden $(if $(QUICK),--quick)
 
-nightly: golden chaos ## what takes longer than CI has time for: all of `make golden`, and `make chaos`
+nightly: golden examples chaos ## what takes longer than CI has time for: all of `make golden`, every example, `make chaos`
+
+examples: setup ## all of examples/, with the packages that they need themselves
+	$(BIN)/pip install -q $(foreach file,$(wildcard examples/*/requirements.txt),-r $(file))
+	$(BIN)/pytest -q -m slow tests/examples
 
 golden-renew: setup ## take the commit as it is for the reference: REASON="…", and BITS="…" if model bits changed
 	$(BIN)/python -m golden.renew
