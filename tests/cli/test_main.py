@@ -167,6 +167,7 @@ class TestOperator:
         shown = capsys.readouterr().out
         assert "finished" in shown
         assert ("╭" in shown) == terminal
+        assert ("ε of its budget" in shown) == terminal
 
     def test_watch_says_when_the_aggregator_stops_first(
         self, rig: Rig, url: str, capsys: Captured

@@ -16,7 +16,7 @@ from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from tacit_client import Client, Status
+    from tacit_client import Client, Point, Status
 
 Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -145,15 +145,19 @@ def _follow(client: Client, as_json: bool) -> bool:
     """Show every event until the run is over (True) or the aggregator ends the stream (False)."""
     from rich.live import Live
 
-    from tacit_services.display import tables
+    from tacit_services.display import tables, watch
 
     console = tables.console()
     if as_json or not console.is_terminal:
         return _until_over(client, lambda run: typer.echo(tables.line(run, as_json)))
+    points: list[Point] = []
     with Live(console=console, auto_refresh=False) as live:
-        return _until_over(
-            client, lambda run: live.update(tables.status(console, run), refresh=True)
-        )
+
+        def show(run: Status) -> None:
+            points.extend(client.series(after=points[-1].version if points else 0))
+            live.update(watch.view(console, run, points, client.edges()), refresh=True)
+
+        return _until_over(client, show)
 
 
 def _until_over(client: Client, show: Callable[[Status], None]) -> bool:

@@ -1,0 +1,95 @@
+"""What `tacit watch` draws in a terminal: the first view of a run's page.
+
+The measure on the test set as a line that grows, every edge's ε as a bar of its budget, who is
+there, and who is not and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tacit_services.display import tables
+
+if TYPE_CHECKING:
+    from tacit_client import Edge, Point, Status
+
+HEIGHT = 6  # lines of the picture
+_BESIDE = 28  # lines of the screen that are not edges
+_MARGIN = 12  # columns left of the picture, and two more
+_BAR = 20  # columns of a budget
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_THERE = ("online", "unknown")
+
+
+def view(
+    to: Console, run: Status, points: Sequence[Point], edges: Sequence[Edge]
+) -> RenderableType:
+    """The whole picture, as high as the terminal at most."""
+    parts: list[RenderableType] = [tables.status(to, run)]
+    name, values = measured(points)
+    if values:
+        parts.append(Text(f"{name}, version {points[0].version} to {points[-1].version}"))
+        parts += [Text(line) for line in chart(values, max(to.width - _MARGIN, 10))]
+    parts.append(_edges(to, edges, max(to.height - _BESIDE, 3)))
+    return Group(*parts)
+
+
+def measured(points: Sequence[Point]) -> tuple[str, list[float]]:
+    """What is drawn: accuracy where there is one, else the loss; and its values."""
+    accuracy = [point.accuracy for point in points if point.accuracy is not None]
+    if accuracy:
+        return "accuracy", accuracy
+    return "loss", [point.loss for point in points if point.loss is not None]
+
+
+def chart(values: Sequence[float], width: int) -> list[str]:
+    """HEIGHT lines of blocks, from the least to the largest value, which stand beside them.
+
+    Of more values than columns, every column shows the last of its part.
+    """
+    count = min(width, len(values))
+    shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]
+    low, high = min(shown), max(shown)
+    eighths = [1 + round((value - low) / ((high - low) or 1) * (8 * HEIGHT - 1)) for value in shown]
+    lines = []
+    for row in range(HEIGHT - 1, -1, -1):
+        label = {HEIGHT - 1: f"{high:.4g}", 0: f"{low:.4g}"}.get(row, "")
+        blocks = "".join(_LEVELS[min(max(level - 8 * row, 0), 8)] for level in eighths)
+        lines.append(f"{label:>9} │{blocks}")
+    return lines
+
+
+def _edges(to: Console, edges: Sequence[Edge], most: int) -> Table:
+    """The edges, those first that somebody should look at, then who has spent most."""
+    ordered = sorted(edges, key=lambda edge: (edge.state in _THERE, -_share(edge), edge.id))
+    table = Table(box=tables.outline(to), header_style="bold", caption_justify="left")
+    for name in ("edge", "state", "releases", "ε of its budget", "why"):
+        table.add_column(name, justify="right" if name == "releases" else "left")
+    for edge in ordered[:most]:
+        why = Text(edge.retired or edge.refusal)
+        table.add_row(Text(edge.id), Text(edge.state), str(edge.pushes), _budget(edge), why)
+    if not any(edge.retired or edge.refusal for edge in ordered[:most]):
+        table.columns.pop()
+    if len(ordered) > most:
+        table.caption = Text(f"and {len(ordered) - most} more: tacit ledger")
+    return table
+
+
+def _share(edge: Edge) -> float:
+    if edge.epsilon_pld is None or not edge.budget:
+        return 0.0
+    return min(edge.epsilon_pld / edge.budget, 1.0)
+
+
+def _budget(edge: Edge) -> Text:
+    """A bar, and the two numbers."""
+    if edge.budget is None:
+        return Text(tables.epsilon(edge.epsilon_pld))
+    full = round(_share(edge) * _BAR)
+    spent = tables.epsilon(edge.epsilon_pld)
+    return Text(f"{'█' * full}{'░' * (_BAR - full)} {spent} of {edge.budget:g}")
