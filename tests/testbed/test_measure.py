@@ -119,7 +119,11 @@ def test_two_real_runs_give_both_costs(file: Path, capsys: Captured) -> None:
     vectors = 2 * 4 * 650  # a model down, a model up
     assert vectors < found["bytes"]["c1"] < vectors + 1000
     assert found["bytes"]["c2"] < 10
-    assert found["seconds"]["c2"] > 0
+    # How much longer 20 steps take than one is this machine's to say, and on a busy one it may be
+    # nothing: what is asked is that both costs are the solution of what was measured.
+    short, long = (run["seconds"] for run in found["runs"])
+    c2 = max(long - short, 0) / 19
+    assert found["seconds"] == pytest.approx({"c1": max(short - c2, 0), "c2": c2})
     assert found["joules"] == {
         name: pytest.approx(2 * found["seconds"][name]) for name in ("c1", "c2")
     }
