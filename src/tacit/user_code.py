@@ -14,14 +14,17 @@ import importlib
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from tacit.errors import ConfigError
 
@@ -60,6 +63,38 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
         raise ConfigError(f"{field}={entry}: {module_name} has no class or function {name}")
     own = all(path.is_relative_to(folder) for path in files.values())
     return Entry(target, _digest(files), own)
+
+
+def load_module(
+    entry: str, arguments: Mapping[str, Any], folder: Path, field: str = "model.entry"
+) -> tuple[Callable[[], nn.Module], str]:
+    """What makes the module that `entry` gives when it is called with `arguments`, tried once, and
+    the SHA-256 of its code.
+
+    Raises ConfigError, also where it gives no torch module, or names of an installed package
+    anything but a class of one.
+    """
+    found = load_entry(entry, folder, field)
+    if not found.own and not _a_module(found.target):
+        raise ConfigError(
+            f"{field}={entry}: of an installed package, only a class of torch.nn.Module can be "
+            "named; write a function beside the run file"
+        )
+    factory: Callable[[], nn.Module] = partial(found.target, **arguments)
+    try:
+        made = factory()
+    except Exception as error:  # a user's code may raise anything
+        why = str(error).splitlines()[0] if str(error) else ""
+        raise ConfigError(
+            f"{field}={entry}: calling it with its arguments failed: {type(error).__name__}: {why}"
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise ConfigError(f"{field}={entry}: gives a {type(made).__name__}, not a torch.nn.Module")
+    return factory, found.digest
+
+
+def _a_module(target: object) -> bool:
+    return isinstance(target, type) and issubclass(target, nn.Module)
 
 
 def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:

@@ -141,7 +141,7 @@ TEXT = {"data.dataset": '"wikitext-2"', "model.name": '"lstm"'}
         ),
         (
             {"model.name": '"resnet"', "data.features": '"scattering"'},
-            "needs model.name logistic or svm, not resnet",
+            "needs model.name logistic or svm or mlp or python, not resnet",
         ),
         ({**TEXT, "data.vocabulary": "33279"}, "data.vocabulary=33279"),
         ({"model.name": '"mlp"', "model.hidden": "[0]"}, "model.hidden.0=0"),

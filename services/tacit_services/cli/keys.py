@@ -58,7 +58,7 @@ def keys(
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
-    from tacit.config.data import ProjectionSection
+    from tacit.config.features import FrontSection, ProjectionSection
     from tacit.config.own_table import ColumnSection
     from tacit.config.sections import Away, Delay
 
@@ -68,6 +68,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
             chosen_by = get_args(kind.model_fields[by].annotation) if by else ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
+    yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
     yield "A duration of [network], as `compute = {seconds = 2.0}`", ("network",), Delay
     yield "An absence of [network], as `away = [{edge = 1, leaves = 10.0}]`", ("network",), Away
@@ -95,7 +96,8 @@ def _table(kind: type[BaseModel]) -> str:
 def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
     """The values that a key may have, in words."""
     if options := key.get("anyOf"):  # with null: may be left out
-        return _value(next(option for option in options if option.get("type") != "null"), shape)
+        each = (_value(option, shape) for option in options if option.get("type") != "null")
+        return " or ".join(dict.fromkeys(each))
     if "$ref" in key:
         return "table, below"
     if choices := key.get("enum", [key["const"]] if "const" in key else []):

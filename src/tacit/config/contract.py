@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -34,6 +35,10 @@ class DataSection(Section):
     def code(self, folder: Path) -> dict[str, str]:
         """SHA-256 of the code that it names, by what it does; `folder`: the run file's."""
         return {}
+
+    def files(self, folder: Path) -> Iterable[Path]:
+        """The user's public files that its rows are made with, relative to `folder`."""
+        return ()
 
     @property
     def entry_of_rows(self) -> str | None:

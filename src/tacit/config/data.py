@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from tacit.config.contract import DataSection, Sections
+from tacit.config.contract import Sections
+from tacit.config.features import FeaturedData
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
 from tacit.config.own_data import OwnData
 from tacit.config.own_table import TableData
-from tacit.config.sections import Positive, Section
+from tacit.config.sections import Positive
 from tacit.datasets import (
     Benchmark,
     Dealing,
-    Features,
     Source,
     Text,
     group_count,
@@ -24,48 +24,15 @@ from tacit.datasets import (
     train_size,
 )
 from tacit.datasets.benchmarks.text import WORDS
-from tacit.datasets.features.basis import SHIPPED, Projection, digest
-from tacit.datasets.features.basis import shipped as shipped_basis
 from tacit.datasets.own.files import located
 from tacit.datasets.own.own_rows import EDGE, counted
 
 
-class ProjectionSection(Section):
-    """A step of `features`: a projection on a public basis, with whitening."""
-
-    basis: str = Field(
-        min_length=1, description='"strokes", or a file of `tacit basis` beside the run file'
-    )
-    axes: int = Field(512, gt=0, le=65_536, description="how many of its axes")
-    whiten: float = Field(
-        0.5, ge=0, le=1, description="each axis is divided by its standard deviation to this power"
-    )
-
-    def step(self, folder: Path) -> Projection:
-        """The step. Raises ConfigError where its file is not there."""
-        shipped = self.basis in SHIPPED
-        path = (
-            shipped_basis(self.basis) if shipped else located(self.basis, folder, "data.features")
-        )
-        return Projection(path, digest(path), self.axes, self.whiten)
-
-
-FeatureList = Annotated[
-    tuple[Literal["upright", "scattering"] | ProjectionSection, ...],
-    Field(strict=False, min_length=1, max_length=8),
-]
-
-
-class BenchmarkData(DataSection):
+class BenchmarkData(FeaturedData):
     """A published data set, and how the testbed deals it to the edges."""
 
     kind: Literal["benchmark"] = Field("benchmark", description="a published data set")
     dataset: str = Field(description="one of docs/data.md; digits is bundled")
-    features: Literal["none", "scattering"] | FeatureList = Field(
-        "none",
-        description="what a linear model sees: pixels, or steps, each of one record alone; "
-        '["upright", "scattering", { basis = "strokes", axes = 512 }]',
-    )
     partition: Literal["iid", "dirichlet", "shards", "natural"] = Field(
         "iid",
         description="how rows are dealt: at random, by label (two ways), by the data's own groups",
@@ -81,13 +48,6 @@ class BenchmarkData(DataSection):
         2000, ge=2, le=WORDS, description="words that a text is written in, all others are <unk>"
     )
     sequence: int = Field(32, ge=1, le=1000, description="T: words of an example of text")
-
-    @field_validator("features", mode="before")
-    @classmethod
-    def _one_or_a_list(cls, value: Any) -> Any:
-        if isinstance(value, str) and value not in ("none", "scattering"):
-            raise ValueError('expected none, scattering, or a list of steps, as ["upright"]')
-        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -119,17 +79,6 @@ class BenchmarkData(DataSection):
         text = Text(self.vocabulary, self.sequence)
         return Benchmark(self.dataset, self.steps(folder), text, dealing)
 
-    def steps(self, folder: Path) -> Features:
-        """`features`, with the files that they name. Raises ConfigError."""
-        if isinstance(self.features, str):
-            return self.features
-        return tuple(one if isinstance(one, str) else one.step(folder) for one in self.features)
-
-    def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of each basis, by its name."""
-        projections = (one for one in self.features if isinstance(one, ProjectionSection))
-        return {f"basis {one.basis}": one.step(folder).sha256 for one in projections}
-
     def public_size(self, edges: int, columns: bool) -> int:
         """The nominal rows of one edge's part, a function of public numbers only."""
         rows = train_size(self.dataset, Text(self.vocabulary, self.sequence))
@@ -139,10 +88,8 @@ class BenchmarkData(DataSection):
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
+        super().agree(run)
         name = run.model.name
-        if self.features != "none" and name not in ("logistic", "svm", "mlp", "python"):
-            what = self.features if isinstance(self.features, str) else "a list"
-            raise ValueError(f"data.features={what}: needs model.name logistic or svm, not {name}")
         if is_text(self.dataset) != (name == "lstm") and name != "python":
             raise ValueError(
                 f"model.name={name}: lstm is for text and text for lstm, "
@@ -193,7 +140,7 @@ def with_counts(
         lacking.remove("unit_rows")
     if not lacking:
         return content, ()
-    reader = own.reader(folder)
+    reader = own.plain_reader(folder)
     found = counted(located(own.train, folder, folders=reader.folders), reader, edges)
     numbers = {"rows": found.units, "unit_rows": found.largest}
     said = ", ".join(f"{key} = {numbers[key]}" for key in lacking)

@@ -96,7 +96,7 @@ class ArraysData(ValuesData):
     x: str = Field("x", min_length=1, description="the array that is learnt from")
     y: str = Field("y", min_length=1, description="the array that is learnt")
 
-    def reader(self, folder: Path) -> Reader:
+    def plain_reader(self, folder: Path) -> Reader:
         """What reads its arrays."""
         return ArraysReader(self.x, self.y, self.unit, self.values())
 
@@ -110,7 +110,7 @@ class PythonData(ValuesData):
     )
     arguments: dict[str, Any] = Field({}, description="what the entry is called with besides")
 
-    def reader(self, folder: Path) -> Reader:
+    def plain_reader(self, folder: Path) -> Reader:
         """What reads by the code in `folder`."""
         return DatasetReader(self.entry, self.arguments, self.unit, self.values(), folder)
 
@@ -120,8 +120,9 @@ class PythonData(ValuesData):
         return self.entry
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of the entry. Raises ConfigError."""
-        return {"data": entry_digest(self.entry, folder, "data.entry")}
+        """SHA-256 of the entry, and of what `features` name. Raises ConfigError."""
+        data = {"data": entry_digest(self.entry, folder, "data.entry")}
+        return data | super().code(folder)
 
 
 class ImagesData(ShapedData):
@@ -160,7 +161,7 @@ class ImagesData(ShapedData):
         """(channels, height, width)."""
         return (self.channels, *self.size)
 
-    def reader(self, folder: Path) -> Reader:
+    def plain_reader(self, folder: Path) -> Reader:
         """What reads its pictures. Raises ConfigError without Pillow."""
         if find_spec("PIL") is None:
             raise ConfigError("data.kind=images: needs Pillow; pip install 'tacit[images]'")

@@ -8,8 +8,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.config.contract import DataSection, Sections
+from tacit.config.contract import Sections
+from tacit.config.features import FeaturedData
 from tacit.datasets import Source
+from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.own_rows import EDGE, OwnRows
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import UnitRows
@@ -18,7 +20,7 @@ _MARGIN = 1.25  # rows_max over rows, where the file does not say it
 _OF_ONE_MACHINE = ("name", "train", "test")
 
 
-class OwnData(DataSection):
+class OwnData(FeaturedData):
     """What all files of a user's own have in common: whose they are, and how many rows count."""
 
     name: str | None = Field(
@@ -89,8 +91,15 @@ class OwnData(DataSection):
         return self.people == "shared"
 
     def reader(self, folder: Path) -> Reader:
-        """What reads its files; folder: of the run file. Raises ConfigError where a package for
-        that is missing.
+        """What reads its files, and gives `features` of each row; folder: of the run file.
+
+        Raises ConfigError where a package for that, or a file, is missing.
+        """
+        return with_features(self.plain_reader(folder), self.steps(folder))
+
+    def plain_reader(self, folder: Path) -> Reader:
+        """What reads its files as they are. Raises ConfigError where a package for that is
+        missing.
         """
         raise NotImplementedError
 
@@ -116,6 +125,7 @@ class OwnData(DataSection):
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
+        super().agree(run)
         if self.rows is None or (self.unit is not None and self.unit_rows is None):
             key = "rows" if self.rows is None else "unit_rows"
             raise ValueError(

@@ -96,7 +96,7 @@ class TableData(OwnData):
         )
         return TableSchema(features, self.columns[self.target].column(self.target), self.unit)
 
-    def reader(self, folder: Path) -> Reader:
+    def plain_reader(self, folder: Path) -> Reader:
         """What reads its tables. Raises ConfigError without pyarrow."""
         if find_spec("pyarrow") is None:
             raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")

@@ -132,6 +132,7 @@ def _code(run: RunFile) -> Iterator[Path]:
             yield from entry_files(entry, run.folder, field)
     if run.model.weights is not None:
         yield Path(run.model.weights)
+    yield from run.data.files(run.folder)
 
 
 def _without_files(run: RunFile) -> dict[str, Any]:

@@ -7,19 +7,18 @@ the run definition, so that everybody runs the same code.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.errors import ConfigError
 from tacit.models.module import LOSSES, Loss, ModuleModel, module_model
-from tacit.user_code import entry_digest, load_entry
+from tacit.user_code import entry_digest, load_entry, load_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +54,7 @@ class UserModule:
 
         The code of the entry is executed. Raises ConfigError.
         """
-        target = load_entry(self.entry, self.folder)
-        if not target.own and not _a_module(target.target):
-            raise ConfigError(
-                f"model.entry={self.entry}: of an installed package, only a class of "
-                "torch.nn.Module can be named; write a function beside the run file"
-            )
-        factory: Callable[[], nn.Module] = partial(target.target, **self.arguments)
-        _try(self.entry, factory)
+        factory, digest = load_module(self.entry, self.arguments, self.folder)
         loss, outputs = self._loss(classes)
         return module_model(
             self.entry,
@@ -71,7 +63,7 @@ class UserModule:
             outputs=outputs,
             labels=classes,
             loss=loss,
-            digest=target.digest,
+            digest=digest,
             trainable=self.trainable,
             start=self._start(),
             regularization=regularization,
@@ -115,23 +107,3 @@ class UserModule:
             raise ConfigError(
                 f"model.weights={self.weights!r}: not a safetensors file: {error}"
             ) from error
-
-
-def _a_module(target: object) -> bool:
-    return isinstance(target, type) and issubclass(target, nn.Module)
-
-
-def _try(entry: str, factory: Callable[[], object]) -> None:
-    """Raise ConfigError unless the entry gives a torch module."""
-    try:
-        made = factory()
-    except Exception as error:  # a user's code may raise anything
-        why = str(error).splitlines()[0] if str(error) else ""
-        raise ConfigError(
-            f"model.entry={entry}: calling it with model.arguments failed: "
-            f"{type(error).__name__}: {why}"
-        ) from error
-    if not isinstance(made, nn.Module):
-        raise ConfigError(
-            f"model.entry={entry}: gives a {type(made).__name__}, not a torch.nn.Module"
-        )

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from tacit.datasets.features import scattering, upright
 from tacit.datasets.features.basis import Projection
+from tacit.datasets.features.front import Front
 
-Step = Literal["upright", "scattering"] | Projection
+Step = Literal["upright", "scattering"] | Projection | Front
 Features = Literal["none", "scattering"] | tuple[Step, ...]
 
 
@@ -28,10 +29,10 @@ def steps_of(features: Features) -> tuple[Step, ...]:
 def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of one record after `features`. Raises ConfigError if they do not fit `shape`."""
     for step in steps_of(features):
-        if isinstance(step, Projection):
-            shape = step.shape_of(shape)
-        else:
+        if isinstance(step, str):
             shape = (upright if step == "upright" else scattering).shape_of(shape)
+        else:
+            shape = step.shape_of(shape)
     return shape
 
 
@@ -50,8 +51,8 @@ def apply(features: Features, records: Tensor) -> Tensor:
 
 def _one(steps: tuple[Step, ...], record: Tensor) -> Tensor:
     for step in steps:
-        if isinstance(step, Projection):
-            record = step.of_record(record)
-        else:
+        if isinstance(step, str):
             record = (upright if step == "upright" else scattering).of_image(record)
+        else:
+            record = step.of_record(record)
     return record

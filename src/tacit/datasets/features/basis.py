@@ -37,6 +37,11 @@ class Projection:
     axes: int
     whiten: float
 
+    @property
+    def constants(self) -> list[object]:
+        """All that it depends on, wherever its file lies."""
+        return [self.sha256, self.axes, self.whiten]
+
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """(axes,). Raises ConfigError if the basis is of other records, or has fewer axes."""
         mean, axes = self._constants()

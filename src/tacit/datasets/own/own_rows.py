@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tacit.datasets.benchmarks.load import Dataset
+from tacit.datasets.own.featured import plain
 from tacit.datasets.own.files import located
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
@@ -90,7 +91,7 @@ class OwnRows:
         whole = (self.folder / self.train).resolve()
         dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
         if self.dealt and self.reader.unit is None:  # by what a row is encoded to
-            dealing += f", columns {self.reader.digest()[:16]}"
+            dealing += f", columns {plain(self.reader).digest()[:16]}"
         content = self.reader.content(path)
         return Owned(self.owner or str(whole), content, self.unit, dealing)
 

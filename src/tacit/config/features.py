@@ -1,0 +1,144 @@
+"""`features` of [data]: what a model sees of a record, step by step, by public constants alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from tacit.config.contract import DataSection, Sections
+from tacit.config.sections import Section
+from tacit.datasets import Features
+from tacit.datasets.features.basis import SHIPPED, Projection, digest
+from tacit.datasets.features.basis import shipped as shipped_basis
+from tacit.datasets.features.front import FIELD, Front
+from tacit.datasets.own.files import located
+from tacit.user_code import entry_digest, entry_files
+
+_ANY_SHAPE = ("logistic", "svm", "mlp", "python")  # models that take records of any shape
+
+
+class ProjectionSection(Section):
+    """A step of `features`: a projection on a public basis, with whitening."""
+
+    basis: str = Field(
+        min_length=1, description='"strokes", or a file of `tacit basis` beside the run file'
+    )
+    axes: int = Field(512, gt=0, le=65_536, description="how many of its axes")
+    whiten: float = Field(
+        0.5, ge=0, le=1, description="each axis is divided by its standard deviation to this power"
+    )
+
+    def step(self, folder: Path) -> Projection:
+        """The step. Raises ConfigError where its file is not there."""
+        path = shipped_basis(self.basis) if self._shipped else self._located(folder)
+        return Projection(path, digest(path), self.axes, self.whiten)
+
+    def code(self, folder: Path) -> dict[str, str]:
+        """SHA-256 of its file. Raises ConfigError."""
+        return {f"basis {self.basis}": self.step(folder).sha256}
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """Its file, if it is the user's, relative to `folder`. Raises ConfigError."""
+        if not self._shipped:
+            yield self._located(folder).relative_to(folder.resolve())
+
+    @property
+    def _shipped(self) -> bool:
+        return self.basis in SHIPPED
+
+    def _located(self, folder: Path) -> Path:
+        return located(self.basis, folder, "data.features")
+
+
+class FrontSection(Section):
+    """A step of `features`: a public module, frozen, that a record goes through once."""
+
+    front: str = Field(description='"module:name", a class or function that gives a torch module')
+    arguments: dict[str, Any] = Field({}, description="what it is called with")
+    weights: str | None = Field(
+        None, min_length=1, description="its public weights, a safetensors file"
+    )
+
+    def step(self, folder: Path) -> Front:
+        """The step. Executes nothing. Raises ConfigError where its files are not there."""
+        path = None if self.weights is None else self._located(self.weights, folder)
+        return Front(
+            self.front,
+            json.dumps(self.arguments, sort_keys=True),
+            entry_digest(self.front, folder, FIELD),
+            path,
+            "" if path is None else digest(path),
+            folder,
+        )
+
+    def code(self, folder: Path) -> dict[str, str]:
+        """SHA-256 of its code and its weights. Raises ConfigError."""
+        step = self.step(folder)
+        weights = {f"front {self.weights}": step.weights_sha256} if step.weights else {}
+        return {f"front {self.front}": step.code, **weights}
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """Its own code and its weights, relative to `folder`. Raises ConfigError."""
+        yield from entry_files(self.front, folder, FIELD)
+        if self.weights is not None:
+            yield self._located(self.weights, folder).relative_to(folder.resolve())
+
+    def _located(self, weights: str, folder: Path) -> Path:
+        return located(weights, folder, "data.features.weights")
+
+
+FeatureList = Annotated[
+    tuple[Literal["upright", "scattering"] | ProjectionSection | FrontSection, ...],
+    Field(strict=False, min_length=1, max_length=8),
+]
+
+
+class FeaturedData(DataSection):
+    """Data of which a model sees `features`."""
+
+    features: Literal["none", "scattering"] | FeatureList = Field(
+        "none",
+        description="what a model sees: the record, or steps, each of one record alone, as "
+        '["upright", "scattering", { basis = "strokes" }]',
+    )
+
+    @field_validator("features", mode="before")
+    @classmethod
+    def _one_or_a_list(cls, value: Any) -> Any:
+        if isinstance(value, str) and value not in ("none", "scattering"):
+            raise ValueError('expected none, scattering, or a list of steps, as ["upright"]')
+        return value
+
+    def steps(self, folder: Path) -> Features:
+        """`features`, with the files that they name. Raises ConfigError."""
+        if isinstance(self.features, str):
+            return self.features
+        return tuple(one if isinstance(one, str) else one.step(folder) for one in self.features)
+
+    def code(self, folder: Path) -> dict[str, str]:
+        """SHA-256 of each file that `features` name, by what it is."""
+        found: dict[str, str] = {}
+        for one in self._sections():
+            found |= one.code(folder)
+        return found
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """The user's files that `features` name, relative to the run file's `folder`."""
+        for one in self._sections():
+            yield from one.files(folder)
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others."""
+        name = run.model.name
+        if self.features != "none" and name not in _ANY_SHAPE:
+            what = self.features if isinstance(self.features, str) else "a list"
+            raise ValueError(
+                f"data.features={what}: needs model.name {' or '.join(_ANY_SHAPE)}, not {name}"
+            )
+
+    def _sections(self) -> Iterator[ProjectionSection | FrontSection]:
+        return (one for one in self.features if not isinstance(one, str))

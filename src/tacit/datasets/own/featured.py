@@ -1,0 +1,80 @@
+"""Features of a user's own rows: computed once, when they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from tacit.datasets.features import Features, apply, shape_with, steps_of
+from tacit.datasets.own.rows import EncodedRows, Floats, Reader
+from tacit.datasets.target import Target
+
+
+def with_features(reader: Reader, features: Features) -> Reader:
+    """`reader`, which gives `features` of each row, if there are any."""
+    return FeaturedReader(reader, features) if steps_of(features) else reader
+
+
+def plain(reader: Reader) -> Reader:
+    """`reader` without features: what rows are dealt by, and whose they are."""
+    return reader.reader if isinstance(reader, FeaturedReader) else reader
+
+
+@dataclass(frozen=True)
+class FeaturedReader:
+    """Reads as `reader` does, and gives `features` of each row.
+
+    Whose a row is, and where it is dealt to, does not change by them.
+    """
+
+    reader: Reader
+    features: Features
+
+    @property
+    def unit(self) -> str | None:
+        """As `reader` says."""
+        return self.reader.unit
+
+    @property
+    def folders(self) -> bool:
+        """As `reader` says."""
+        return self.reader.folders
+
+    @property
+    def target(self) -> Target:
+        """As `reader` says."""
+        return self.reader.target
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row's features. Raises ConfigError if they do not fit."""
+        return shape_with(self.features, self.reader.shape)
+
+    def digest(self) -> str:
+        """SHA-256 of the schema and of the steps."""
+        steps = [one if isinstance(one, str) else one.constants for one in steps_of(self.features)]
+        named = json.dumps([self.reader.digest(), steps])
+        return hashlib.sha256(named.encode()).hexdigest()
+
+    def content(self, path: Path) -> str:
+        """As `reader` says. Raises DataError."""
+        return self.reader.content(path)
+
+    def read(self, path: Path) -> Iterator[EncodedRows]:
+        """The rows, some thousand at a time. Raises ConfigError, DataError."""
+        for rows in self.reader.read(path):
+            yield replace(rows, x=self._seen(rows.x))
+
+    def inputs(self, path: Path) -> Iterator[Floats]:
+        """Features of every row. Raises ConfigError, DataError."""
+        return map(self._seen, self.reader.inputs(path))
+
+    def _seen(self, x: Floats) -> Floats:
+        found: Floats = apply(self.features, torch.from_numpy(x)).numpy()
+        return found
