@@ -1,4 +1,4 @@
-"""`tacit new`: begins a run on a user's own table."""
+"""`tacit new`: begins a run on a user's own table or pictures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tacit.errors import ConfigError
 from tacit_services.extras import need
 
 
@@ -15,6 +16,10 @@ def new(
     table: Annotated[
         Path | None,
         typer.Option(help="PUBLIC sample (CSV, Parquet): columns, bounds and classes come of it"),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="PUBLIC pictures, a folder a class: classes and size come of them"),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="column that is learnt [default: the last]")
@@ -25,7 +30,7 @@ def new(
     sites: Annotated[
         int | None,
         typer.Option(
-            min=1, help="so many sites have a file each, site0.csv, … [default: one file is dealt]"
+            min=1, help="so many sites have data each, site0.csv, … [default: one file is dealt]"
         ),
     ] = None,
     model: Annotated[
@@ -33,16 +38,20 @@ def new(
         typer.Option(metavar="MODULE:NAME", help="your own module [default: a small one]"),
     ] = None,
 ) -> None:
-    """Write a run file for your own table, with a policy, a module and a README."""
-    need("table")
-    from tacit_services.project.new import Wanted, make
+    """Write a run file for your own table or pictures, with a policy, a module and a README."""
+    if table is not None and images is not None:
+        raise ConfigError("--table and --images: a run has one kind of data; choose one")
+    need("table" if images is None else "images")
+    from tacit_services.project.draft import Wanted
+    from tacit_services.project.new import make
 
-    wanted = Wanted(table, target, unit, model, sites)
+    wanted = Wanted(table, target, unit, model, sites, images)
     files = make(folder, wanted)
     typer.echo(f"{folder}/: {', '.join(file.name for file in files)}")
-    if table is not None:
-        typer.echo(f"read from {table}, and public from now on: columns, bounds, classes")
-    suffix = ".csv" if table is None else table.suffix
-    names = f"{folder}/{wanted.train(suffix)}"
-    typer.echo(f"next: put the private rows into {names.replace('{edge}', 'N')}, then")
+    if wanted.public is not None:
+        read = "classes, size" if table is None else "columns, bounds, classes"
+        typer.echo(f"read from {wanted.public}, and public from now on: {read}")
+    names = f"{folder}/{wanted.train}".replace("{edge}", "N")
+    what = "pictures" if images is not None else "rows"
+    typer.echo(f"next: put the private {what} into {names}, then")
     typer.echo(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")

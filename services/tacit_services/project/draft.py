@@ -1,0 +1,64 @@
+"""What `tacit new` was asked for, and what it knows of the data when it writes the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_EDGES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `tacit new` was asked for.
+
+    sample: the public table that columns, bounds and classes are guessed from; images: the folder
+    of public pictures that classes and size are. Either becomes the test set. entry: of the user's
+    own module, None for a small one that is written here. sites: how many have a file or a folder
+    of their own; None: one is dealt.
+    """
+
+    sample: Path | None
+    target: str | None
+    unit: str | None
+    entry: str | None
+    sites: int | None = None
+    images: Path | None = None
+
+    @property
+    def edges(self) -> int:
+        """How many edges there are."""
+        return self.sites or _EDGES
+
+    @property
+    def suffix(self) -> str:
+        """Of the data's files; a folder of pictures has none."""
+        if self.images is not None:
+            return ""
+        return ".csv" if self.sample is None else self.sample.suffix
+
+    @property
+    def train(self) -> str:
+        """What the private file or folder, or those of the sites, are called."""
+        return f"train{self.suffix}" if self.sites is None else f"site{{edge}}{self.suffix}"
+
+    @property
+    def public(self) -> Path | None:
+        """The public data, which becomes the test set."""
+        return self.sample or self.images
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What stands in the files of a new run. title: what it learns from. data: the lines of [data].
+    arguments: the line that says what the small module of `nets` is called with. inputs: what the
+    user's own module gets. row: what a row is called. rate: the step size to begin with.
+    """
+
+    title: str
+    data: list[str]
+    arguments: str
+    inputs: str
+    nets: str
+    row: str
+    rate: float

@@ -1,0 +1,95 @@
+"""A new run on pictures: classes and size, as a public folder of them has them.
+
+All that is read here becomes public. So the folder must be, or be made up; it is never the private
+one.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+from tacit.errors import ConfigError, DataError
+from tacit_services.project.draft import Draft, Wanted
+from tacit_services.project.templates import PICTURE_NETS
+
+_LOOKED_AT = 200  # pictures
+_SIDE = 32  # that pictures of many sizes, or of large ones, are brought to
+_LARGEST, _LEAST = 64, 8  # sides that are kept as they are
+_RATE = 1.0
+
+
+def draft(wanted: Wanted, folder: Path) -> Draft:
+    """What a run on pictures like those in `folder` says. Raises ConfigError, DataError."""
+    if wanted.unit is not None or wanted.target is not None:
+        key, value = ("unit", wanted.unit) if wanted.unit else ("target", wanted.target)
+        raise ConfigError(
+            f"--{key} {value}: a folder of pictures says only their classes; for more, train is a "
+            "table of path, label and unit: docs/own-data.md"
+        )
+    classes = _classes(folder)
+    (height, width), channels = _form(folder)
+    numbers = f"channels = {channels}, height = {height}, width = {width}"
+    return Draft(
+        title="pictures",
+        data=_data(wanted, classes, (height, width), channels),
+        arguments=f"arguments = {{ {numbers}, classes = {len(classes)} }}",
+        inputs=f"x has shape [{channels}, {height}, {width}]",
+        nets=PICTURE_NETS,
+        row="picture",
+        rate=_RATE,
+    )
+
+
+def _classes(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        raise DataError(f"--images {folder}: no such folder")
+    found = [
+        path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+    ]
+    if len(found) < 2:
+        raise DataError(f"--images {folder}: expected a folder for each class, two or more")
+    return sorted(found)
+
+
+def _form(folder: Path) -> tuple[tuple[int, int], int]:
+    """(height, width) and channels of the pictures: their own, where they are small and alike."""
+    from PIL import Image
+
+    from tacit.datasets.own.images import FORMATS, ImagesReader
+
+    files = ImagesReader((1, 1), 1, (), "path", "label", None).files(folder)
+    seen: set[tuple[tuple[int, int], str]] = set()
+    for file in islice(files, 0, None, max(1, len(files) // _LOOKED_AT)):
+        try:
+            with Image.open(file, formats=FORMATS) as picture:
+                seen.add(((picture.height, picture.width), picture.mode))
+        except (OSError, ValueError, SyntaxError) as error:
+            raise DataError(
+                f"--images: {file.relative_to(folder)}: is no picture of {', '.join(FORMATS)}"
+            ) from error
+    if not seen:
+        raise DataError(f"--images {folder}: has no pictures")
+    sizes = {size for size, _ in seen}
+    size = next(iter(sizes))
+    kept = len(sizes) == 1 and min(size) >= _LEAST and max(size) <= _LARGEST
+    grey = all(mode in ("1", "L", "LA") or mode.startswith("I") for _, mode in seen)
+    return size if kept else (_SIDE, _SIDE), 1 if grey else 3
+
+
+def _data(wanted: Wanted, classes: list[str], size: tuple[int, int], channels: int) -> list[str]:
+    height, width = size
+    what = "a folder a class, dealt to the edges; or a table of path and label"
+    lines = [
+        'kind = "images"',
+        f'train = "{wanted.train}"  # private pictures: '
+        + (what if wanted.sites is None else "site0 of edge 0, site1 of edge 1, …"),
+        'test = "public"  # public, and of other people',
+        f"classes = {json.dumps(classes, ensure_ascii=False)}  # the folders' names",
+        f"size = {height if height == width else [height, width]}  # that a picture is brought to",
+        f"channels = {channels}  # 1: grey, 3: colours",
+    ]
+    if wanted.sites is None:
+        return [*lines, "# rows = 2000  # public: pictures of an edge; left out, they are counted"]
+    return [*lines, "rows = 2000  # public: pictures that a site is taken to have; say your number"]

@@ -1,0 +1,84 @@
+"""A new run on a table: its columns, guessed from a public sample, or an example of them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tacit_services.project.draft import Draft, Wanted
+from tacit_services.project.guess import Guess, guessed
+from tacit_services.project.templates import TABLE_NETS
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
+_RATE, _REGRESSION_RATE = 4.0, 1.0
+
+
+def draft(wanted: Wanted) -> Draft:
+    """What a run on a table like the sample says. Raises ConfigError, DataError."""
+    columns, target = _columns(wanted)
+    width = sum(1 if one.is_number else len(one.values) + 1 for one in columns if not one.left_out)
+    outputs = 1 if target.is_number else len(target.values)
+    read = "" if wanted.sample is None else f", and guessed from {wanted.sample.name}"
+    return Draft(
+        title="table",
+        data=[
+            *_data(wanted, target),
+            "",
+            f"# All that is read; bounds and values are public{read}.",
+            "[data.columns]",
+            *map(_line, [*columns, target]),
+        ],
+        arguments=f"arguments = {{ inputs = {width}, outputs = {outputs} }}",
+        inputs=f"x has {width} numbers",
+        nets=TABLE_NETS,
+        row="row",
+        rate=_REGRESSION_RATE if target.is_number else _RATE,
+    )
+
+
+def _columns(wanted: Wanted) -> tuple[list[Guess], Guess]:
+    if wanted.sample is None:
+        example = [Guess("age", 0.0, 110.0), Guess("sex", values=("f", "m"))]
+        return example, Guess(wanted.target or "outcome", values=("no", "yes"))
+    return guessed(wanted.sample, wanted.target, wanted.unit)
+
+
+def _data(wanted: Wanted, target: Guess) -> list[str]:
+    suffix = wanted.suffix
+    what = (
+        f'private rows, dealt to the edges; or "site{{edge}}{suffix}", a file an edge'
+        if wanted.sites is None
+        else f"private rows: site0{suffix} of edge 0, site1{suffix} of edge 1, …"
+    )
+    lines = [
+        'kind = "table"',
+        f'train = "{wanted.train}"  # {what}',
+        f'test = "public{suffix}"  # public, and of other people'
+        if wanted.sample is not None
+        else f'# test = "public{suffix}"  # public, and of other people',
+        f"target = {json.dumps(target.name)}",
+    ]
+    if wanted.unit is not None:
+        lines.append(f"unit = {json.dumps(wanted.unit)}  # whose privacy it is: all rows of one")
+    lines.append(_rows(wanted, suffix))
+    return lines
+
+
+def _rows(wanted: Wanted, suffix: str) -> str:
+    units = "rows" if wanted.unit is None else "units"
+    if wanted.sites is not None:
+        return f"rows = 5000  # public: {units} that a site is taken to have; write your number"
+    counted = "rows" if wanted.unit is None else "rows and unit_rows"
+    return (
+        f"# rows = 5000  # public: {units} of an edge; left out, {counted} are counted in "
+        f"train{suffix}, and public"
+    )
+
+
+def _line(one: Guess) -> str:
+    key = one.name if _BARE.fullmatch(one.name) else json.dumps(one.name, ensure_ascii=False)
+    if one.left_out:
+        return f"# {key}: is not read; it {one.left_out}"
+    if one.is_number:
+        return f"{key} = {{ low = {one.low:.12g}, high = {one.high:.12g} }}"
+    return f"{key} = {{ values = {json.dumps(list(one.values), ensure_ascii=False)} }}"

@@ -1,0 +1,128 @@
+"""`tacit new --images`: from a public folder of pictures to a run on private ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+
+from tacit import config
+from tacit.config.own_arrays import ImagesData
+from tests.examples.test_examples import trained
+from tests.helpers.processes import environment
+from tests.project.test_new_and_check import tacit
+
+KINDS = ("bar", "disc")
+
+
+def draw(
+    folder: Path, each: int, seed: int, size: tuple[int, int] = (16, 12), mode: str = "L"
+) -> None:
+    """So many discs and bars on grey, a folder each."""
+    chance = random.Random(seed)
+    for kind in KINDS:
+        (folder / kind).mkdir(parents=True)
+        for number in range(each):
+            picture = Image.new("L", size, chance.randint(0, 60))
+            x, y = (chance.uniform(0.35, 0.65) * side for side in size)
+            box = (x - 3, y - 3, x + 3, y + 3) if kind == "disc" else (x - 1, y - 5, x + 1, y + 5)
+            ImageDraw.Draw(picture).ellipse(box, fill=chance.randint(120, 255))
+            picture.convert(mode).save(folder / kind / f"{number}.png")
+
+
+@pytest.fixture
+def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Public pictures, in the folder where the commands are given."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    draw(tmp_path / "shown", 40, seed=1)
+    return tmp_path / "shown"
+
+
+def test_a_new_run_has_the_folders_classes_size_and_channels(public: Path) -> None:
+    assert tacit("new", "ward", "--images", "shown") == 0
+    folder = public.parent / "ward"
+    assert {path.name for path in folder.iterdir()} == {
+        "run.toml", "policy.toml", "README.md", "nets.py", "public",
+    }  # fmt: skip
+    draw(folder / "train", 700, seed=2)
+    run = config.load(folder / "run.toml")
+    assert isinstance(run.data, ImagesData)
+    assert (run.data.classes, run.data.size, run.data.channels) == (KINDS, (12, 16), 1)
+    assert run.data.rows == 280  # counted: 1,400 pictures, five edges
+    assert run.build_model().shape == (1, 12, 16)
+    test = run.source.test(None)
+    assert test is not None
+    assert len(test) == 80
+    assert "Put the private pictures into `train`" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mode", "expected"),
+    [
+        ([(20, 20)], "L", ((20, 20), 1)),
+        ([(20, 20), (24, 20)], "RGB", ((32, 32), 3)),
+        ([(300, 200)], "RGBA", ((32, 32), 3)),
+        ([(6, 40)], "1", ((32, 32), 1)),
+        ([(40, 40)], "I;16", ((40, 40), 1)),
+    ],
+)
+def test_pictures_keep_their_size_where_it_is_small_and_one(
+    public: Path, sizes: list[tuple[int, int]], mode: str, expected: tuple[tuple[int, int], int]
+) -> None:
+    for number, size in enumerate(sizes):
+        for kind in KINDS:
+            folder = public.parent / "other" / kind
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new(mode, size).save(folder / f"{number}.png")
+    assert tacit("new", "ward", "--images", "other") == 0
+    data = tomllib.loads((public.parent / "ward" / "run.toml").read_text())["data"]
+    size = data["size"]
+    assert (tuple(size) if isinstance(size, list) else (size, size), data["channels"]) == expected
+
+
+def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit("new", "ward", "--images", "shown", "--sites", "2") == 0
+    assert "put the private pictures into ward/siteN, then" in capsys.readouterr().out
+    for site in range(2):
+        draw(public.parent / "ward" / f"site{site}", 800, seed=site + 5)
+    assert tacit("check", "ward/run.toml") == 0
+    assert "1600 to 1600 rows an edge, 2000 taken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--images", "nowhere"], 3, "--images nowhere: no such folder"),
+        (["--images", "shown/bar"], 3, "expected a folder for each class"),
+        (["--images", "shown", "--unit", "who"], 2, "--unit who: a folder of pictures says only"),
+        (["--images", "shown", "--table", "x.csv"], 2, "a run has one kind of data"),
+        (["--images", "strange"], 3, "bar/notes.txt: is no picture of PNG"),
+        (["--images", "empty"], 3, "has no pictures"),
+    ],
+)
+def test_what_cannot_be_guessed_is_said_in_one_line(
+    public: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    for name in ("strange", "empty"):
+        for kind in KINDS:
+            (public.parent / name / kind).mkdir(parents=True)
+    (public.parent / "strange" / "bar" / "notes.txt").write_text("none")
+    assert tacit("new", "ward", *arguments) == code
+    assert said in capsys.readouterr().err
+    assert not (public.parent / "ward").exists()
+
+
+@pytest.mark.slow
+def test_it_learns_as_it_is_written(public: Path, tmp_path: Path) -> None:
+    assert tacit("new", "ward", "--images", "shown") == 0
+    draw(tmp_path / "ward" / "train", 6400, seed=2)
+    variables = environment(XDG_DATA_HOME=str(tmp_path / "home"))
+    summary, _ = trained(tmp_path / "ward" / "run.toml", tmp_path / "out", variables)
+    assert summary["privacy"]["epsilon"] <= 4
+    assert summary["test_accuracy"] > 0.9
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["constant"]
