@@ -68,7 +68,7 @@ echo "installing$$missing"; \
 endef
 
 run: setup ## train on the bundled digits as local processes, results in out/run
-	$(BIN)/tacit run experiments/mapa-digits.toml --out out/run
+	$(BIN)/tacit run experiments/audp-digits-strokes.toml --out out/run
 
 example: setup ## run one of examples/: NAME=own-table, own-images, own-model, by-person, fine-tune, hugging-face
 	@! test -f examples/$(NAME)/requirements.txt || $(BIN)/pip install -q -r examples/$(NAME)/requirements.txt

@@ -14,7 +14,7 @@ from tacit.config import RunFile
 from tacit.datasets.features import Features, apply, shape_with, upright
 from tacit.datasets.features.axes import Axes
 from tacit.datasets.features.basis import LENGTH, Projection, digest, says, shipped, write
-from tacit.datasets.features.strokes import AXES, COUNT, SEED, SIDE, pictures
+from tacit.datasets.features.strokes import AXES, COUNT, SEED, SIDE, pictures, small
 from tacit.errors import ConfigError, DataError
 from tests.helpers.run_files import toml
 
@@ -89,6 +89,21 @@ def test_the_shipped_basis_is_small_and_what_its_generator_makes() -> None:
     assert shape_with(("upright", "scattering", full), (1, SIDE, SIDE)) == (AXES,)
     first = pictures(2, SEED)
     assert first.sum().item() == pytest.approx(FIRST_PICTURES, abs=1e-2)
+
+
+def test_the_basis_of_small_pictures_is_made_of_the_same_strokes() -> None:
+    path = shipped("strokes-8")
+    assert path.stat().st_size <= 100_000
+    assert says(path) == f"{COUNT} pictures of random strokes (seed {SEED}), scattering"
+    step = Projection(path, digest(path), 128, 0.5)
+    assert shape_with(("scattering", step), (1, 8, 8)) == (128,)
+    drawn = small(50, SEED)
+    assert drawn.shape == (50, 1, 8, 8)
+    assert torch.equal(drawn.amax((1, 2, 3)), torch.ones(50))
+    axes = Axes()
+    axes.see(apply(("scattering",), drawn))
+    mean, _ = step._constants()
+    assert torch.allclose(axes.found(1)[0].float(), mean, atol=0.02)
 
 
 FIRST_PICTURES = 156.5997  # of two pictures, all grey values together

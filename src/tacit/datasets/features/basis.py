@@ -25,7 +25,8 @@ from tacit.errors import ConfigError, DataError
 
 LENGTH = 10.0  # of x: a model's bias, whose input is 1, then takes little of a clipped gradient
 _FLOOR = 1e-5  # added to a variance
-SHIPPED = {"strokes": "strokes.safetensors"}  # by name: made by tacit.datasets.features.strokes
+# By name: made by tacit.datasets.features.strokes.
+SHIPPED = {"strokes": "strokes.safetensors", "strokes-8": "strokes-8.safetensors"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Pictures of nothing: random strokes of a pen, from a seed. The shipped basis is made of them.
+"""Pictures of nothing: random strokes of a pen, from a seed. The shipped bases are made of them.
 
     python -m tacit.datasets.features.strokes
 
-makes src/tacit/datasets/features/bases/strokes.safetensors anew. Floats differ in their last bits
+makes src/tacit/datasets/features/bases anew: strokes for pictures of 28x28, upright, and strokes-8
+for those of 8x8 as the bundled digits are. Floats differ in their last bits
 from one processor to another, so the file is kept, with its SHA-256 in every run definition.
 """
 
@@ -12,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from tacit.datasets.features import apply
+from tacit.datasets.features import Features, apply, steps_of
 from tacit.datasets.features.axes import Axes
 from tacit.datasets.features.basis import shipped, write
 
 SIDE, COUNT, SEED, AXES = 28, 6000, 1, 512
+_CELL, _SMALL_AXES = 4, 128  # pixels along one of a small picture
 _POINTS = 48  # along a stroke
 _MARGIN = 4.0  # pixels in which no stroke begins, bends or ends
 _WIDTHS = (1.3, 2.2)  # half of a stroke's, in pixels
@@ -32,6 +35,16 @@ def pictures(count: int, seed: int, side: int = SIDE) -> Tensor:
         for _ in range(int(chance.integers(1, 4))):
             np.maximum(picture, _stroke(chance, side), out=picture)
     return torch.from_numpy(drawn[:, None])
+
+
+def small(count: int, seed: int) -> Tensor:
+    """The same pictures, (count, 1, 8, 8): how much ink is in each 4x4 pixels, against the most.
+
+    Alpaydin and Kaynak made the bundled digits so (doi:10.24432/C50P49).
+    """
+    margin = (_CELL * 8 - SIDE) // 2
+    inked = functional.avg_pool2d(functional.pad(pictures(count, seed), (margin,) * 4), _CELL)
+    return inked / inked.amax((1, 2, 3), keepdim=True).clamp_min(1e-6)
 
 
 def _stroke(chance: np.random.Generator, side: int) -> npt.NDArray[np.float32]:
@@ -55,13 +68,20 @@ def _bezier(corners: Floats) -> Floats:
 
 
 def main() -> None:
-    """Make the shipped basis."""
+    """Make the shipped bases."""
     torch.set_num_threads(1)
-    axes = Axes()
-    for block in torch.split(pictures(COUNT, SEED), 200):
-        axes.see(apply(("upright", "scattering"), block))
-    said = f"{COUNT} pictures of random strokes (seed {SEED}), upright, scattering"
-    write(shipped("strokes"), *axes.found(AXES), said)
+    _make("strokes", pictures(COUNT, SEED), ("upright", "scattering"), AXES)
+    _make("strokes-8", small(COUNT, SEED), ("scattering",), _SMALL_AXES)
+
+
+def _make(name: str, drawn: Tensor, steps: Features, axes: int) -> None:
+    found = Axes()
+    for block in torch.split(drawn, 200):
+        found.see(apply(steps, block))
+    says = (
+        f"{COUNT} pictures of random strokes (seed {SEED}), {', '.join(map(str, steps_of(steps)))}"
+    )
+    write(shipped(name), *found.found(axes), says)
 
 
 if __name__ == "__main__":
