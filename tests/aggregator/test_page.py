@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,12 +58,17 @@ def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
         [
             edge["id"],
             edge["state"],
-            f"{'≤ ' if edge['bound'] else ''}{edge['epsilon_pld']:.3f} of {edge['budget']:g}",
+            f"{spent(edge['epsilon_pld'], bound=edge['bound'])} of {edge['budget']:g}",
             str(edge["pushes"]),
             str(edge["updates"]),
         ]
         for edge in edges
     ]
+
+
+def spent(epsilon: float, *, bound: bool) -> str:
+    """ε, as the page writes it."""
+    return f"{'≤ ' if bound else ''}{epsilon:.3f}" if epsilon else "0"
 
 
 def agrees(shown: Shown, url: str) -> None:
@@ -75,8 +79,8 @@ def agrees(shown: Shown, url: str) -> None:
     assert shown.text("state") == status["state"]
     assert shown.text("applied") == f"{status['applied']} of {status['target']}"
     assert shown.text("online") == f"{status['edges_online']} of {status['edges']}"
-    bound = "≤ " if status["privacy"]["bound"] else ""
-    assert shown.text("epsilon") == f"ε {bound}{status['privacy']['epsilon']:.3f}"
+    privacy = status["privacy"]
+    assert shown.text("epsilon") == f"ε {spent(privacy['epsilon'], bound=privacy['bound'])}"
     if status["test_accuracy"] is not None:
         assert shown.text("metric") == f"{100 * status['test_accuracy']:.2f} %"
         loss = float(format(status["test_loss"], ".4g"))
@@ -91,7 +95,7 @@ def agrees(shown: Shown, url: str) -> None:
 def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url: str) -> None:
     shown = Shown(browser, url)
     agrees(shown, url)
-    assert "10.00 % at 1 updates, 62.50 % at 2" in shown.text("chart-words")
+    assert "10.00 % at 1 update, 62.50 % at 2 updates" in shown.text("chart-words")
     assert shown.page.locator("#chart canvas").count() == 1
     rig.update("edge-2")  # seen without asking again
     agrees(shown, url)
@@ -250,48 +254,3 @@ def test_it_goes_on_when_the_aggregator_was_killed_and_came_back(
             at_most = client.status()
         assert at_least.applied <= int(said[1].replace(",", "")) <= at_most.applied
         assert shown.complaints == []
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [("page", {}), ("page-dark", {"color_scheme": "dark"}), ("page-phone", {"viewport": PHONE})],
-)
-def test_a_picture_is_taken_of_a_run_in_its_middle(
-    browser: Browser, tmp_path: Path, name: str, more: dict[str, Any]
-) -> None:
-    rig = middle(tmp_path)
-    with served(rig) as url:
-        shown = Shown(browser, url, **more).at_version(rig.role.version)
-        shown.page.wait_for_selector("#chart canvas")
-        picture(shown, tmp_path, name)
-        if name == "page":
-            picture(shown, tmp_path, "first", whole=False)
-            shown.page.emulate_media(media="print")
-            assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
-            picture(shown, tmp_path, "sheet")
-
-
-def middle(folder: Path, edges: int = 5) -> Rig:
-    """A run of MAPA in its middle."""
-    rig = Rig(folder, more="[run]\nupdates = 400\n[privacy]\nepsilon = 8.0\n")
-    for number in range(edges):
-        rig.hello(f"edge-{number}")
-    for version in range(210):
-        base = version - version % 3  # as other edges pushed meanwhile
-        rig.update(f"edge-{version % edges}", pushes=1 + version // edges, base=base)
-        rig.observer.tick()
-        if version % 15 == 0:
-            right = 0.91 - 0.8 * 0.97**version + 0.01 * (version % 4)
-            rig.observer.point(version + 1, right, 2.3 - 2 * right, 1000, {"accuracy": right})
-    rig.driver.presence["edge-3"] = "offline"
-    rig.observer._started -= 42.0  # seconds that a run takes, and a rig does not
-    return rig
-
-
-def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
-    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
-    folder.
-    """
-    path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    shown.page.screenshot(path=path, full_page=whole)
-    assert path.stat().st_size > 10_000

@@ -4,6 +4,7 @@ import { at, made, say, stateClass } from "./parts.js";
 import { count, epsilon, short } from "./words.js";
 
 const PAGE = 500;
+const NATURAL = new Intl.Collator("en", { numeric: true }); // edge-2 before edge-10
 const rows = new Map(); // by id: {row, last}
 let known = []; // pages, as they were answered: {etag, edges}
 
@@ -32,9 +33,10 @@ async function onePage(after, before) {
 export function show(edges) {
   at("edges-empty").hidden = edges.length > 0;
   const wanted = at("filter").value;
-  const fresh = document.createDocumentFragment();
+  countStates(edges);
+  const before = rows.size;
   for (const edge of edges) {
-    if (!rows.has(edge.id)) fresh.append(added(edge.id));
+    if (!rows.has(edge.id)) rows.set(edge.id, { row: added(edge.id), last: "" });
     const kept = rows.get(edge.id);
     const content = JSON.stringify([edge.state, edge.epsilon_pld, edge.pushes, edge.updates,
       edge.retired, edge.refusal, edge.bound]);
@@ -42,7 +44,19 @@ export function show(edges) {
     kept.last = content;
     kept.row.hidden = wanted !== "" && edge.state !== wanted;
   }
-  at("edges").tBodies[0].append(fresh);
+  if (rows.size > before) {
+    const order = [...rows.keys()].sort(NATURAL.compare);
+    at("edges").tBodies[0].replaceChildren(...order.map((id) => rows.get(id).row));
+  }
+}
+
+// How many edges stand so: among hundreds, the few that need a look are found by it.
+function countStates(edges) {
+  const counts = new Map([["", edges.length]]);
+  for (const { state } of edges) counts.set(state, 1 + (counts.get(state) ?? 0));
+  for (const option of at("filter").options) {
+    say(option, `${option.value || "all"} (${count(counts.get(option.value) ?? 0)})`);
+  }
 }
 
 function added(id) {
@@ -51,7 +65,6 @@ function added(id) {
   name.scope = "row";
   row.append(name, made("td"), made("td", undefined, "spent"), made("td", "", "number"),
     made("td", "", "number"));
-  rows.set(id, { row, last: "" });
   return row;
 }
 
