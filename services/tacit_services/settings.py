@@ -107,6 +107,9 @@ class AggregatorSettings(ServiceSettings):
     token_file: Path | None = Field(
         None, description="operator token for writes; made if it does not exist"
     )
+    read_token_file: Path | None = Field(
+        None, description="token for reads; made if it does not exist. Without it, reads are open"
+    )
     linger: bool = Field(False, description="go on serving REST after the run has ended")
     trusted: Path = Field(
         Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server"

@@ -74,7 +74,8 @@ class Client:
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
         """Prepare a client for the aggregator at `url` (http://HOST:PORT); no request is made yet.
 
-        `token` is the operator's, for `halt`, `predict` and `release`. `timeout` is in seconds.
+        `token` is the operator's, for `halt`, `predict` and `release`; or the one for reading,
+        where the aggregator wants one (ApiError 401 else). `timeout` is in seconds.
         Raises ValueError for what is not a URL.
         """
         try:

@@ -25,6 +25,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.config.prospects import prospects
 from tacit.errors import ConfigError, ServiceError
+from tacit_services.aggregator.api import tokens
 from tacit_services.aggregator.reporting import results
 from tacit_services.display import live, tables
 from tacit_services.launch import INTERRUPTED
@@ -251,8 +252,10 @@ def _watch(
     """Show progress and restart children that die, until the aggregator has ended well, or has
     written the results in `out` and serves on.
     """
+    named = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
+    token = tokens.kept(Path(named) if named else None, "TACIT_READ_TOKEN_FILE")
     with (
-        Client(f"http://{http}", timeout=5.0) as client,
+        Client(f"http://{http}", token, timeout=5.0) as client,
         live.RunProgress(console, run_file) as progress,
     ):
         while (code := aggregator.code()) != 0:

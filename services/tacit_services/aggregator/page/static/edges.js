@@ -1,6 +1,6 @@
 // The table of edges. A row is written anew only where something in it has changed.
 
-import { at, made, say, stateClass } from "./parts.js";
+import { at, get, made, say, stateClass } from "./parts.js";
 import { count, epsilon, short } from "./words.js";
 
 const PAGE = 500;
@@ -24,7 +24,7 @@ export async function fetched() {
 async function onePage(after, before) {
   const asked = before && before.after === after ? { "If-None-Match": before.etag } : {};
   const path = `/v1/edges?limit=${PAGE}&after=${encodeURIComponent(after)}`;
-  const answer = await fetch(path, { headers: asked, cache: "no-store" });
+  const answer = await get(path, { headers: asked });
   if (answer.status === 304) return before;
   if (!answer.ok) throw new Error(answer.statusText);
   return { after, etag: answer.headers.get("ETag"), edges: await answer.json() };

@@ -2,7 +2,7 @@
 
 import * as chart from "./chart.js";
 import * as edges from "./edges.js";
-import { ask, at, made, say, stateClass, terms } from "./parts.js";
+import { ask, at, events, made, Refused, say, stateClass, terms, unlock } from "./parts.js";
 import { count, epsilon, percent, power, released, seconds, several, short } from "./words.js";
 
 const EVENTS = 200; // lines that are kept
@@ -125,26 +125,45 @@ function lost(text) {
   say(at("lost"), text);
 }
 
+// What there is, then what changes; again and again, as whoever is asked may come and go.
 async function follow() {
   try {
-    const definition = await ask("/v1/definition");
-    say(at("definition"), JSON.stringify(definition.agreed, null, 2));
-    const status = await ask("/v1/status");
-    if (series.length && status.model_version < series[series.length - 1].version) {
-      series = [];
-      seen.points = 0;
-    }
-    await look(status);
+    await begin();
     lost("");
+    at("locked").hidden = true;
+    for await (const status of events("/v1/events")) look(status).catch(() => {});
   } catch (error) {
+    if (error instanceof Refused && error.status === 401) return locked();
     lost("The aggregator does not answer. What you see is what it last said; this page goes on trying.");
-    setTimeout(follow, AGAIN);
-    return;
   }
-  const events = new EventSource("/v1/events");
-  events.addEventListener("status", (event) => look(JSON.parse(event.data)).catch(() => {}));
-  events.addEventListener("error", () => { events.close(); setTimeout(follow, AGAIN / 4); });
+  setTimeout(follow, AGAIN);
 }
+
+async function begin() {
+  const definition = await ask("/v1/definition");
+  say(at("definition"), JSON.stringify(definition.agreed, null, 2));
+  const status = await ask("/v1/status");
+  if (series.length && status.model_version < series[series.length - 1].version) {
+    series = [];
+    seen.points = 0;
+  }
+  await look(status);
+}
+
+// The run is shown to whoever has a token: asked for, and tried with the next look.
+let tried = false;
+function locked() {
+  lost("");
+  at("locked").hidden = false;
+  say(at("locked-said"), tried ? "This is not the token." : "");
+  at("read-token").focus();
+}
+at("locked").addEventListener("submit", (event) => {
+  event.preventDefault();
+  tried = true;
+  unlock(at("read-token").value.trim());
+  follow();
+});
 
 async function operate(path, body) {
   const headers = { Authorization: `Bearer ${at("token").value}`, "Content-Type": "application/json" };
