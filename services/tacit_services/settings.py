@@ -156,6 +156,9 @@ class EdgeSettings(ServiceSettings):
         False,
         description="a vertical party goes on answering after the run's end, for tacit predict",
     )
+    health_file: Path | None = Field(
+        None, description="says every few seconds how this worker stands, for tacit health"
+    )
     policy: Path | None = Field(
         None, description="what the owner of the data allows; default: what the run file says"
     )

@@ -23,6 +23,7 @@ from tacit_services.cli import (
     design,
     export,
     figures,
+    health,
     keys,
     measure,
     new,
@@ -226,6 +227,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (peer, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit peer"),
             (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
             (pki.app, "tacit pki init"),
+            (health.health, "tacit health --file /run/tacit/edge.json"),
         ),
     ),
     (
