@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
+from tests.aggregator.test_page import serious
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.rest import Rig, served
 
@@ -97,6 +98,7 @@ def many(folder: Path) -> Rig:
         ("page-phone", middle, {"viewport": PHONE}),
         ("page-end", end, {}),
         ("page-200", many, {}),
+        ("page-200-dark", many, DARK),
     ],
 )
 def test_a_picture_of_the_whole_page(
@@ -109,6 +111,7 @@ def test_a_picture_of_the_whole_page(
         picture(shown, tmp_path, name)
         if name == "page":
             picture(shown, tmp_path, "first", whole=False)
+        assert serious(shown) == []
         assert shown.complaints == []
 
 

@@ -5,6 +5,9 @@ import { count, epsilon, short } from "./words.js";
 
 const PAGE = 500;
 const NATURAL = new Intl.Collator("en", { numeric: true }); // edge-2 before edge-10
+// Rows are made so many at a time: in between, the page draws, and hears whoever uses it.
+const BATCH = 50;
+const turn = () => new Promise((done) => { setTimeout(done, 0); });
 const rows = new Map(); // by id: {row, last}
 let known = []; // pages, as they were answered: {etag, edges}
 
@@ -30,23 +33,26 @@ async function onePage(after, before) {
   return { after, etag: answer.headers.get("ETag"), edges: await answer.json() };
 }
 
-export function show(edges) {
+export async function show(edges) {
   at("edges-empty").hidden = edges.length > 0;
-  const wanted = at("filter").value;
   countStates(edges);
-  const before = rows.size;
-  for (const edge of edges) {
-    if (!rows.has(edge.id)) rows.set(edge.id, { row: added(edge.id), last: "" });
+  const wanted = at("filter").value;
+  let [before, fresh] = [null, 0];
+  for (const edge of [...edges].sort((one, other) => NATURAL.compare(one.id, other.id))) {
+    if (!rows.has(edge.id)) {
+      if (fresh > 0 && fresh % BATCH === 0) await turn();
+      fresh += 1;
+      rows.set(edge.id, { row: added(edge.id), last: "" });
+      if (before) before.after(rows.get(edge.id).row);
+      else at("edges").tBodies[0].prepend(rows.get(edge.id).row);
+    }
     const kept = rows.get(edge.id);
     const content = JSON.stringify([edge.state, edge.epsilon_pld, edge.pushes, edge.updates,
       edge.retired, edge.refusal, edge.bound]);
     if (kept.last !== content) write(kept, edge);
     kept.last = content;
     kept.row.hidden = wanted !== "" && edge.state !== wanted;
-  }
-  if (rows.size > before) {
-    const order = [...rows.keys()].sort(NATURAL.compare);
-    at("edges").tBodies[0].replaceChildren(...order.map((id) => rows.get(id).row));
+    before = kept.row;
   }
 }
 

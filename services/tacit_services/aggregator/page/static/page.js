@@ -108,7 +108,7 @@ async function look(status) {
     const [more, all] = await Promise.all([ask(`/v1/series?after=${last}`), edges.fetched()]);
     series = series.concat(more);
     chart.show(series);
-    edges.show(all);
+    await edges.show(all);
     released(at("released-words"), status, all);
     tellChanges(status, all);
     document.documentElement.dataset.version = String(status.model_version);
