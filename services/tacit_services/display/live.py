@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
 from tacit.models import Constant
 from tacit_services.aggregator.reporting.picture import on_test
+from tacit_services.display.progress import TimeLeft
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
 if TYPE_CHECKING:
@@ -55,10 +63,12 @@ class RunProgress:
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
+        self._left = TimeLeft()
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             TextColumn("{task.description}", markup=False),
             console=console,
         )
@@ -87,7 +97,8 @@ class RunProgress:
             and time.monotonic() - self._said > PLAIN_SECONDS
         ):
             self._said = time.monotonic()
-            self._console.print(f"{status.applied}/{self._target} {line}")
+            left = self._left.after(status.applied, self._target)
+            self._console.print(f"{status.applied}/{self._target} {line}{left}")
 
 
 def facts(status: Status) -> str:

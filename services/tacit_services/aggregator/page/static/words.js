@@ -25,9 +25,10 @@ export function power(value) {
 }
 
 export function seconds(value) {
-  if (value < 60) return `${value.toFixed(0)} s`;
-  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
-  return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
+  const whole = Math.round(value);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
 const UNITS = { row: "one row of the data", record: "one record of the data" };
