@@ -34,7 +34,7 @@ def rig(tmp_path: Path) -> Rig:
         made.hello(edge)
     made.update("edge-0")
     made.update("edge-1", pushes=2)
-    made.observer.point(1, 0.1, 2.3, 10, {"accuracy": 0.1})
+    made.observer.point(0, 0.1, 2.3, 10, {"accuracy": 0.1})
     made.observer.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
     return made
 
@@ -112,7 +112,7 @@ def soon(shown: Shown, url: str) -> None:
 def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url: str) -> None:
     shown = Shown(browser, url)
     agrees(shown, url)
-    assert "10.00 % at 1 update, 62.50 % at 2 updates" in shown.text("chart-words")
+    assert "10.00 % at 0 updates, 62.50 % at 2 updates" in shown.text("chart-words")
     assert shown.page.locator("#chart canvas").count() == 1
     rig.update("edge-2")  # seen without asking again
     agrees(shown, url)

@@ -137,9 +137,10 @@ class Client:
         """One edge. Raises ApiError 404 if it never said Hello."""
         return self._get(f"/v1/edges/{_segment(name)}", Edge)
 
-    def series(self, after: int = 0) -> list[Point]:
-        """The evaluations of versions later than `after`, oldest first."""
-        return self._get("/v1/series", list[Point], after=after)
+    def series(self, after: int | None = None) -> list[Point]:
+        """The evaluations, oldest first: all, or those of versions later than `after`."""
+        only = {} if after is None else {"after": after}
+        return self._get("/v1/series", list[Point], **only)
 
     def privacy(self) -> Privacy:
         """The run's privacy guarantee."""

@@ -171,7 +171,7 @@ def _follow(client: Client, as_json: bool) -> bool:
     with Live(console=console, auto_refresh=False) as live:
 
         def show(run: Status) -> None:
-            points.extend(client.series(after=points[-1].version if points else 0))
+            points.extend(client.series(points[-1].version if points else None))
             live.update(watch.view(console, run, points, client.edges()), refresh=True)
 
         return _until_over(client, show)

@@ -23,7 +23,7 @@ from rich.text import Text
 from tacit.config import RunFile
 from tacit.models import Constant
 from tacit_services.aggregator.reporting.picture import on_test
-from tacit_services.display.progress import TimeLeft
+from tacit_services.display.progress import clock
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class RunProgress:
 
     def __init__(self, console: Console, run: RunFile) -> None:
         self._console, self._target, self._said = console, run.run.updates, 0.0
-        self._left = TimeLeft()
         self._bar = Progress(
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
@@ -97,8 +96,13 @@ class RunProgress:
             and time.monotonic() - self._said > PLAIN_SECONDS
         ):
             self._said = time.monotonic()
-            left = self._left.after(status.applied, self._target)
-            self._console.print(f"{status.applied}/{self._target} {line}{left}")
+            self._console.print(f"{status.applied}/{self._target} {line}{self._left(status)}")
+
+    def _left(self, status: Status) -> str:
+        rest = self._target - status.applied
+        if status.edges_needed or not status.updates_per_s or rest <= 0:
+            return ""
+        return f" · about {clock(rest / status.updates_per_s)} left"
 
 
 def facts(status: Status) -> str:

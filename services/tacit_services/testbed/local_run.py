@@ -86,7 +86,8 @@ def run(
         beside.enter_context(_output_lock(out))
         state = _kept_state(out) if resume else _fresh_state(out, console)
         _print_preamble(run_file, edges, ledgers, console)
-        console.print(f"watch it: http://{http}/")
+        until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
+        console.print(f"watch it: http://{http}/ ({until})")
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )

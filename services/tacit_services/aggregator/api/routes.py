@@ -198,9 +198,12 @@ def _run(view: View) -> APIRouter:
         responses=documented(422),
     )
     def series(
-        after: Annotated[int, Query(ge=0, description="only later versions")] = 0,
+        after: Annotated[
+            int | None, Query(ge=0, description="only later versions; the first is 0")
+        ] = None,
     ) -> Response:
-        return document([point for point in list(observer.series) if point["version"] > after])
+        least = 0 if after is None else after + 1
+        return document([point for point in list(observer.series) if point["version"] >= least])
 
     @router.get(
         "/privacy", response_model=documents.Privacy, summary="The guarantee, per edge and in total"

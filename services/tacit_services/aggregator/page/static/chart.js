@@ -4,6 +4,7 @@ import { at, say } from "./parts.js";
 import { percent, several, short } from "./words.js";
 
 const HEIGHT = 260;
+const WHOLE = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((ten) => [ten, 2 * ten, 5 * ten]); // between ticks
 let drawn = null;
 let kind = "";
 let words = ""; // from where to where it went, while no point is pointed at
@@ -47,7 +48,7 @@ function draw(name, data, values) {
   drawn = new uPlot({
     width: width(), height: HEIGHT, padding: [8, 22, 0, 0],
     scales: { x: { time: false }, y: { distr: log ? 3 : 1 } },
-    axes: [{ ...axis, size: 32, label: "updates applied", labelFont: axis.font, labelSize: 20 },
+    axes: [{ ...axis, incrs: WHOLE, size: 32, label: "updates applied", labelFont: axis.font, labelSize: 20 },
       { ...axis, size: 68, values: (_, ticks) => ticks.map((tick) => (tick === null ? ""
         : name === "accuracy" ? `${Number((100 * tick).toPrecision(6))} %` : short(tick))) }],
     series: [{ label: "updates" }, { label: name, stroke: colour("--accent"), width: 2,

@@ -104,8 +104,8 @@ async function look(status) {
   busy = true;
   try {
     showStatus(status);
-    const last = series.length ? series[series.length - 1].version : 0;
-    const [more, all] = await Promise.all([ask(`/v1/series?after=${last}`), edges.fetched()]);
+    const later = series.length ? `?after=${series[series.length - 1].version}` : "";
+    const [more, all] = await Promise.all([ask(`/v1/series${later}`), edges.fetched()]);
     series = series.concat(more);
     chart.show(series);
     await edges.show(all);

@@ -65,7 +65,8 @@ function paragraphs(privacy, whose) {
   const odds = Math.exp(privacy.epsilon);
   return [
     made("h3", "What was released"),
-    made("p", "Noisy updates of a model. No row, no count of rows, and no size that depends on them. "
+    made("p", "Noisy updates of a model, and no row. How many rows there are is told by nothing but the number in "
+      + "the run definition, which is public. "
       + (privacy.noise_at === "edge" ? "Each update's noise was added at the edge, before it left."
         : "The noise was added at the aggregator, which saw what it was added to.")),
     made("h3", "What a single person risks"),
