@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tacit_services.display import progress
 from tacit_services.display.progress import LongWork, TimeLeft, clock
 
 
@@ -17,7 +16,7 @@ def test_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
 
 def test_the_rest_goes_at_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tacit_services.display.progress.time.monotonic", lambda: now[0])
     left = TimeLeft()
     now[0] += 1.0
     assert left.after(1, 4) == ""  # too early to say
