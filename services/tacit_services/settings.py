@@ -107,6 +107,9 @@ class AggregatorSettings(ServiceSettings):
     token_file: Path | None = Field(
         None, description="operator token for writes; made if it does not exist"
     )
+    read_token_file: Path | None = Field(
+        None, description="token for reads; made if it does not exist. Without it, reads are open"
+    )
     linger: bool = Field(False, description="go on serving REST after the run has ended")
     trusted: Path = Field(
         Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server"
@@ -152,6 +155,9 @@ class EdgeSettings(ServiceSettings):
     serve: bool = Field(
         False,
         description="a vertical party goes on answering after the run's end, for tacit predict",
+    )
+    health_file: Path | None = Field(
+        None, description="says every few seconds how this worker stands, for tacit health"
     )
     policy: Path | None = Field(
         None, description="what the owner of the data allows; default: what the run file says"

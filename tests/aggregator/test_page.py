@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
-from tacit_client import Client
 
 from tests.aggregator.test_shares import shown as shown_run
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.rest import TOKEN, Rig, served
-from tests.helpers.servers import PATIENCE, wait_for
+from tests.helpers.servers import wait_for
 
 pytestmark = pytest.mark.slow
 EVIL = "<img src=x onerror=window.hacked=1>"
@@ -36,7 +34,7 @@ def rig(tmp_path: Path) -> Rig:
         made.hello(edge)
     made.update("edge-0")
     made.update("edge-1", pushes=2)
-    made.observer.point(1, 0.1, 2.3, 10, {"accuracy": 0.1})
+    made.observer.point(0, 0.1, 2.3, 10, {"accuracy": 0.1})
     made.observer.point(2, 0.625, 1.25, 10, {"accuracy": 0.625})
     return made
 
@@ -59,12 +57,17 @@ def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
         [
             edge["id"],
             edge["state"],
-            f"{'≤ ' if edge['bound'] else ''}{edge['epsilon_pld']:.3f} of {edge['budget']:g}",
-            str(edge["pushes"]),
-            str(edge["updates"]),
+            f"{spent(edge['epsilon_pld'], bound=edge['bound'])} of {edge['budget']:g}",
+            f"{edge['pushes']:,}",
+            f"{edge['updates']:,}",
         ]
         for edge in edges
     ]
+
+
+def spent(epsilon: float, *, bound: bool) -> str:
+    """ε, as the page writes it."""
+    return f"{'≤ ' if bound else ''}{epsilon:.3f}" if epsilon else "0"
 
 
 def agrees(shown: Shown, url: str) -> None:
@@ -73,10 +76,10 @@ def agrees(shown: Shown, url: str) -> None:
     shown.at_version(status["model_version"])
     assert shown.text("run") == status["run"]
     assert shown.text("state") == status["state"]
-    assert shown.text("applied") == f"{status['applied']} of {status['target']}"
+    assert shown.text("applied") == f"{status['applied']:,} of {status['target']:,}"
     assert shown.text("online") == f"{status['edges_online']} of {status['edges']}"
-    bound = "≤ " if status["privacy"]["bound"] else ""
-    assert shown.text("epsilon") == f"ε {bound}{status['privacy']['epsilon']:.3f}"
+    privacy = status["privacy"]
+    assert shown.text("epsilon") == f"ε {spent(privacy['epsilon'], bound=privacy['bound'])}"
     if status["test_accuracy"] is not None:
         assert shown.text("metric") == f"{100 * status['test_accuracy']:.2f} %"
         loss = float(format(status["test_loss"], ".4g"))
@@ -84,14 +87,32 @@ def agrees(shown: Shown, url: str) -> None:
     edges = httpx.get(f"{url}/v1/edges").json()
     assert rows(shown) == said_of(edges)
     released = sum(edge["pushes"] for edge in edges)
-    assert f"{released}, by {len(edges)} edges" in shown.text("released-words")
-    assert status["model_sha256"][:16] in shown.text("facts")
+    assert f"{released:,}, by {len(edges)} edges" in shown.text("released-words")
+    for fact in (
+        status["model_sha256"][:16],
+        f"{status['rejected']:,} rejected, {status['stale']:,} too old",
+        f"{status['duplicates']:,}, each counted once",
+    ):
+        assert fact in shown.text("facts")
+
+
+def soon(shown: Shown, url: str) -> None:
+    """What is shown agrees, once it has heard of the last change."""
+
+    def so() -> bool:
+        try:
+            agrees(shown, url)
+        except AssertionError:
+            return False
+        return True
+
+    wait_for(so)
 
 
 def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url: str) -> None:
     shown = Shown(browser, url)
     agrees(shown, url)
-    assert "10.00 % at 1 updates, 62.50 % at 2" in shown.text("chart-words")
+    assert "10.00 % at 0 updates, 62.50 % at 2 updates" in shown.text("chart-words")
     assert shown.page.locator("#chart canvas").count() == 1
     rig.update("edge-2")  # seen without asking again
     agrees(shown, url)
@@ -133,14 +154,19 @@ def test_nothing_runs_that_the_policy_does_not_allow(browser: Browser, url: str)
     assert set(hosts) == {url.removeprefix("http://")}
 
 
+def serious(shown: Shown) -> list[str]:
+    """What axe-core finds that would keep somebody out."""
+    found = Axe().run(shown.page).response["violations"]
+    return [one["id"] for one in found if one["impact"] in ("serious", "critical")]
+
+
 @pytest.mark.parametrize("more", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}])
 def test_nothing_stands_in_the_way_of_anybody(
     browser: Browser, url: str, more: dict[str, Any]
 ) -> None:
     shown = Shown(browser, url, **more).at_version(2)
     shown.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    found = Axe().run(shown.page).response["violations"]
-    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    assert serious(shown) == []
     width = shown.page.evaluate("document.scrollingElement.scrollWidth")
     assert width <= shown.page.viewport_size["width"]  # type: ignore[index]
 
@@ -192,10 +218,9 @@ def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_
         wait_for(lambda: "edge-1" not in rig.driver.quarantined)
 
 
-def test_a_thousand_edges_are_shown_and_one_that_moves_is_written_alone(
-    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rig = Rig(tmp_path)
+def thousand(folder: Path) -> Rig:
+    """1,000 edges, one of which has pushed."""
+    rig = Rig(folder, more="[run]\nupdates = 100\n")
     rig.hello("edge-0")
     rig.update("edge-0")
     for number in range(1, 1000):
@@ -203,35 +228,54 @@ def test_a_thousand_edges_are_shown_and_one_that_moves_is_written_alone(
             rig.role.edges["edge-0"].hello
         )
         rig.driver.presence[f"edge-{number}"] = "online"
+    return rig
+
+
+MEASURE = """() => {
+  window.written = 0; window.long = [];
+  new MutationObserver(all => { window.written += all.length; }).observe(
+    document.querySelector('#edges tbody'),
+    {subtree: true, childList: true, characterData: true, attributes: true});
+  new PerformanceObserver(all => { for (const one of all.getEntries()) window.long.push(one.duration);
+  }).observe({type: 'longtask', buffered: true});
+}"""
+
+
+def measured(browser: Browser, rig: Rig, url: str) -> tuple[float, float]:
+    """Milliseconds to the first paint, and of the longest task while edges push one by one."""
+    shown = Shown(browser, url).at_version(rig.role.version)
+    assert shown.page.locator("#edges tbody tr").count() == 1000
+    assert shown.text("online") == "1,000 of 1,000"
+    shown.page.evaluate(MEASURE)
+    for edge in range(7, 14):  # an event is at least half a second apart from the one before
+        rig.update(f"edge-{edge}", pushes=rig.role.version)
+        shown.at_version(rig.role.version)
+    assert 0 < shown.page.evaluate("window.written") < 7 * 40  # what moves is written alone
+    painted = shown.page.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    )
+    return painted, shown.page.evaluate("Math.max(0, ...window.long)")
+
+
+def test_a_thousand_edges_are_shown_at_once_and_no_event_holds_the_page_up(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = thousand(tmp_path)
     with served(rig) as url:
-        shown = Shown(browser, url).at_version(1)
-        assert shown.page.locator("#edges tbody tr").count() == 1000
-        assert shown.text("online") == "1,000 of 1,000"
-        shown.page.evaluate(
-            "() => { window.written = 0; window.long = [];"
-            " new MutationObserver(all => { window.written += all.length; }).observe("
-            "document.querySelector('#edges tbody'), "
-            "{subtree: true, childList: true, characterData: true, attributes: true});"
-            " new PerformanceObserver(all => { for (const one of all.getEntries())"
-            " window.long.push(one.duration); }).observe({entryTypes: ['longtask']}); }"
-        )
-        rig.update("edge-7")
-        shown.at_version(2)
-        assert 0 < shown.page.evaluate("window.written") < 40
-        painted = shown.page.evaluate(
-            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-        )
-        longest = shown.page.evaluate("Math.max(0, ...window.long)")
+        tries = [measured(browser, rig, url) for _ in range(3)]
+    painted, longest = (min(values) for values in zip(*tries, strict=True))  # the machine's own
     with capsys.disabled():
         print(f"\n1,000 edges: first paint {painted:.0f} ms, longest task {longest:.0f} ms")  # noqa: T201
+    assert painted < 1000
+    assert longest < 200
 
 
-def test_it_goes_on_when_the_aggregator_was_killed_and_came_back(
+def test_every_number_is_right_after_the_aggregator_was_killed_and_came_back(
     browser: Browser, tmp_path: Path
 ) -> None:
     with shown_run(tmp_path, 3000, "wait = 1.0") as (run, rest):
         first = rest.begin()
-        run.edge(0), run.edge(1)
+        edges = [run.edge(0), run.edge(1)]
         rest.wait(lambda status: status.applied >= 50)
         url = f"http://{rest.address}"
         shown = Shown(browser, url).at_version(50)
@@ -242,56 +286,10 @@ def test_it_goes_on_when_the_aggregator_was_killed_and_came_back(
         before = rest.wait(lambda status: status.applied >= 100).applied
         shown.page.wait_for_selector("#lost", state="hidden")
         shown.at_version(before)
-        with Client(url, timeout=PATIENCE) as client:
-            at_least = client.status()
-            shown.at_version(at_least.model_version)
-            said = re.fullmatch(r"([\d,]+) of 3,000", shown.text("applied"))
-            assert said is not None
-            at_most = client.status()
-        assert at_least.applied <= int(said[1].replace(",", "")) <= at_most.applied
+        for edge in edges:  # nothing moves any more, so there is one moment to compare
+            assert edge.process is not None
+            edge.process.send_signal(signal.SIGSTOP)
+        soon(shown, url)
+        agrees(shown, url)
+        assert int(shown.text("applied").split()[0].replace(",", "")) >= before
         assert shown.complaints == []
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [("page", {}), ("page-dark", {"color_scheme": "dark"}), ("page-phone", {"viewport": PHONE})],
-)
-def test_a_picture_is_taken_of_a_run_in_its_middle(
-    browser: Browser, tmp_path: Path, name: str, more: dict[str, Any]
-) -> None:
-    rig = middle(tmp_path)
-    with served(rig) as url:
-        shown = Shown(browser, url, **more).at_version(rig.role.version)
-        shown.page.wait_for_selector("#chart canvas")
-        picture(shown, tmp_path, name)
-        if name == "page":
-            picture(shown, tmp_path, "first", whole=False)
-            shown.page.emulate_media(media="print")
-            assert shown.page.locator(".card:visible").count() == 1  # the sheet alone
-            picture(shown, tmp_path, "sheet")
-
-
-def middle(folder: Path, edges: int = 5) -> Rig:
-    """A run of MAPA in its middle."""
-    rig = Rig(folder, more="[run]\nupdates = 400\n[privacy]\nepsilon = 8.0\n")
-    for number in range(edges):
-        rig.hello(f"edge-{number}")
-    for version in range(210):
-        base = version - version % 3  # as other edges pushed meanwhile
-        rig.update(f"edge-{version % edges}", pushes=1 + version // edges, base=base)
-        rig.observer.tick()
-        if version % 15 == 0:
-            right = 0.91 - 0.8 * 0.97**version + 0.01 * (version % 4)
-            rig.observer.point(version + 1, right, 2.3 - 2 * right, 1000, {"accuracy": right})
-    rig.driver.presence["edge-3"] = "offline"
-    rig.observer._started -= 42.0  # seconds that a run takes, and a rig does not
-    return rig
-
-
-def picture(shown: Shown, folder: Path, name: str, *, whole: bool = True) -> None:
-    """A picture of the whole page, or of its first view; of docs/ where TACIT_PICTURES names that
-    folder.
-    """
-    path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    shown.page.screenshot(path=path, full_page=whole)
-    assert path.stat().st_size > 10_000

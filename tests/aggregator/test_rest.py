@@ -288,9 +288,11 @@ class TestDocuments:
         assert [(row["updates"], row["pushes"]) for row in (before, after)] == [(1, 1), (2, 2)]
 
     def test_series_from_a_version_on(self, rig: Rig, web: httpx.Client) -> None:
-        for version in (1, 5, 9):
+        for version in (0, 1, 5, 9):  # 0: before the first update
             rig.observer.point(version, 0.5, 1.0, 10)
-        assert [point["version"] for point in web.get("/v1/series").json()] == [1, 5, 9]
+        assert [point["version"] for point in web.get("/v1/series").json()] == [0, 1, 5, 9]
+        since = web.get("/v1/series", params={"after": 0}).json()
+        assert [point["version"] for point in since] == [1, 5, 9]
         assert [
             point["version"] for point in web.get("/v1/series", params={"after": 5}).json()
         ] == [9]

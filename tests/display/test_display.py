@@ -154,6 +154,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
     status: Any = SimpleNamespace(
         edges_needed=0,
         applied=40,
+        updates_per_s=10.0,
         state="training",
         over=False,
         test_accuracy=0.915,

@@ -34,6 +34,7 @@ from tests.helpers.servers import HOST, PATIENCE
 
 CHUNK = 1 << 18
 TOKEN = "a-token-for-the-tests-only"
+READ_TOKEN = "a-token-that-only-reads"
 RUN_FILE = toml(
     {
         "run": {"updates": 6},
@@ -62,7 +63,9 @@ class Link:
 class Rig:
     """One run, in memory, with what tests may do to it."""
 
-    def __init__(self, folder: Path, token: str | None = TOKEN, more: str = "") -> None:
+    def __init__(
+        self, folder: Path, token: str | None = TOKEN, more: str = "", read_token: str | None = None
+    ) -> None:
         """`more`: sections of the run file."""
         self.run = run = run_file(RUN_FILE, more)
         definition = run.define()
@@ -79,7 +82,7 @@ class Rig:
         )
         self.observer.resumed()
         self.operator = Operator(token)
-        self.app = create_app(self.observer, self.operator, self.model)
+        self.app = create_app(self.observer, self.operator, self.model, read_token=read_token)
         self._seq = 0
 
     def hello(self, edge: str, *, multiplier: float = 1.0, pushes: int = 0) -> None:

@@ -147,6 +147,17 @@ def test_whoever_takes_compose_down_takes_all_profiles_down() -> None:
             assert not re.search(r"docker compose .*\bdown\b", line) or whole in line, path
 
 
+def test_compose_asks_every_service_that_stays_whether_it_is_well() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    unasked = {name for name, service in services.items() if "healthcheck" not in service}
+    assert unasked == {"certificates"}  # it ends at once
+    for name, service in services.items():
+        words = service.get("healthcheck", {}).get("test", [])
+        if words[1:3] == ["tacit", "health"]:
+            file = service["environment"].get("TACIT_HEALTH_FILE", "")
+            assert "--url" in words or file.startswith("/tmp/"), name
+
+
 def test_what_a_page_says_that_a_log_says_is_what_it_says() -> None:
     page = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
     source = ROOT / "services" / "tacit_services" / "identity" / "folder.py"

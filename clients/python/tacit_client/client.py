@@ -74,7 +74,8 @@ class Client:
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
         """Prepare a client for the aggregator at `url` (http://HOST:PORT); no request is made yet.
 
-        `token` is the operator's, for `halt`, `predict` and `release`. `timeout` is in seconds.
+        `token` is the operator's, for `halt`, `predict` and `release`; or the one for reading,
+        where the aggregator wants one (ApiError 401 else). `timeout` is in seconds.
         Raises ValueError for what is not a URL.
         """
         try:
@@ -136,9 +137,10 @@ class Client:
         """One edge. Raises ApiError 404 if it never said Hello."""
         return self._get(f"/v1/edges/{_segment(name)}", Edge)
 
-    def series(self, after: int = 0) -> list[Point]:
-        """The evaluations of versions later than `after`, oldest first."""
-        return self._get("/v1/series", list[Point], after=after)
+    def series(self, after: int | None = None) -> list[Point]:
+        """The evaluations, oldest first: all, or those of versions later than `after`."""
+        only = {} if after is None else {"after": after}
+        return self._get("/v1/series", list[Point], **only)
 
     def privacy(self) -> Privacy:
         """The run's privacy guarantee."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import secrets
 import socket
 import sys
 import threading
@@ -20,6 +18,7 @@ from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
 from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
+from tacit_services.aggregator.api import tokens
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Place, assemble
@@ -78,9 +77,10 @@ def main(settings: AggregatorSettings) -> None:
     observer = Observer(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )
-    operator = Operator(_token(settings.token_file))
+    operator = Operator(tokens.kept(settings.token_file, "TACIT_TOKEN_FILE"))
     inference = Inference(driver, role, settings.salt) if isinstance(role, vafl.Server) else None
-    server, serving = _web(create_app(observer, operator, model, inference), listener)
+    read_token = tokens.kept(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
+    server, serving = _web(create_app(observer, operator, model, inference, read_token), listener)
     evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
     try:
         _recover(driver, settings.connect_timeout, stop)
@@ -226,24 +226,3 @@ def _prepare(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
-
-
-def _token(path: Path | None) -> str | None:
-    """The operator's token; made with mode 0600 if the file does not exist.
-
-    None: writes are refused.
-    """
-    if path is None:
-        return None
-    try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: {error}") from error
-    if len(token) < 16:
-        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: the token has fewer than 16 characters")
-    return token

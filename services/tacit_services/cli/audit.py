@@ -51,11 +51,11 @@ def audit(
     if thorough:
         need("run")
     import torch
-    from rich.console import Console
 
     from tacit.audit.whole import AUDITED
     from tacit.audit.whole import audit as attack
     from tacit_services.display import tables
+    from tacit_services.display.progress import LongWork
 
     unknown = sorted(set(mechanism or ()) - set(AUDITED))
     if unknown:
@@ -63,10 +63,11 @@ def audit(
     torch.set_num_threads(1)  # vectors of a few hundred numbers
     console = tables.console()
     findings = []
-    with Console(stderr=True).status("attacking") as status:
+    with LongWork("attacking") as work:
         for finding in attack(host(thorough=thorough), mechanism or AUDITED, seed=seed):
             findings.append(finding)
-            status.update(f"{finding.test}: {finding.target} {finding.verdict}")
+            said = f"{finding.test}: {finding.target} {finding.verdict}"
+            work.at(len(findings), f"{len(findings)} findings; {said}")
     if as_json:
         typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
     else:

@@ -38,6 +38,7 @@ def basis(
     """Compute a public basis for `data.features`, in bounded memory; refused for private files."""
     need("edge")
     from tacit.errors import ConfigError
+    from tacit_services.display.progress import LongWork
     from tacit_services.project.basis import Wanted, make
     from tacit_services.settings import data_home
 
@@ -45,7 +46,8 @@ def basis(
     if unknown := [step for step in steps if step not in _STEPS]:
         raise ConfigError(f"--features {unknown[0]}: expected {', '.join(_STEPS)}")
     wanted = Wanted(public, steps, axes, (size, size), channels, low, high, most)  # type: ignore[arg-type]
-    made = make(out, wanted, data_folder(data), data_home())
+    with LongWork("reading records", most) as work:
+        made = make(out, wanted, data_folder(data), data_home(), work.at)
     typer.echo(f"{out}: {axes} axes of {made.says}; SHA-256 {made.sha256}")
     typer.echo(
         f'next: features = [… {{ basis = "{out.name}", axes = {axes} }}], {out.name} beside it'

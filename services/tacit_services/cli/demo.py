@@ -30,7 +30,7 @@ def group() -> None:
     # Without this callback typer would drop the group's name, as it has one command only.
 
 
-@app.command()
+@app.command(epilog="Example: tacit demo inversion --victims 3")
 def inversion(
     out: Annotated[Path, typer.Option(help="folder of inversion.png and inversion.json")] = Path(
         "out/inversion"

@@ -28,7 +28,7 @@ Delta = Annotated[float, typer.Option(help="δ at which ε is read")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-@app.command()
+@app.command(epilog="Example: tacit ledger show identities/3")
 def show(place: Place, delta: Delta = 1e-5, as_json: AsJson = False) -> None:
     """Show what the data of an edge has paid, by its own ledger."""
     path = _file(place)
@@ -41,7 +41,7 @@ def show(place: Place, delta: Delta = 1e-5, as_json: AsJson = False) -> None:
         _print(chain, document)
 
 
-@app.command()
+@app.command(epilog="Example: tacit ledger verify identities/3")
 def verify(place: Place, as_json: AsJson = False) -> None:
     """Recompute the hash chain from the rows; exit code 5 if any was changed, dropped or moved."""
     path = _file(place)
@@ -56,7 +56,7 @@ def verify(place: Place, as_json: AsJson = False) -> None:
         typer.echo(f"head {position['head']}")
 
 
-@app.command()
+@app.command(epilog="Example: tacit ledger export identities/3 --out 3.json")
 def export(
     place: Place,
     out: Annotated[
@@ -87,7 +87,7 @@ def export(
     )
 
 
-@app.command()
+@app.command(epilog="Example: tacit ledger move identities/3 /data/ledger-3.db")
 def move(
     source: Annotated[
         Path, typer.Argument(metavar="FROM", help="ledger file, or the folder with ledger.db in it")

@@ -23,6 +23,7 @@ from tacit_services.cli import (
     design,
     export,
     figures,
+    health,
     keys,
     measure,
     new,
@@ -226,6 +227,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (peer, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit peer"),
             (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
             (pki.app, "tacit pki init"),
+            (health.health, "tacit health --file /run/tacit/edge.json"),
         ),
     ),
     (
@@ -247,9 +249,21 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
 )
 
 
+_PLANS: tuple[tuple[str, Callable[..., object], str], ...] = (
+    (
+        "dp-pasgd",
+        design.dp_pasgd,
+        "tacit plan dp-pasgd --epsilon 10 --delta 1e-4 --devices 16 --batch 256 --lipschitz 1 "
+        "--dim 103 --smoothness 0.25 --strong-convexity 0.01 --lr 0.1 --c1 100 --c2 1 "
+        "--resource 1000",
+    ),
+    ("measure", measure.measure, "tacit plan measure experiments/dp-pasgd-adult1.toml"),
+)
+
+
 def _register() -> None:
-    privacy_budget.app.command("dp-pasgd")(design.dp_pasgd)
-    privacy_budget.app.command()(measure.measure)
+    for name, command, example in _PLANS:
+        privacy_budget.app.command(name, epilog=f"Example: {example}")(command)
     ledgers.app.callback(invoke_without_command=True)(remote.ledger)
     for panel, commands in _COMMANDS:
         for command, example in commands:

@@ -27,7 +27,7 @@ SERVERS = ("broker", "enrollment")
 EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt and token
 
 
-@app.command()
+@app.command(epilog="Example: tacit pki init --server broker=broker.example.org --token 'edge-*'")
 def init(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", envvar="TACIT_PKI", help="the authority's folder")
@@ -136,7 +136,7 @@ def _token_for_edges(authority: CertificateAuthority, pattern: str) -> bool:
     return True
 
 
-@app.command()
+@app.command(epilog="Example: tacit pki issue edge-3")
 def issue(
     name: Annotated[str, typer.Argument(help="for an edge: its id")],
     host: Annotated[
@@ -163,7 +163,7 @@ def issue(
     )
 
 
-@app.command()
+@app.command(epilog="Example: tacit pki revoke edge-3")
 def revoke(name: str, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """Revoke every certificate of NAME; the broker uses the new list after its next start."""
     from tacit_services.enrollment.authority import REVOKED, CertificateAuthority
@@ -179,7 +179,7 @@ def revoke(name: str, folder: Folder = DEFAULT, as_json: AsJson = False) -> None
     )
 
 
-@app.command()
+@app.command(epilog="Example: tacit pki token --once edge-3")
 def token(
     edges: Annotated[
         str, typer.Argument(metavar="PATTERN", help="edge's id, or a pattern such as 'edge-*'")
@@ -200,7 +200,7 @@ def token(
     _show({"edges": edges, "once": once, "token": made}, as_json, made)
 
 
-@app.command("list")
+@app.command("list", epilog="Example: tacit pki list")
 def list_(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """Show who has a certificate, until when, and who had one."""
     from tacit_services.enrollment.authority import CertificateAuthority
@@ -219,7 +219,7 @@ def list_(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     )
 
 
-@app.command()
+@app.command(epilog="Example: tacit pki serve --listen 0.0.0.0:8443")
 def serve(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="where edges may enrol (HTTPS)")

@@ -48,7 +48,9 @@ class BudgetPlan:
     padded_batch: int | None
 
 
-@app.command()
+@app.command(
+    epilog="Example: tacit plan privacy --epsilon 2 --pushes 3000 --batch 256 --records 12000"
+)
 def privacy(
     epsilon: Annotated[
         float | None, typer.Option(help="ε that all pushes together may cost")

@@ -23,22 +23,33 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 TokenFile = Annotated[
     Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
 ]
+ReadTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="TACIT_READ_TOKEN_FILE",
+        help="file with the token for reading, where one is needed",
+    ),
+]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
-def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def status(
+    url: Url = DEFAULT_URL, token_file: ReadTokenFile = None, as_json: AsJson = False
+) -> None:
     """Show the run as it stands."""
-    with _client(url) as client:
+    with _client(url, token_file) as client:
         _show_status(client.status(), as_json)
 
 
 def watch(
     url: Url = DEFAULT_URL,
     once: Annotated[bool, typer.Option("--once", help="show the present state and leave")] = False,
+    token_file: ReadTokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the run live until it ends."""
-    with _client(url) as client:
+    with _client(url, token_file) as client:
         if once:
             _show_status(client.status(), as_json)
         elif not _follow(client, as_json):
@@ -50,12 +61,13 @@ def model(
     out: Annotated[
         Path | None, typer.Option(help="download the weights (safetensors) to this file")
     ] = None,
+    token_file: ReadTokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the model, or download its weights and check their SHA-256."""
     from tacit_services.display import tables
 
-    with _client(url) as client:
+    with _client(url, token_file) as client:
         if out is not None:
             _download(client, out, as_json)
         else:
@@ -63,13 +75,18 @@ def model(
             _show(info.to_json(), as_json, lambda console: tables.model(console, info))
 
 
-def ledger(context: typer.Context, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def ledger(
+    context: typer.Context,
+    url: Url = DEFAULT_URL,
+    token_file: ReadTokenFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what every edge's data has paid in privacy, or read an edge's own ledger."""
     if context.invoked_subcommand is not None:
         return
     from tacit_services.display import tables
 
-    with _client(url) as client:
+    with _client(url, token_file) as client:
         edges, live = client.edges(), not client.status().over
     _show(
         [edge.to_json() for edge in edges],
@@ -87,7 +104,7 @@ def halt(
     as_json: AsJson = False,
 ) -> None:
     """End the run: no further update is accepted."""
-    with _client(url, rest_client.token(token_file)) as client:
+    with _client(url, token_file) as client:
         taken = client.halt(reason)
     _show(
         taken.to_json(),
@@ -103,19 +120,19 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """End the quarantine that the guard has put an edge into."""
-    with _client(url, rest_client.token(token_file)) as client:
+    with _client(url, token_file) as client:
         client.release(edge)
     _show({"id": edge, "released": True}, as_json, lambda _: f"{edge} may take part again")
 
 
 @contextmanager
-def _client(url: str, token: str | None = None) -> Iterator[Client]:
+def _client(url: str, token_file: Path | None) -> Iterator[Client]:
     """A client whose errors are tacit's, as the client package shares no code with the rest."""
     need("edge")
     from tacit_client import ApiError, Unreachable
 
     try:
-        with rest_client.client(url, token) as client:
+        with rest_client.client(url, rest_client.token(token_file)) as client:
             yield client
     except Unreachable as error:
         raise ServiceError(
@@ -154,7 +171,7 @@ def _follow(client: Client, as_json: bool) -> bool:
     with Live(console=console, auto_refresh=False) as live:
 
         def show(run: Status) -> None:
-            points.extend(client.series(after=points[-1].version if points else 0))
+            points.extend(client.series(points[-1].version if points else None))
             live.update(watch.view(console, run, points, client.edges()), refresh=True)
 
         return _until_over(client, show)

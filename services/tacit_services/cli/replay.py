@@ -101,6 +101,7 @@ def fold(
 
     from tacit.algorithms import registry
     from tacit.errors import ServiceError, WireError
+    from tacit_services.display.progress import LongWork
     from tacit_services.journal import journal_file
     from tacit_services.journal.weights import weights
 
@@ -116,8 +117,10 @@ def fold(
         try:
             if header.base.state:
                 _restore(role, header.base.state)
-            for records, message in enumerate(_messages(reader, schema, model.size), 1):
-                _step(role, message, reader.header.base.cursor + records)
+            with LongWork("folding", path.stat().st_size) as work:
+                for records, message in enumerate(_messages(reader, schema, model.size), 1):
+                    _step(role, message, reader.header.base.cursor + records)
+                    work.at(file.tell())
         except ServiceError as error:
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:

@@ -37,8 +37,14 @@ def tune(
     need("tune")
     from tacit import config
     from tacit.errors import ConfigError
+    from tacit_services.display.progress import TimeLeft
     from tacit_services.project import tune as tuning
     from tacit_services.settings import data_home
+
+    left = TimeLeft()
+
+    def shown(number: int, trial: Trial) -> None:
+        typer.echo(f"{number}/{trials} {_said(trial)}{left.after(number, trials)}", err=True)
 
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
@@ -49,7 +55,7 @@ def tune(
         home=data_home(),
         trials=trials,
         seed=seed,
-        shown=lambda number, trial: typer.echo(f"{number}/{trials} {_said(trial)}", err=True),
+        shown=shown,
     )
     if out is not None:
         out.write_text(tuning.written(file.read_text("utf-8"), found.best.values), "utf-8")

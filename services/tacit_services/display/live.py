@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from tacit.config import RunFile
 from tacit.models import Constant
 from tacit_services.aggregator.reporting.picture import on_test
+from tacit_services.display.progress import clock
 from tacit_services.display.tables import NO_GUARANTEE, at_most, schedule, state
 
 if TYPE_CHECKING:
@@ -59,6 +67,7 @@ class RunProgress:
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             TextColumn("{task.description}", markup=False),
             console=console,
         )
@@ -87,7 +96,13 @@ class RunProgress:
             and time.monotonic() - self._said > PLAIN_SECONDS
         ):
             self._said = time.monotonic()
-            self._console.print(f"{status.applied}/{self._target} {line}")
+            self._console.print(f"{status.applied}/{self._target} {line}{self._left(status)}")
+
+    def _left(self, status: Status) -> str:
+        rest = self._target - status.applied
+        if status.edges_needed or not status.updates_per_s or rest <= 0:
+            return ""
+        return f" · about {clock(rest / status.updates_per_s)} left"
 
 
 def facts(status: Status) -> str:

@@ -43,7 +43,7 @@ def main(settings: EdgeSettings) -> None:
         model = vertical.definition.build_model()
         needs = loop_settings(settings, run, model, largest, resources.identity.number)
         loop = party_loop(role, resources.outbox, needs, resources.turns, serves=settings.serve)
-        serve(settings, loop, stop, resources.tls)
+        serve(settings, loop, stop, resources)
 
 
 def build_role(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,8 +52,16 @@ class Made:
     sha256: str
 
 
-def make(out: Path, wanted: Wanted, root: Path | None, home: Path) -> Made:
+def make(
+    out: Path,
+    wanted: Wanted,
+    root: Path | None,
+    home: Path,
+    read: Callable[[int], None] = lambda records: None,
+) -> Made:
     """Write the basis to `out`. root: where published data lies; home: of the ledgers.
+
+    read: is told how many records have been read.
 
     Raises ConfigError, DataError, PrivacyError where a ledger knows the file.
     """
@@ -68,6 +76,7 @@ def make(out: Path, wanted: Wanted, root: Path | None, home: Path) -> Made:
         if seen[0].numel() > _MOST:
             raise ConfigError(f"--public: a record has {seen[0].numel()} numbers, above {_MOST}")
         axes.see(seen)
+        read(axes.count)
     found = axes.found(wanted.axes)
     steps = " and ".join(map(str, wanted.features)) if wanted.features else "no steps"
     says = f"{axes.count} records of {Path(wanted.public).name}, after {steps}"

@@ -25,6 +25,7 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.config.prospects import prospects
 from tacit.errors import ConfigError, ServiceError
+from tacit_services.aggregator.api import tokens
 from tacit_services.aggregator.reporting import results
 from tacit_services.display import live, tables
 from tacit_services.launch import INTERRUPTED
@@ -85,7 +86,8 @@ def run(
         beside.enter_context(_output_lock(out))
         state = _kept_state(out) if resume else _fresh_state(out, console)
         _print_preamble(run_file, edges, ledgers, console)
-        console.print(f"watch it: http://{http}/")
+        until = "until Ctrl-C" if keep else "until the end; --keep serves it on"
+        console.print(f"watch it: http://{http}/ ({until})")
         console.print(
             f"to end it early: tacit halt --url http://{http} --token-file {state / 'token'}"
         )
@@ -251,8 +253,10 @@ def _watch(
     """Show progress and restart children that die, until the aggregator has ended well, or has
     written the results in `out` and serves on.
     """
+    named = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
+    token = tokens.kept(Path(named) if named else None, "TACIT_READ_TOKEN_FILE")
     with (
-        Client(f"http://{http}", timeout=5.0) as client,
+        Client(f"http://{http}", token, timeout=5.0) as client,
         live.RunProgress(console, run_file) as progress,
     ):
         while (code := aggregator.code()) != 0:

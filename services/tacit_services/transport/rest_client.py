@@ -25,7 +25,7 @@ def client(url: str, token: str | None = None) -> Client:
 
 
 def token(path: Path | None) -> str | None:
-    """The operator's token, from the file at `path`; None without a file.
+    """The token in the file at `path`; None without a file.
 
     Raises ConfigError if unreadable.
     """

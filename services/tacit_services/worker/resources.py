@@ -18,6 +18,7 @@ from tacit_services.settings import EdgeSettings, data_home
 from tacit_services.transport.tls import Tls
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.enroll import credentials
+from tacit_services.worker.heartbeat import Heartbeat
 from tacit_services.worker.outbox import Outbox
 
 
@@ -25,6 +26,7 @@ from tacit_services.worker.outbox import Outbox
 class WorkerResources:
     """What is open while an edge, a party or a peer works; `tls` is None on a plain broker."""
 
+    heartbeat: Heartbeat
     identity: Identity
     ledger: Ledger
     outbox: Outbox
@@ -41,12 +43,27 @@ def worker_resources(
 
     Raises ConfigError, PrivacyError.
     """
-    identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
-    if identity is None:
-        yield None
-        return
     # Order at the end: the connection is down already, then outbox, ledger, and last the identity
     # they belong to.
+    with closing(Heartbeat(settings.health_file)) as heartbeat:
+        heartbeat.stands("waits for an identity")
+        identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
+        if identity is None:
+            yield None
+            return
+        heartbeat.stands("starting", identity.edge)
+        with _opened(settings, run, identity, stop, heartbeat) as resources:
+            yield None if stop.is_set() else resources
+
+
+@contextmanager
+def _opened(
+    settings: EdgeSettings,
+    run: RunFile,
+    identity: Identity,
+    stop: threading.Event,
+    heartbeat: Heartbeat,
+) -> Iterator[WorkerResources]:
     with (
         closing(identity),
         ledger_of(run, identity, settings.ledger) as ledger,
@@ -54,7 +71,7 @@ def worker_resources(
         closing(CpuTurns(settings.turns)) as turns,
     ):
         tls = credentials(settings, identity, stop)
-        yield None if stop.is_set() else WorkerResources(identity, ledger, outbox, turns, tls)
+        yield WorkerResources(heartbeat, identity, ledger, outbox, turns, tls)
 
 
 def ledger_of(

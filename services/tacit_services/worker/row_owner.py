@@ -57,7 +57,7 @@ def work(settings: EdgeSettings, loops: Loops, *, rows_alone: bool = False) -> N
         log.info("%s computes %s, loops by %s", role.edge, role.way, described())
         needs = loop_settings(settings, run, model, model.size, resources.identity.number)
         with loops(run, role, resources, needs) as loop:
-            serve(settings, loop, stop, resources.tls)
+            serve(settings, loop, stop, resources)
 
 
 def build_role(

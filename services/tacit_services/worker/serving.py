@@ -12,9 +12,9 @@ from tacit.protocol import topics
 from tacit_services.settings import ANOTHER_RUN, EdgeSettings
 from tacit_services.signals import stopping as stopping
 from tacit_services.transport.mqtt import Connection, Will
-from tacit_services.transport.tls import Tls
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.loop import WorkerLoop
+from tacit_services.worker.resources import WorkerResources
 from tacit_services.worker.session import Standing
 
 log = logging.getLogger("tacit.edge")
@@ -39,7 +39,9 @@ def loop_settings(
     )
 
 
-def serve(settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, tls: Tls | None) -> None:
+def serve(
+    settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, resources: WorkerResources
+) -> None:
     """Connect, run the loop to its end, and say how it ended."""
     edge = loop.role.edge
     topic, standing = topics.presence(settings.run_id, edge), Standing.ONLINE.value
@@ -47,6 +49,7 @@ def serve(settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, tls: 
     def present(state: str) -> None:
         nonlocal standing
         standing = state
+        resources.heartbeat.stands(state)
         connection.publish(topic, state.encode(), retain=True)
 
     def up() -> None:
@@ -61,9 +64,11 @@ def serve(settings: EdgeSettings, loop: WorkerLoop, stop: threading.Event, tls: 
         on_up=up,
         will=Will(topic, b"offline"),
         chunk=settings.chunk,
-        tls=tls,
+        tls=resources.tls,
     )
     connection.start(settings.connect_timeout, stop)
+    resources.heartbeat.stands(standing)
+    resources.heartbeat.watch(lambda: connection.up)
     ledger, before = loop.role.releaser.ledger, loop.role.releaser.ledger.charged().count
     try:
         log.info("%s ends: %s", edge, loop.run(connection, stop, present))

@@ -1,17 +1,21 @@
-"""What the run's operator may do over REST, and how a token proves that it is the operator."""
+"""Who may do what over REST: a token proves that it is the operator, or one who may read."""
 
 from __future__ import annotations
 
 import hmac
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import HTTPException, Request, Response
+from fastapi import Depends, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 BEARER = HTTPBearer(auto_error=False, description="the operator's token")
+READ_BEARER = HTTPBearer(
+    scheme_name="Read", auto_error=False, description="the token for reading, or the operator's"
+)
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Operator:
@@ -44,14 +48,39 @@ class Operator:
             raise HTTPException(
                 403, "this aggregator takes no writes: it was started without TACIT_TOKEN_FILE"
             )
-        if given is None or not hmac.compare_digest(
-            given.credentials.encode(), self._token.encode()
-        ):
+        if not self.shown(given):
             raise HTTPException(
-                401,
-                "the operator's token is missing or wrong (tacit: --token-file)",
-                {"WWW-Authenticate": "Bearer"},
+                401, "the operator's token is missing or wrong (tacit: --token-file)", _CHALLENGE
             )
+
+    def shown(self, given: HTTPAuthorizationCredentials | None) -> bool:
+        """Whether `given` is the operator's token."""
+        return _same(given, self._token)
+
+
+class Readers:
+    """Who may read: whoever has the token for reading, or the operator's. It opens nothing else."""
+
+    def __init__(self, token: str, operator: Operator) -> None:
+        self._token, self._operator = token, operator
+
+    async def check(
+        self, given: Annotated[HTTPAuthorizationCredentials | None, Depends(READ_BEARER)]
+    ) -> None:
+        """Raises HTTPException unless `given` is one of the two tokens."""
+        if not _same(given, self._token) and not self._operator.shown(given):
+            raise HTTPException(
+                401, "a token for reading is missing or wrong (tacit: --token-file)", _CHALLENGE
+            )
+
+
+def _same(given: HTTPAuthorizationCredentials | None, token: str | None) -> bool:
+    # In a time that does not depend on where they differ.
+    return (
+        given is not None
+        and token is not None
+        and hmac.compare_digest(given.credentials.encode(), token.encode())
+    )
 
 
 def guarded(operator: Operator) -> type[APIRoute]:

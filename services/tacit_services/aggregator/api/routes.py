@@ -1,4 +1,4 @@
-"""The aggregator's REST interface. Reads are open; writes need the operator's token.
+"""The aggregator's REST interface. Writes need the operator's token; reads are open, or need one.
 
 Handlers are plain functions in the thread pool: they wait for the driver's lock for moments only,
 and the accounting they may cause is cached. The driver thread never waits for HTTP; it polls
@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit.models import Model
 from tacit_services.aggregator.api import documents, metrics
-from tacit_services.aggregator.api.operator import BEARER, Operator, guarded
+from tacit_services.aggregator.api.operator import BEARER, Operator, Readers, guarded
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.page.static_files import interface, page
@@ -48,10 +48,12 @@ def create_app(
     operator: Operator,
     model: Model,
     inference: Inference | None = None,
+    read_token: str | None = None,
 ) -> FastAPI:
     """The application of one run. Call `operator.close()` before stopping its server.
 
-    `inference`: vertical.
+    `inference`: vertical. `read_token`: what of the run is shown, metrics too, is shown to whoever
+    has it, or the operator's; None shows it to everybody.
     """
     app = FastAPI(
         title="tacit aggregator",
@@ -74,10 +76,15 @@ def create_app(
     app.include_router(page())
     app.include_router(interface())
     app.include_router(_health(observer))
+    may_read = [] if read_token is None else [Depends(Readers(read_token, operator).check)]
+    refused = documented(401) if may_read else {}
+    app.include_router(_metrics(observer), dependencies=may_read, responses=refused)
     later: dict[str, Any] = {"dependencies": [Depends(recovered)], "responses": documented(503)}
-    app.include_router(_run(view), prefix="/v1", **later)
-    app.include_router(_model(view), prefix="/v1/model", **later)
-    app.include_router(_events(view, operator), prefix="/v1", tags=["control"], **later)
+    read = later | {"dependencies": [*may_read, Depends(recovered)]}
+    read["responses"] = later["responses"] | refused
+    app.include_router(_run(view), prefix="/v1", **read)
+    app.include_router(_model(view), prefix="/v1/model", **read)
+    app.include_router(_events(view, operator), prefix="/v1", tags=["control"], **read)
     app.include_router(_control(view, operator), prefix="/v1", tags=["control"], **later)
     app.include_router(_predict(view, operator, inference), prefix="/v1", tags=["predict"], **later)
     return app
@@ -85,7 +92,6 @@ def create_app(
 
 def _health(observer: Observer[ServerDriver]) -> APIRouter:
     router = APIRouter(tags=["health"])
-    registry = metrics.registry(observer)
 
     @router.get("/healthz", summary="The process answers")
     async def healthz() -> dict[str, str]:
@@ -103,6 +109,12 @@ def _health(observer: Observer[ServerDriver]) -> APIRouter:
             return document({"status": "ready", "parts": parts})
         return problem(503, f"not ready: {missing}", parts=parts)
 
+    return router
+
+
+def _metrics(observer: Observer[ServerDriver]) -> APIRouter:
+    router = APIRouter(tags=["health"])
+    registry = metrics.registry(observer)
     text: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
     }
@@ -186,9 +198,12 @@ def _run(view: View) -> APIRouter:
         responses=documented(422),
     )
     def series(
-        after: Annotated[int, Query(ge=0, description="only later versions")] = 0,
+        after: Annotated[
+            int | None, Query(ge=0, description="only later versions; the first is 0")
+        ] = None,
     ) -> Response:
-        return document([point for point in list(observer.series) if point["version"] > after])
+        least = 0 if after is None else after + 1
+        return document([point for point in list(observer.series) if point["version"] >= least])
 
     @router.get(
         "/privacy", response_model=documents.Privacy, summary="The guarantee, per edge and in total"

@@ -1,11 +1,13 @@
 // Accuracy, or loss, as a line that grows. Its axis begins at the first value, not at zero.
 
 import { at, say } from "./parts.js";
-import { percent, short } from "./words.js";
+import { percent, several, short } from "./words.js";
 
 const HEIGHT = 260;
+const WHOLE = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((ten) => [ten, 2 * ten, 5 * ten]); // between ticks
 let drawn = null;
 let kind = "";
+let words = ""; // from where to where it went, while no point is pointed at
 
 // What is drawn: accuracy where there are classes; else the first other metric; else the loss.
 export function drawnMetric(point) {
@@ -25,11 +27,13 @@ export function show(series) {
   if (!drawn || kind !== metric.name) draw(metric.name, data, values);
   else drawn.setData(data);
   const write = metric.name === "accuracy" ? percent : short;
-  const first = write(values[0]);
-  const last = write(values[values.length - 1]);
-  say(at("chart-words"), `${metric.name}: ${first} at ${data[0][0]} updates, ${last} at `
-    + `${data[0][data[0].length - 1]}`);
+  const last = values.length - 1;
+  words = `${metric.name}: ${write(values[0])} at ${updates(data[0][0])}`
+    + (last ? `, ${write(values[last])} at ${updates(data[0][last])}` : "");
+  say(at("chart-words"), words);
 }
+
+const updates = (number) => several(number, "update");
 
 function draw(name, data, values) {
   drawn?.destroy();
@@ -44,14 +48,23 @@ function draw(name, data, values) {
   drawn = new uPlot({
     width: width(), height: HEIGHT, padding: [8, 22, 0, 0],
     scales: { x: { time: false }, y: { distr: log ? 3 : 1 } },
-    axes: [{ ...axis, label: "updates applied", labelFont: axis.font, labelSize: 22 },
+    axes: [{ ...axis, incrs: WHOLE, size: 32, label: "updates applied", labelFont: axis.font, labelSize: 20 },
       { ...axis, size: 68, values: (_, ticks) => ticks.map((tick) => (tick === null ? ""
         : name === "accuracy" ? `${Number((100 * tick).toPrecision(6))} %` : short(tick))) }],
     series: [{ label: "updates" }, { label: name, stroke: colour("--accent"), width: 2,
       paths: uPlot.paths.linear(), points: { show: data[0].length < 60, size: 6 },
-      value: (_, value) => (value === null || value === undefined ? "–" : shown(value)) }],
+    }],
+    legend: { show: false },
     cursor: { drag: { x: false, y: false } },
+    hooks: { setCursor: [(chart) => pointed(chart, name, shown)] },
   }, data, at("chart"));
+}
+
+// The line above the drawing says the point that is pointed at.
+function pointed({ cursor, data: [versions, values] }, name, shown) {
+  const here = cursor.idx;
+  say(at("chart-words"), here === null || here === undefined ? words
+    : `${name}: ${shown(values[here])} at ${updates(versions[here])}`);
 }
 
 const width = () => Math.max(240, at("chart").clientWidth);

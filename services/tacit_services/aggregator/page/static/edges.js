@@ -1,9 +1,13 @@
 // The table of edges. A row is written anew only where something in it has changed.
 
-import { at, made, say, stateClass } from "./parts.js";
+import { at, get, made, say, stateClass } from "./parts.js";
 import { count, epsilon, short } from "./words.js";
 
 const PAGE = 500;
+const NATURAL = new Intl.Collator("en", { numeric: true }); // edge-2 before edge-10
+// Rows are made so many at a time: in between, the page draws, and hears whoever uses it.
+const BATCH = 50;
+const turn = () => new Promise((done) => { setTimeout(done, 0); });
 const rows = new Map(); // by id: {row, last}
 let known = []; // pages, as they were answered: {etag, edges}
 
@@ -23,26 +27,42 @@ export async function fetched() {
 async function onePage(after, before) {
   const asked = before && before.after === after ? { "If-None-Match": before.etag } : {};
   const path = `/v1/edges?limit=${PAGE}&after=${encodeURIComponent(after)}`;
-  const answer = await fetch(path, { headers: asked, cache: "no-store" });
+  const answer = await get(path, { headers: asked });
   if (answer.status === 304) return before;
   if (!answer.ok) throw new Error(answer.statusText);
   return { after, etag: answer.headers.get("ETag"), edges: await answer.json() };
 }
 
-export function show(edges) {
+export async function show(edges) {
   at("edges-empty").hidden = edges.length > 0;
+  countStates(edges);
   const wanted = at("filter").value;
-  const fresh = document.createDocumentFragment();
-  for (const edge of edges) {
-    if (!rows.has(edge.id)) fresh.append(added(edge.id));
+  let [before, fresh] = [null, 0];
+  for (const edge of [...edges].sort((one, other) => NATURAL.compare(one.id, other.id))) {
+    if (!rows.has(edge.id)) {
+      if (fresh > 0 && fresh % BATCH === 0) await turn();
+      fresh += 1;
+      rows.set(edge.id, { row: added(edge.id), last: "" });
+      if (before) before.after(rows.get(edge.id).row);
+      else at("edges").tBodies[0].prepend(rows.get(edge.id).row);
+    }
     const kept = rows.get(edge.id);
     const content = JSON.stringify([edge.state, edge.epsilon_pld, edge.pushes, edge.updates,
       edge.retired, edge.refusal, edge.bound]);
     if (kept.last !== content) write(kept, edge);
     kept.last = content;
     kept.row.hidden = wanted !== "" && edge.state !== wanted;
+    before = kept.row;
   }
-  at("edges").tBodies[0].append(fresh);
+}
+
+// How many edges stand so: among hundreds, the few that need a look are found by it.
+function countStates(edges) {
+  const counts = new Map([["", edges.length]]);
+  for (const { state } of edges) counts.set(state, 1 + (counts.get(state) ?? 0));
+  for (const option of at("filter").options) {
+    say(option, `${option.value || "all"} (${count(counts.get(option.value) ?? 0)})`);
+  }
 }
 
 function added(id) {
@@ -51,7 +71,6 @@ function added(id) {
   name.scope = "row";
   row.append(name, made("td"), made("td", undefined, "spent"), made("td", "", "number"),
     made("td", "", "number"));
-  rows.set(id, { row, last: "" });
   return row;
 }
 

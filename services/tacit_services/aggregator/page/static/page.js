@@ -2,11 +2,12 @@
 
 import * as chart from "./chart.js";
 import * as edges from "./edges.js";
-import { ask, at, made, say, stateClass, terms } from "./parts.js";
-import { count, epsilon, percent, power, released, seconds, short } from "./words.js";
+import { ask, at, events, made, Refused, say, stateClass, terms, unlock } from "./parts.js";
+import { count, epsilon, percent, power, released, seconds, several, short } from "./words.js";
 
 const EVENTS = 200; // lines that are kept
 const AGAIN = 2000; // milliseconds until the connection is tried again
+const SYMBOLS = { clip: "C", delta_s: "ΔS" };
 const seen = { state: "", edges: new Map(), points: 0 };
 let series = [];
 let busy = false;
@@ -18,14 +19,13 @@ function showStatus(status) {
   say(at("what"), `${status.algorithm} on ${status.dataset}, ${status.model} with `
     + `${count(status.parameters)} parameters`);
   const pill = at("state");
-  say(pill, status.edges_needed ? `waiting for ${status.edges_needed} edges` : status.state);
+  say(pill, status.edges_needed ? `waiting for ${several(status.edges_needed, "more edge")}` : status.state);
   pill.className = `pill ${stateClass(status.state)}`;
   say(at("applied"), `${count(status.applied)} of ${count(status.target)}`);
   at("progress").value = Math.min(1, status.applied / status.target);
   say(at("speed"), speed(status));
   say(at("online"), `${count(status.edges_online)} of ${count(status.edges)}`);
-  say(at("edges-more"), status.edges_refusing ? `${count(status.edges_refusing)} refuse the model`
-    : `staleness ${status.staleness.mean.toFixed(1)} on average, ${status.staleness.max} at most`);
+  say(at("edges-more"), edgesMore(status));
   const privacy = status.privacy;
   say(at("epsilon"), privacy.epsilon === null ? "no guarantee" : `ε ${epsilon(privacy.epsilon, privacy.bound)}`);
   say(at("epsilon-more"), `at δ = ${power(privacy.delta)}, per ${privacy.unit}, at the edge that spent most`);
@@ -33,7 +33,15 @@ function showStatus(status) {
   showFacts(status);
 }
 
+function edgesMore(status) {
+  const refusing = status.edges_refusing;
+  if (refusing) return `${several(refusing, "edge")} ${refusing === 1 ? "refuses" : "refuse"} the model`;
+  return status.applied ? `staleness ${status.staleness.mean.toFixed(1)} on average, ${status.staleness.max} at most`
+    : "no update has come yet";
+}
+
 function speed(status) {
+  if (!status.applied) return "training has not begun";
   const rate = `${status.updates_per_s.toFixed(1)} a second`;
   const left = (status.target - status.applied) / status.updates_per_s;
   return status.state === "training" && Number.isFinite(left)
@@ -52,7 +60,7 @@ function showMetric(status) {
 
 function showFacts(status) {
   const schedule = Object.entries(status.schedule).filter(([, value]) => value !== null)
-    .map(([name, value]) => `${name.replaceAll("_", " ")} ${short(value)}`);
+    .map(([name, value]) => `${SYMBOLS[name] ?? name.replaceAll("_", " ")} ${short(value)}`);
   terms(at("facts"), [
     ["Refused", `${count(status.rejected)} rejected, ${count(status.stale)} too old`],
     ["Sent twice", `${count(status.duplicates)}, each counted once`],
@@ -63,14 +71,15 @@ function showFacts(status) {
   ]);
 }
 
-function told(text) {
+function told(text, when = new Date().toLocaleTimeString("en-GB")) {
   const line = made("li");
-  line.append(made("time", new Date().toLocaleTimeString("en-GB")), made("span", text));
+  line.append(made("time", when), made("span", text));
   at("events").prepend(line);
   while (at("events").childElementCount > EVENTS) at("events").lastChild.remove();
 }
 
 function tellChanges(status, all) {
+  const first = seen.state === ""; // what was there before this page was
   if (status.state !== seen.state) told(`the run is ${status.state}${status.reason ? `: ${status.reason}` : ""}`);
   seen.state = status.state;
   const few = seen.edges.size === 0 && all.length > 20;
@@ -83,7 +92,8 @@ function tellChanges(status, all) {
   for (const point of series.slice(seen.points)) {
     const metric = chart.drawnMetric(point);
     const value = metric.of(point);
-    told(`evaluated at ${count(point.version)} updates: ${metric.name} ${metric.name === "accuracy" ? percent(value) : short(value)}`);
+    told(`evaluated at ${several(point.version, "update")}: ${metric.name} ${metric.name === "accuracy" ? percent(value) : short(value)}`,
+      ...(first ? ["earlier"] : []));
   }
   seen.points = series.length;
 }
@@ -94,11 +104,11 @@ async function look(status) {
   busy = true;
   try {
     showStatus(status);
-    const last = series.length ? series[series.length - 1].version : 0;
-    const [more, all] = await Promise.all([ask(`/v1/series?after=${last}`), edges.fetched()]);
+    const later = series.length ? `?after=${series[series.length - 1].version}` : "";
+    const [more, all] = await Promise.all([ask(`/v1/series${later}`), edges.fetched()]);
     series = series.concat(more);
     chart.show(series);
-    edges.show(all);
+    await edges.show(all);
     released(at("released-words"), status, all);
     tellChanges(status, all);
     document.documentElement.dataset.version = String(status.model_version);
@@ -115,26 +125,45 @@ function lost(text) {
   say(at("lost"), text);
 }
 
+// What there is, then what changes; again and again, as whoever is asked may come and go.
 async function follow() {
   try {
-    const definition = await ask("/v1/definition");
-    say(at("definition"), JSON.stringify(definition.agreed, null, 2));
-    const status = await ask("/v1/status");
-    if (series.length && status.model_version < series[series.length - 1].version) {
-      series = [];
-      seen.points = 0;
-    }
-    await look(status);
+    await begin();
     lost("");
+    at("locked").hidden = true;
+    for await (const status of events("/v1/events")) look(status).catch(() => {});
   } catch (error) {
+    if (error instanceof Refused && error.status === 401) return locked();
     lost("The aggregator does not answer. What you see is what it last said; this page goes on trying.");
-    setTimeout(follow, AGAIN);
-    return;
   }
-  const events = new EventSource("/v1/events");
-  events.addEventListener("status", (event) => look(JSON.parse(event.data)).catch(() => {}));
-  events.addEventListener("error", () => { events.close(); setTimeout(follow, AGAIN / 4); });
+  setTimeout(follow, AGAIN);
 }
+
+async function begin() {
+  const definition = await ask("/v1/definition");
+  say(at("definition"), JSON.stringify(definition.agreed, null, 2));
+  const status = await ask("/v1/status");
+  if (series.length && status.model_version < series[series.length - 1].version) {
+    series = [];
+    seen.points = 0;
+  }
+  await look(status);
+}
+
+// The run is shown to whoever has a token: asked for, and tried with the next look.
+let tried = false;
+function locked() {
+  lost("");
+  at("locked").hidden = false;
+  say(at("locked-said"), tried ? "This is not the token." : "");
+  at("read-token").focus();
+}
+at("locked").addEventListener("submit", (event) => {
+  event.preventDefault();
+  tried = true;
+  unlock(at("read-token").value.trim());
+  follow();
+});
 
 async function operate(path, body) {
   const headers = { Authorization: `Bearer ${at("token").value}`, "Content-Type": "application/json" };

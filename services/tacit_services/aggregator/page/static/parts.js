@@ -25,9 +25,44 @@ const STATES = ["online", "refusing", "quarantined", "retired", "left", "offline
   "waiting", "training", "finished", "halted"];
 export const stateClass = (state) => (STATES.includes(state) ? state : "unknown");
 
+let token = ""; // for reading, where the aggregator wants one; nowhere but here
+export const unlock = (given) => { token = given; };
+
+// fetch, with the token, and never from a cache.
+export function get(path, { headers, ...more } = {}) {
+  const shown = token ? { Authorization: `Bearer ${token}` } : {};
+  return fetch(path, { cache: "no-store", ...more, headers: { ...shown, ...headers } });
+}
+
+// An answer that says no.
+export class Refused extends Error {
+  constructor(status, text) { super(text); this.status = status; }
+}
+
 export async function ask(path, options) {
-  const answer = await fetch(path, { cache: "no-store", ...options });
+  const answer = await get(path, options);
   const content = await answer.json();
-  if (!answer.ok) throw new Error(content.detail || answer.statusText);
+  if (!answer.ok) throw new Refused(answer.status, content.detail || answer.statusText);
   return content;
+}
+
+const SILENT = 45000; // milliseconds; a living stream has a comment every 15 s
+
+// The events of a stream, until it ends or breaks. (EventSource shows no token.)
+export async function* events(path) {
+  const end = new AbortController();
+  const answer = await get(path, { signal: end.signal });
+  if (!answer.ok) throw new Refused(answer.status, answer.statusText);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ;) {
+    const silent = setTimeout(() => end.abort(), SILENT);
+    const { value, done } = await reader.read().finally(() => clearTimeout(silent));
+    if (done) return;
+    const whole = (text + value).split(/\r?\n\r?\n/);
+    text = whole.pop();
+    for (const event of whole) {
+      const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:"));
+      if (data.length) yield JSON.parse(data.map((line) => line.slice(5)).join("\n"));
+    }
+  }
 }

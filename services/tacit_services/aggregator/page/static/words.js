@@ -3,12 +3,14 @@
 import { made, terms } from "./parts.js";
 
 export const count = (value) => value.toLocaleString("en");
+export const several = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 export const percent = (value) => `${(100 * value).toFixed(2)} %`;
 export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
 
 // ε with the sign that says that it is a bound, as long as the run goes on.
 export function epsilon(value, bound) {
   if (value === null) return "no guarantee";
+  if (value === 0) return "0";
   return `${bound ? "≤ " : ""}${value.toFixed(3)}`;
 }
 
@@ -23,9 +25,10 @@ export function power(value) {
 }
 
 export function seconds(value) {
-  if (value < 60) return `${value.toFixed(0)} s`;
-  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
-  return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
+  const whole = Math.round(value);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
 const UNITS = { row: "one row of the data", record: "one record of the data" };
@@ -39,15 +42,18 @@ export function released(sheet, status, edges) {
   terms(facts, [
     ["Run", `${status.run}: ${status.algorithm} on ${status.dataset}`],
     ["Whose privacy (unit)", whose],
-    ["ε of the edge that spent most", epsilon(privacy.epsilon, privacy.bound)],
+    ["ε, largest of any edge", epsilon(privacy.epsilon, privacy.bound)],
     ["δ", power(privacy.delta)],
     ["Against whom", privacy.trusted === "nobody but the edge itself"
       ? "everybody but the edge itself: the aggregator, the other edges, whoever has the model"
       : `everybody but: ${privacy.trusted}`],
-    ["Releases so far", `${count(pushes)}, by ${count(edges.length)} edges`],
-    ["As of", `${new Date().toLocaleString("en-GB")}, run definition ${status.run_file_sha256.slice(0, 16)}…`],
+    ["Releases so far", `${count(pushes)}, by ${several(edges.length, "edge")}`],
+    ["Run definition", `${status.run_file_sha256.slice(0, 16)}…`],
+    ["As of", new Date().toLocaleString("en-GB")],
   ]);
-  sheet.replaceChildren(facts, ...paragraphs(privacy, whose));
+  const text = made("div");
+  text.replaceChildren(...paragraphs(privacy, whose));
+  sheet.replaceChildren(facts, text);
 }
 
 function paragraphs(privacy, whose) {
@@ -55,22 +61,25 @@ function paragraphs(privacy, whose) {
     return [made("p", `There is no guarantee: ${privacy.guarantee}. Whoever sees the updates or the `
       + "model may be able to tell who was in the data.")];
   }
+  if (privacy.epsilon === 0) return [made("p", "Nothing has been released yet.")];
   const odds = Math.exp(privacy.epsilon);
   return [
     made("h3", "What was released"),
-    made("p", "Noisy updates of a model. No row, no count of rows, no time and no size that depends on "
-      + (privacy.noise_at === "edge" ? "them. Each update's noise was added at the edge, before it left."
-        : "them. The noise was added at the aggregator, which saw what it was added to.")),
+    made("p", "Noisy updates of a model, and no row. How many rows there are is told by nothing but the number in "
+      + "the run definition, which is public. "
+      + (privacy.noise_at === "edge" ? "Each update's noise was added at the edge, before it left."
+        : "The noise was added at the aggregator, which saw what it was added to.")),
     made("h3", "What a single person risks"),
     made("p", `Somebody who sees all updates and the model, and asks whether ${whose} was used, finds `
       + `no answer more than ${odds < 100 ? odds.toFixed(1) : odds.toPrecision(2)} times as likely as `
-      + `if it had not been, but for a chance of about ${power(privacy.delta)}. That holds whatever else he `
-      + `knows, and whatever is done with the model later. In one line: ${privacy.guarantee}.`),
+      + `if it had not been, but for a chance of about ${power(privacy.delta)}. That holds whatever else `
+      + `they know, and whatever is done with the model later. In one line: ${privacy.guarantee}.`),
     made("h3", "What is not promised"),
     list([
       "That the model says nothing about people like those in the data: that is what it is for.",
       "That somebody whose rows are at several edges risks no more than this: there ε adds up, unless "
         + "the run counts all edges together (people = \"shared\").",
+      "That it stays secret which edges take part, and when each of them sent an update.",
       "Anything about what an edge's owner releases by other means.",
     ]),
   ];

@@ -1,0 +1,77 @@
+"""How far long work is, and how long it will take: a bar on a terminal, words elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+FIRST = 2.0  # seconds of work from which on one can say how long the rest will take
+
+
+class LongWork:
+    """A bar on standard error while something works; nothing where that is no terminal."""
+
+    def __init__(self, what: str, total: float | None = None) -> None:
+        """`total`: of what `at` is told; None where nobody knows, and only time is shown."""
+        console = Console(stderr=True)
+        known = (BarColumn(bar_width=24),) if total is not None else ()
+        left = (TimeRemainingColumn(),) if total is not None else ()
+        self._progress = Progress(
+            SpinnerColumn(),
+            *known,
+            TimeElapsedColumn(),
+            *left,
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(what, total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def at(self, completed: float, what: str | None = None) -> None:
+        """So much of it is done; `what`: at what it is now."""
+        if what is None:
+            self._progress.update(self._task, completed=completed)
+        else:
+            self._progress.update(self._task, completed=completed, description=what)
+
+
+class TimeLeft:
+    """How long work that has begun now will still take, at the pace so far."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def after(self, done: float, total: float) -> str:
+        """In words that end a line; none in the first moments, nor at the end."""
+        seconds = time.monotonic() - self._began
+        if seconds < FIRST or not 0 < done < total:
+            return ""
+        return f" · about {clock(seconds / done * (total - done))} left"
+
+
+def clock(seconds: float) -> str:
+    """As people say it: 40 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,109 @@
+"""A file in which a worker says, every few seconds, how it stands: for whoever supervises it.
+
+A worker listens nowhere, so nobody can ask it. The clock is the machine's monotonic one, which all
+its processes share, and which nobody sets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tacit.errors import ConfigError, ServiceError
+
+log = logging.getLogger("tacit.edge")
+PERIOD = 5.0  # seconds between two beats
+
+
+class Heartbeat:
+    """Writes the file in a thread of its own, and takes it away at an orderly end."""
+
+    def __init__(self, path: Path | None) -> None:
+        """`path`: None writes nothing. Raises ConfigError where it cannot be written."""
+        self._path, self._who, self._state = path, "", "starting"
+        self._up: Callable[[], bool] = lambda: True  # no broker is missed before it is looked for
+        self._up_at = time.monotonic()
+        self._ended, self._wake, self._failed = False, threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        if path is None:
+            return
+        try:
+            self._beat(path)
+        except OSError as error:
+            raise ConfigError(
+                f"TACIT_HEALTH_FILE={str(path)!r}: {error.strerror or error}"
+            ) from error
+        self._thread.start()
+
+    def stands(self, state: str, who: str | None = None) -> None:
+        """Say from now on that the worker, whose id is `who`, stands so."""
+        self._state, self._who = state, self._who if who is None else who
+        self._wake.set()
+
+    def watch(self, up: Callable[[], bool]) -> None:
+        """Say from now on how long `up` has not been so: whether there is a broker."""
+        self._up = up
+
+    def close(self) -> None:
+        """End, and take the file away: this process is not to be asked for any more."""
+        self._ended = True
+        self._wake.set()
+        if self._path is not None:
+            self._thread.join()
+            self._path.unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        assert self._path is not None
+        while not self._ended:
+            self._wake.wait(PERIOD)
+            self._wake.clear()
+            try:
+                self._beat(self._path)
+                self._failed = False
+            except OSError as error:  # a full disk: what is there grows old, and says enough
+                if not self._failed:
+                    log.warning("health file %s: %s", self._path, error)
+                self._failed = True
+
+    def _beat(self, path: Path) -> None:
+        now = time.monotonic()
+        if self._up():
+            self._up_at = now
+        content = {
+            "at": now,
+            "pid": os.getpid(),
+            "edge": self._who,
+            "state": self._state,
+            "without_broker_s": round(now - self._up_at, 1),
+        }
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+
+def judged(path: Path, silent: float, without_broker: float) -> str:
+    """How the worker that writes `path` stands, in a few words.
+
+    Raises ServiceError where it does not run, has said nothing for `silent` seconds, or has been
+    without its broker for `without_broker` seconds.
+    """
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        age, lonely = time.monotonic() - said["at"], said["without_broker_s"]
+        who, state = said["edge"] or "a worker", said["state"]
+    except FileNotFoundError as error:
+        raise ServiceError(f"{path}: no such file; the service does not run") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ServiceError(f"{path}: not what an edge says of its health ({error})") from error
+    if not 0 <= age <= silent:  # below zero: it was written before this machine's start
+        raise ServiceError(
+            f"{who} has said nothing for {max(age, 0):.0f} s: it hangs, or was killed"
+        )
+    if lonely > without_broker:
+        raise ServiceError(f"{who} has been without its broker for {lonely:.0f} s")
+    return f"{who}: {state}"
