@@ -24,6 +24,7 @@ from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.line import Wired
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.journal.store import Store
@@ -75,10 +76,12 @@ def assemble(
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, gate)
     update_bytes = 4 * max(model.size, role.largest)
     limiter = RateLimiter(run.guard.rate, run.guard.burst, update_bytes, place.clock)
-    # Memory is set aside for what a first part announces: no more than this run's largest message
-    # can need.
-    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128))
-    inbox = Inbox(limiter)
+    # No message of this run can be larger.
+    reassembly = Reassembly(
+        min(place.max_message, update_bytes + wire.MAX_META + 128), len(definition.names)
+    )
+    names = frozenset(definition.names)
+    inbox = Inbox(limiter, names)
     admission = Admission(
         inbox,
         journal,
@@ -90,6 +93,8 @@ def assemble(
         noise=noise,
         gate=gate,
         presence=presence,
+        names=names,
+        small_talk=SmallTalk(place.clock),
     )
     return ServerDriver(
         journal,
@@ -103,4 +108,5 @@ def assemble(
         gate=gate,
         presence=presence,
         noise=noise,
+        names=names,
     )

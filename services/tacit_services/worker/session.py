@@ -260,6 +260,11 @@ class Session:
                 f"{self._role.edge}: its run definition is not the aggregator's; {why}; "
                 "use the aggregator's run file"
             )
+        if reason.startswith("name"):
+            raise ConfigError(
+                f"{self._role.edge}: the aggregator's run has no such place; {why}; "
+                "it has edges.count + data.spare of its run file"
+            )
         if reason == "unknown":
             self._known = False  # say Hello now; after any other refusal, after a while
         spent = reason == "budget" and self._role.releaser.plan.noise_at == "server"

@@ -36,6 +36,7 @@ from tacit.protocol.messages import (
     Update,
 )
 from tacit.protocol.parts import (
+    HELD_BESIDE,
     PART_HEADER,
     PART_MAGIC,
     Assembler,
@@ -60,6 +61,7 @@ from tacit.protocol.wire_values import (
 )
 
 __all__ = [
+    "HELD_BESIDE",
     "MAGIC",
     "MAX_MECHANISM",
     "MAX_MESSAGE",
@@ -154,6 +156,14 @@ def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) ->
     if meta.WhichOneof("kind") is None:
         raise WireError("meta", "no kind that this version knows")
     return Received(meta, _tensor(meta, view[start:], checked))
+
+
+def has_tensor(payload: bytes | bytearray) -> bool:
+    """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
+    if len(payload) < _HEAD.size:
+        return False
+    start = _HEAD.size + _HEAD.unpack_from(payload)[1]
+    return len(payload) > start + (-start % 64)
 
 
 def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:

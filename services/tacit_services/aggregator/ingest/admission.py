@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +29,7 @@ from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
@@ -71,13 +72,16 @@ class Admission:
         noise: TrustedNoise | None,
         gate: Gate,
         presence: dict[str, str],
+        names: Set[str],
+        small_talk: SmallTalk,
     ) -> None:
-        """`presence`: what edges say of themselves, noted here."""
+        """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
         self._agreement = agreement
         self._noise, self._gate, self._presence = noise, gate, presence
+        self._names, self._small_talk = names, small_talk
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
@@ -128,7 +132,7 @@ class Admission:
         None: whatever it was has been dealt with.
         """
         if inbound.topic.split("/")[3:4] == ["presence"]:
-            note_presence(self._presence, inbound)
+            note_presence(self._presence, self._names, inbound)
             return None
         try:
             edge, seq, _ = topics.parse_up(inbound.topic)
@@ -139,6 +143,8 @@ class Admission:
             inbound.done()
             return None
         try:
+            if edge not in self._names:
+                raise WireError("name", f"{edge} is none of this run's {len(self._names)}")
             if (found := self._decode_and_screen(edge, seq, inbound)) is not None:
                 return found
         except WireError as error:
@@ -169,6 +175,7 @@ class Admission:
         if envelope is None:
             self._answer_part(edge, seq)
             return None
+        self._small_talk.check(edge, envelope)
         received = wire.decode(envelope)
         said = received.meta.run, received.meta.edge, received.meta.seq
         if said != (journal.run_id, edge, seq):
@@ -213,7 +220,7 @@ class Admission:
 
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
-        said = str(error) if reason == "definition" else reason
+        said = str(error) if reason in ("definition", "name") else reason
         if reason == "halted":  # under way when the run ended: nobody's fault
             self._counts["late"] += 1
         else:
