@@ -235,7 +235,11 @@ class Watcher:
     def _seen(self, inbound: Inbound) -> None:
         with self._lock:
             if f"/{self._run_id}/up/" in inbound.topic:
-                self.copies.setdefault(topics.parse_up(inbound.topic), []).append(inbound.payload)
+                edge, seq, part = topics.parse_up(inbound.topic)
+                seq, payload = wire.read_numbered(seq, inbound.payload)
+                if payload is not inbound.payload:  # of an edge, not of a test that plays one
+                    part = int.from_bytes(payload[4:8], "little")
+                self.copies.setdefault((edge, seq, part), []).append(payload)
             else:
                 self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload.decode()
         inbound.done()

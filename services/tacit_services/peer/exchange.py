@@ -144,7 +144,10 @@ class Exchange:
             self._asked.pop(name, None)
 
     def _message(self, inbound: Inbound) -> Gossip | None:
+        if inbound.retained:
+            raise WireError("retained", "peers retain nothing but their presence")
         _, sender, number, _ = topics.parse_peer(inbound.topic)
+        number, payload = wire.read_numbered(number, inbound.payload)
         if sender not in self.role.neighbours:
             raise WireError("identity", f"{sender} is no neighbour")
         known, assembler = self._partial.get(sender, (0, None))
@@ -153,7 +156,7 @@ class Exchange:
         ):  # a new copy: what came of an older one will not be completed
             assembler = wire.Assembler(4 * self.role.model.size + wire.MAX_META)
         self._partial[sender] = number, assembler
-        envelope = assembler.add(inbound.payload)
+        envelope = assembler.add(payload)
         if envelope is None:
             return None
         del self._partial[sender]
@@ -185,9 +188,9 @@ class Exchange:
         self._number += 1
         self.counts["sent"] += 1
         envelope = wire_gossip.encode_peer_message(self._run, out.message, self._schema)
-        for part, payload in enumerate(wire.split(envelope, self._chunk)):
-            topic = topics.peer(self._run, out.to, self.role.edge, self._number, part)
-            self._connection.publish(topic, payload)
+        topic = topics.peer_numbered(self._run, out.to, self.role.edge)
+        for payload in wire.split(envelope, self._chunk - wire.NUMBER_HEADER):
+            self._connection.publish(topic, wire.numbered(self._number, payload))
         log.debug("%s to %s", type(out.message).__name__, out.to, extra={"edge": self.role.edge})
         if isinstance(out.message, Answer):
             self._changed()

@@ -14,6 +14,10 @@ PART_HEADER = _PART.size
 PART_COST = 200  # bytes of memory that a part costs beside its own, while one before it is missing
 HELD_BESIDE = 1 << 18  # that an unfinished message may hold beyond twice its largest size
 
+NUMBER_MAGIC = b"TCTN"
+_NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
+NUMBER_HEADER = _NUMBER.size
+
 
 def count_parts(size: int, chunk: int) -> int:
     """How many MQTT payloads an envelope of `size` bytes takes.
@@ -54,6 +58,22 @@ def read_question(payload: bytes) -> tuple[int, int] | None:
         return None
     magic, _, parts, total, _ = _PART.unpack(payload)
     return (parts, total) if magic == PART_MAGIC and total else None
+
+
+def numbered(number: int, payload: bytes) -> bytes:
+    """`payload`, with the number of its message in front.
+
+    So all of a sender's messages have one topic, and a broker can be made to hold its retained
+    messages to one.
+    """
+    return _NUMBER.pack(NUMBER_MAGIC, number) + payload
+
+
+def read_numbered(number: int, payload: bytes) -> tuple[int, bytes]:
+    """The number of a message, and its payload: `number`, its topic's, where it has none itself."""
+    if payload[:4] != NUMBER_MAGIC or len(payload) < _NUMBER.size:
+        return number, payload
+    return int(_NUMBER.unpack_from(payload)[1]), payload[_NUMBER.size :]
 
 
 class Assembler:

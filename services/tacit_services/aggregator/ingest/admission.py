@@ -33,7 +33,7 @@ from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
-from tacit_services.journal.store import Appended, NewEntry, Verdict
+from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Verdict
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
@@ -135,9 +135,10 @@ class Admission:
             note_presence(self._presence, self._names, inbound)
             return None
         try:
-            edge, seq, _ = topics.parse_up(inbound.topic)
-            if edge == OPERATOR:
-                raise WireError("topic", f"{OPERATOR} is not an edge")
+            edge, topics_number, _ = topics.parse_up(inbound.topic)
+            seq, payload = wire.read_numbered(topics_number, inbound.payload)
+            if edge == OPERATOR or seq > MAX_SEQ:
+                raise WireError("topic", f"message {seq} of {edge}")
         except WireError as error:
             self._counts[f"rejected:{error.reason}"] += 1
             inbound.done()
@@ -145,7 +146,7 @@ class Admission:
         try:
             if edge not in self._names:
                 raise WireError("name", f"{edge} is none of this run's {len(self._names)}")
-            if (found := self._decode_and_screen(edge, seq, inbound)) is not None:
+            if (found := self._decode_and_screen(edge, seq, payload, inbound)) is not None:
                 return found
         except WireError as error:
             self._refuse(edge, seq, error)
@@ -158,12 +159,14 @@ class Admission:
         inbound.done()
         return None
 
-    def _decode_and_screen(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
+    def _decode_and_screen(
+        self, edge: str, seq: int, payload: bytes, inbound: Inbound
+    ) -> Candidate | None:
         """The message as it is to be kept; None: a part or a question, which has been answered.
 
         Raises WireError: it will never be accepted; RetryLater: not now.
         """
-        journal, payload = self._journal, inbound.payload
+        journal = self._journal
         if (
             len(payload) == wire.PART_HEADER
             and wire.read_question(payload)
