@@ -172,16 +172,16 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
 
 
 @contextmanager
-def secure_mosquitto(directory: Path, bundle: Path) -> Iterator[Mosquitto]:
-    """The broker of compose.yaml, its own configuration and ACL, with the certificate in
-    `bundle`.
+def secure_mosquitto(directory: Path, bundle: Path, acl: str) -> Iterator[Mosquitto]:
+    """The broker of compose.yaml, its own configuration, with the certificate in `bundle` and this
+    text for an ACL.
     """
+    (bundle / "acl").write_text(acl)
     port, docker = free_port(), Path(__file__).parent.parent.parent / "docker"
     text = (docker / "mosquitto.conf").read_text()
     moved = {
         "listener 8883": f"listener {port} {HOST}",
         "/mosquitto/tls": str(bundle),
-        "/mosquitto/config/acl": str(docker / "acl"),
         "/mosquitto/data/": f"{directory}/",
     }
     for old, new in moved.items():
