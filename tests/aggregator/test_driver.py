@@ -341,6 +341,7 @@ def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -
     pieces = caller.parts(message, 1024)
     for number in range(40, 56):
         caller.connection.publish(topics.up("unfinished", f"edge-{number}", 1, 0), pieces[0])
+    wait_for(lambda: len(rig.driver.reassembly) == 16)
     # when one more begins, it is told to wait; whole messages are served.
     caller.publish(message.seq, pieces[0])
     assert caller.receipt(message.seq).status == STATUS.BUSY

@@ -89,9 +89,9 @@ def resent(caller: Hostile, message: Message) -> int:
     return found[0]
 
 
-def reason(caller: Hostile, value: float) -> str:
+def reason(caller: Hostile, value: float, base: int | None = None) -> str:
     """The reason in the answer to an update of this value in every coordinate."""
-    message = caller.update(value)
+    message = caller.update(value, base=base)
     message.meta.update.clip = 1e5  # what the edge says it clipped to does not help it
     caller.publish(message.seq, caller.parts(message)[0])
     return str(caller.receipt(message.seq).reason)
@@ -169,6 +169,31 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
         )
         assert row["clip"] == [privacy.clip_min, privacy.clip_max]
     for caller in {*edges, *liars}:
+        caller.connection.stop()
+
+
+def test_who_is_quick_cannot_say_that_it_is_slow(guarded: Guarded) -> None:
+    # Given an edge whose updates come one after the other, and another,
+    rig = guarded()
+    quick, other = known(rig, "edge-0"), known(rig, "edge-1")
+    for _ in range(6):
+        assert quick.said(quick.update()) == STATUS.ACCEPTED
+    with rig.driver.lock:
+        before = rig.driver.role.schedule()["learning_rate"]
+    # when it says that it has worked on the first model all the time, which would make everybody's
+    # steps a seventh,
+    assert reason(quick, 1e-3, base=0) == "version"
+    # then no step is shorter; what it was sent after its last message but one it may still have.
+    with rig.driver.lock:
+        assert rig.driver.role.schedule()["learning_rate"] == before
+    late = quick.update(base=4)
+    assert quick.said(late) == STATUS.ACCEPTED
+    # Who has been silent as long is believed, and a message that was accepted is known again.
+    assert other.said(other.update(base=0)) == STATUS.ACCEPTED
+    for _ in range(3):
+        assert quick.said(quick.update()) == STATUS.ACCEPTED
+    assert quick.said(late) == STATUS.DUPLICATE
+    for caller in (quick, other):
         caller.connection.stop()
 
 

@@ -19,6 +19,7 @@ from tacit_services.aggregator.gate import gate as gate_of
 from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.agreement import Agreement
+from tacit_services.aggregator.ingest.bases import AnyBase, Bases
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -95,6 +96,7 @@ def assemble(
         presence=presence,
         names=names,
         small_talk=SmallTalk(place.clock),
+        bases=Bases() if definition.algorithm.in_turn else AnyBase(),
     )
     return ServerDriver(
         journal,

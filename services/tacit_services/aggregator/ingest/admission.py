@@ -23,6 +23,7 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
 from tacit_services.aggregator.gate import Gate
 from tacit_services.aggregator.ingest.agreement import Agreement
+from tacit_services.aggregator.ingest.bases import Bases
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -74,6 +75,7 @@ class Admission:
         presence: dict[str, str],
         names: Set[str],
         small_talk: SmallTalk,
+        bases: Bases,
     ) -> None:
         """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
@@ -81,7 +83,7 @@ class Admission:
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
         self._agreement = agreement
         self._noise, self._gate, self._presence = noise, gate, presence
-        self._names, self._small_talk = names, small_talk
+        self._names, self._small_talk, self._bases = names, small_talk, bases
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
@@ -190,11 +192,7 @@ class Admission:
         message = wire.read_up(received, journal.schema, journal.size)
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
-        reason = None
-        if isinstance(message, Update):
-            if not learnable(message.vector):  # it could end the model for everybody
-                raise WireError("norm", f"a number beyond {LARGEST:g}")
-            reason = self._role.screen(message)
+        reason = self._screened(seq, message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
         # Of a message that comes after the end, too: what it speaks of was released.
@@ -207,6 +205,15 @@ class Admission:
         self._guard.throttle(edge, seq)
         candidate = Candidate(edge, seq, bytes(envelope), message, anchor, inbound)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
+
+    def _screened(self, seq: int, update: Update) -> str | None:
+        """Why it must not enter the journal; WireError where nothing of it may be believed."""
+        if not learnable(update.vector):  # it could end the model for everybody
+            raise WireError("norm", f"a number beyond {LARGEST:g}")
+        reason = self._role.screen(update)
+        if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
+            self._bases.check(update.edge, update.base_version)
+        return reason
 
     def _answer_part(self, edge: str, seq: int) -> None:
         """Say what is missing now and then, and where it is asked."""
@@ -262,8 +269,10 @@ class Admission:
         for candidate, answer in zip(batch.candidates, answers, strict=True):
             edge, seq = candidate.edge, candidate.seq
             candidate.inbound.done()
+            version = self._role.version
             receipt, outgoing = self._journal.fold(candidate, answer)
             if answer.verdict == Verdict.ACCEPTED:
+                self._bases.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
                 self._gate.heard(edge, update=isinstance(candidate.message, Update))
                 facts = {"edge": edge, "seq": seq, "version": self._role.version}
