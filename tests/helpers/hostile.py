@@ -250,6 +250,19 @@ class Member:
             (payload,) = wire.split(wire.encode(meta), CHUNK)
             self.say(payload, seq=0)
 
+    def claim_the_end(self, horizon: int, peers: Sequence[str], seq: int) -> None:
+        """In a run of peers: that all of T is done, to the others, of itself, to the observer."""
+        self.publish(topics.steps(self.run_id, self.edge), str(horizon).encode(), retain=True)
+        counts = dict.fromkeys(peers, horizon)
+        for to in peers:
+            meta = pb.Meta(run=self.run_id, edge=self.edge, schema_hash=self.schema)
+            meta.proposal.CopyFrom(pb.Proposal(life=1, seq=seq, counts=counts))
+            for payload in wire.split(wire.encode(meta, self.params), self.chunk):
+                topic = topics.peer_numbered(self.run_id, to, self.edge)
+                self.publish(topic, wire.numbered(seq, payload))
+        said = pb.Update(base_version=horizon, steps=horizon)
+        self.tell(pb.Meta(update=said), self.params)
+
     def act(self, behaviours: Sequence[str]) -> None:
         """Each of them once, in an order drawn from the seed."""
         for name in self.random.sample(behaviours, len(behaviours)):

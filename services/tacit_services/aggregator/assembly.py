@@ -20,6 +20,7 @@ from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.agreement import Agreement
 from tacit_services.aggregator.ingest.bases import AnyBase, Bases
+from tacit_services.aggregator.ingest.endings import AnyEnding, Endings
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -83,6 +84,7 @@ def assemble(
     )
     names = frozenset(definition.names)
     inbox = Inbox(limiter, names)
+    endings = Endings if definition.algorithm.worker == "peer" else AnyEnding
     admission = Admission(
         inbox,
         journal,
@@ -97,6 +99,7 @@ def assemble(
         names=names,
         small_talk=SmallTalk(place.clock),
         bases=Bases() if definition.algorithm.in_turn else AnyBase(),
+        endings=endings(definition.horizon),
     )
     return ServerDriver(
         journal,

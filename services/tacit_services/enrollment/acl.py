@@ -31,7 +31,7 @@ def acl(run: str, edges: Sequence[str], *, peers: bool) -> str:
             write=[
                 topics.up_numbered(run, edge),
                 topics.presence(run, edge),
-                *_said_to_peers(run, edge, edges if peers else ()),
+                *(_said_by_peers(run, edge, edges) if peers else ()),
             ],
         )
     return "\n".join(lines) + "\n"
@@ -52,9 +52,11 @@ def _said(run: str) -> list[str]:
 
 
 def _heard_of_peers(run: str, edge: str, peers: bool) -> list[str]:
-    # Who is there: peers have no server that would tell them.
-    return [topics.peer_all(run, edge), topics.presence_all(run)] if peers else []
+    # Who is there, and how far: peers have no server that would tell them.
+    everybody = [topics.presence_all(run), topics.steps_all(run)]
+    return [topics.peer_all(run, edge), *everybody] if peers else []
 
 
-def _said_to_peers(run: str, edge: str, others: Iterable[str]) -> list[str]:
-    return [topics.peer_numbered(run, other, edge) for other in others if other != edge]
+def _said_by_peers(run: str, edge: str, peers: Iterable[str]) -> list[str]:
+    others = [other for other in peers if other != edge]
+    return [topics.steps(run, edge), *(topics.peer_numbered(run, to, edge) for to in others)]

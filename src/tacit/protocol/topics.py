@@ -69,6 +69,16 @@ def presence_all(run: str) -> str:
     return f"tacit/v1/{run}/presence/+"
 
 
+def steps(run: str, edge: str) -> str:
+    """Retained: how many steps a peer has taken, said by itself."""
+    return f"tacit/v1/{run}/steps/{edge}"
+
+
+def steps_all(run: str) -> str:
+    """The steps of every peer."""
+    return f"tacit/v1/{run}/steps/+"
+
+
 def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
     """The topic of one part of a peer's message to another.
 

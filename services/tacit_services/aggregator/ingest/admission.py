@@ -24,6 +24,7 @@ from tacit_services.aggregator.entries import OPERATOR, Candidate
 from tacit_services.aggregator.gate import Gate
 from tacit_services.aggregator.ingest.agreement import Agreement
 from tacit_services.aggregator.ingest.bases import Bases
+from tacit_services.aggregator.ingest.endings import Endings
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -76,6 +77,7 @@ class Admission:
         names: Set[str],
         small_talk: SmallTalk,
         bases: Bases,
+        endings: Endings,
     ) -> None:
         """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
@@ -83,7 +85,8 @@ class Admission:
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
         self._agreement = agreement
         self._noise, self._gate, self._presence = noise, gate, presence
-        self._names, self._small_talk, self._bases = names, small_talk, bases
+        self._names, self._small_talk = names, small_talk
+        self._bases, self._endings = bases, endings
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
@@ -213,7 +216,12 @@ class Admission:
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
             self._bases.check(update.edge, update.base_version)
+            self._endings.check(update.edge, update.base_version, self._here())
         return reason
+
+    def _here(self) -> Set[str]:
+        """Who is there and has said Hello."""
+        return {name for name in self._role.edges if self._presence.get(name) == "online"}
 
     def _answer_part(self, edge: str, seq: int) -> None:
         """Say what is missing now and then, and where it is asked."""
