@@ -150,8 +150,11 @@ def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def mosquitto(directory: Path) -> Iterator[Mosquitto]:
-    """A mosquitto with the project's limits and its persistence in `directory`."""
+def mosquitto(directory: Path, *options: str) -> Iterator[Mosquitto]:
+    """A mosquitto with the project's limits and its persistence in `directory`.
+
+    options: lines of its configuration, which go last and win.
+    """
     port = free_port()
     lines = [
         f"listener {port} {HOST}",
@@ -162,6 +165,7 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
         "max_inflight_messages 16",
         "persistence true",
         f"persistence_location {directory}/",
+        *options,
     ]
     if os.geteuid() == 0:
         lines.append("user root")  # else it drops to a user who may not write into `directory`
