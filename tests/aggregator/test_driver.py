@@ -356,34 +356,6 @@ def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -
     assert not rig.failures
 
 
-def test_who_is_none_of_the_run_is_told_so_and_nothing_is_kept(address: str) -> None:
-    # Given a run of two edges, and certificates of other names,
-    rig = Rig(run_file(), address, "names", places=2)
-    rig.serve()
-    honest = Hostile(rig, "edge-1")
-    assert honest.hello() == STATUS.ACCEPTED
-    # when they say Hello, begin something, or say that they are there,
-    for name in ("edge-2", "edge-01", "stranger"):
-        caller = Hostile(rig, name)
-        caller.connection.publish(topics.presence(rig.run_id, name), b"online", retain=True)
-        greeting = caller.greeting()
-        for payload in (*caller.parts(greeting), part(b"x", parts=2, total=20)):
-            caller.publish(greeting.seq, payload)
-            receipt = caller.receipt(greeting.seq)
-            # then they are told why not,
-            assert receipt.status == STATUS.REJECTED
-            assert receipt.reason == f"name: {name} is none of this run's 2"
-        caller.connection.stop()
-    # and nothing of them is kept.
-    assert honest.said(honest.update()) == STATUS.ACCEPTED
-    assert set(rig.driver.role.edges) == {"edge-1"}
-    assert not rig.driver.presence
-    assert len(rig.driver.reassembly) == 0
-    assert {entry.edge for entry in rig.store.read(0, 9)} == {"edge-1"}
-    honest.connection.stop()
-    rig.close()
-
-
 def test_an_honest_edge_completes_beside_all_that(address: str, tmp_path: Path) -> None:
     # Given somebody who keeps garbage on every topic that an edge reads,
     rig = Rig(run_file(updates=40), address, "noisy")

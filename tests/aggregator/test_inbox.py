@@ -15,7 +15,7 @@ from tacit_services.transport.mqtt import Inbound
 
 from tacit.protocol import topics
 from tests.helpers.hostile import Member
-from tests.helpers.rig import STATUS, Hostile, Rig, run_file
+from tests.helpers.rig import STATUS, Hostile, Rig, part, run_file
 from tests.helpers.servers import Mosquitto, mosquitto
 
 NAMES = ("edge-0", "edge-1", "edge-2")
@@ -81,7 +81,7 @@ def test_what_an_edge_has_no_room_for_is_dropped_and_the_edge_shut_out() -> None
     )
     door.comes("edge-0")
     door.comes("edge-1")
-    assert (len(door.inbox), door.limiter.shut()) == (ROOM + 1, {"edge-0"})
+    assert (len(door.inbox), set(door.limiter.shut())) == (ROOM + 1, {"edge-0"})
     assert door.done["edge-0"] == ROOM + DROPS
     heard = subscriptions("r", frozenset(NAMES), door.limiter.shut())
     assert not [topic for topic in heard if "edge-0" in topic or "+/+/+" in topic]
@@ -142,3 +142,31 @@ def test_large_hellos_are_told_to_wait_before_they_are_decoded(broker: Mosquitto
         connection.stop()
     rig.close()
     assert not rig.failures
+
+
+def test_who_is_none_of_the_run_is_told_so_and_nothing_is_kept(broker: Mosquitto) -> None:
+    # Given a run of two edges, and certificates of other names,
+    rig = Rig(run_file(), f"{broker.host}:{broker.port}", "names", places=2)
+    rig.serve()
+    honest = Hostile(rig, "edge-1")
+    assert honest.hello() == STATUS.ACCEPTED
+    # when they say Hello, begin something, or say that they are there,
+    for name in ("edge-2", "edge-01", "stranger"):
+        caller = Hostile(rig, name)
+        caller.connection.publish(topics.presence(rig.run_id, name), b"online", retain=True)
+        greeting = caller.greeting()
+        for payload in (*caller.parts(greeting), part(b"x", parts=2, total=20)):
+            caller.publish(greeting.seq, payload)
+            receipt = caller.receipt(greeting.seq)
+            # then they are told why not,
+            assert receipt.status == STATUS.REJECTED
+            assert receipt.reason == f"name: {name} is none of this run's 2"
+        caller.connection.stop()
+    # and nothing of them is kept.
+    assert honest.said(honest.update()) == STATUS.ACCEPTED
+    assert set(rig.driver.role.edges) == {"edge-1"}
+    assert not rig.driver.presence
+    assert len(rig.driver.reassembly) == 0
+    assert {entry.edge for entry in rig.store.read(0, 9)} == {"edge-1"}
+    honest.connection.stop()
+    rig.close()

@@ -38,6 +38,7 @@ from tacit.protocol.messages import (
 from tacit.protocol.parts import (
     HELD_BESIDE,
     NUMBER_HEADER,
+    PART_COST,
     PART_HEADER,
     PART_MAGIC,
     Assembler,
@@ -71,6 +72,7 @@ __all__ = [
     "MAX_META",
     "MAX_REASON",
     "NUMBER_HEADER",
+    "PART_COST",
     "PART_HEADER",
     "PART_MAGIC",
     "SAFE_SCALE",
@@ -169,7 +171,7 @@ def has_tensor(payload: bytes | bytearray) -> bool:
     """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
     if len(payload) < _HEAD.size:
         return False
-    start = _HEAD.size + _HEAD.unpack_from(payload)[1]
+    start: int = _HEAD.size + _HEAD.unpack_from(payload)[1]
     return len(payload) > start + (-start % 64)
 
 

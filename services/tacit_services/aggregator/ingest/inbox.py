@@ -47,25 +47,23 @@ class Inbox:
         levels = inbound.topic.split("/", 5)
         kind, name = (levels[3], levels[4]) if len(levels) > 4 else ("", "")
         edge = name if name in self._names else STRANGERS
+        size = len(inbound.payload)
         # Edges retain nothing but their presence; the broker would keep it, and say it again.
         if inbound.retained and kind != "presence":
             self._limiter.drop(edge)
-            return inbound.done()
-        if (
-            kind == "up"
-            and len(levels) == 6
-            and not self._limiter.admits(edge, len(inbound.payload))
-        ):
-            return inbound.done()
+            inbound.done()
+            return
+        if kind == "up" and len(levels) == 6 and not self._limiter.admits(edge, size):
+            inbound.done()
+            return
         with self._filled:
-            waits, room = edge in self._queues, self._has_room(edge, len(inbound.payload))
+            waits, room = edge in self._queues, self._has_room(edge, size)
             if room:
                 self._put(edge, replace(inbound, done=_done) if waits else inbound)
         if not room:
             self._limiter.drop(edge)
         if waits or not room:
             inbound.done()
-        return None
 
     def gather(self, seconds: float) -> list[Inbound]:
         """What has come, once anything has; nothing if nothing comes for so long."""

@@ -64,7 +64,7 @@ class Reassembly:
         )
         before, had = mine.assembler.received, mine.assembler.held
         if known:
-            self._make_room(had, len(payload))
+            self._make_room(edge, had, len(payload) + wire.PART_COST)
             self._forget(edge)
         envelope = mine.assembler.add(payload)
         if envelope is not None:
@@ -72,7 +72,7 @@ class Reassembly:
         if not known and held is not None and seq < held.seq:
             return None  # a late part of a message that its edge has given up
         if not known:
-            self._make_room(0 if held is None else -held.assembler.held, mine.assembler.held)
+            self._make_room(edge, 0, mine.assembler.held)
             self._forget(edge)
         received = mine.assembler.received
         if received > before:
@@ -82,9 +82,11 @@ class Reassembly:
         self._held += mine.assembler.held
         return None
 
-    def _make_room(self, mine: int, more: int) -> None:
-        """mine: bytes that the edge holds already."""
-        if self._held + more > self._total and mine + more > self._share:
+    def _make_room(self, edge: str, kept: int, more: int) -> None:
+        """kept: bytes that the edge holds, and will still hold beside `more`."""
+        held = self._open.get(edge)
+        others = self._held - (0 if held is None else held.assembler.held)
+        if others + kept + more > self._total and kept + more > self._share:
             raise RetryLater("busy", 1.0)
 
     def _forget(self, edge: str) -> None:
