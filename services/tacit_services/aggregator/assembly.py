@@ -38,6 +38,7 @@ class Place:
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
+    bases: which models edges may say that they worked on; None: as the algorithm goes by that.
     """
 
     run_id: str
@@ -47,6 +48,7 @@ class Place:
     chunk: int
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
+    bases: Bases | None = None
 
 
 def assemble(
@@ -98,7 +100,7 @@ def assemble(
         presence=presence,
         names=names,
         small_talk=SmallTalk(place.clock),
-        bases=Bases() if definition.algorithm.in_turn else AnyBase(),
+        bases=place.bases or (Bases() if definition.algorithm.in_turn else AnyBase()),
         endings=endings(definition.horizon),
     )
     return ServerDriver(
