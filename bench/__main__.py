@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.ingest.bases import AnyBase
 from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import open_store
 from tacit_services.testbed.preload import KEEP_HEAP
@@ -222,7 +223,15 @@ def _path(
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
     line = Line(broker, "bench-aggregator", 30.0)
-    place = Place("bench", open_store(url, "bench"), line, max_message=1 << 28, chunk=256 * 1024)
+    # Ready-made updates, many without a receipt at a time, are of any version.
+    place = Place(
+        "bench",
+        open_store(url, "bench"),
+        line,
+        max_message=1 << 28,
+        chunk=256 * 1024,
+        bases=AnyBase(),
+    )
     definition = run.define()
     driver = assemble(run, definition, Server(definition, model), model, place)
     driver.recover()

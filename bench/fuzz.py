@@ -35,7 +35,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt
 
 SIZE, SCHEMA = 37, bytes(range(32))
-LIMIT = 1 << 16
+LIMIT, ROOM = 1 << 16, 1 << 12
 EXTREME = (
     0,
     1,
@@ -160,7 +160,7 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
             seen[f"part:{refusal.reason}"] += 1
             continue
         assert len(assembler.missing(32)) <= 32
-        assert len(assembler._buffer) <= LIMIT
+        assert assembler.held <= 2 * LIMIT + wire.HELD_BESIDE
         if whole is not None:
             seen["part:whole"] += 1
             assert not honest or bytes(whole) == envelope, "another message than was sent"
@@ -174,8 +174,7 @@ def fuzz_assembler(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
 
 def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
     """Many edges, some of them hostile, at the aggregator's door."""
-    partials = Reassembly(LIMIT)
-    partials._limit = 8
+    partials = Reassembly(LIMIT, 12, ROOM)
     senders = [
         (f"edge-{number}", rng.choice(seeds), rng.randint(wire.PART_HEADER + 1, 100))
         for number in range(12)
@@ -195,7 +194,7 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], seen: Seen) -> None:
             seen[f"partials:{getattr(refusal, 'reason', 'busy')}"] += 1
             continue
         assert answer is None or len(answer.missing) <= 32
-        assert len(partials) <= 8
+        assert partials.held <= 2 * ROOM
         seen["partials:whole" if whole is not None else "partials:part"] += 1
 
 

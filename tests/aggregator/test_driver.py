@@ -6,6 +6,7 @@ the fold is touched by nobody else.
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import os
 import pickle
@@ -41,6 +42,8 @@ from tests.helpers.rig import (
 )
 from tests.helpers.servers import PATIENCE, Mosquitto, mosquitto, redis_server, wait_for
 
+NUMBERS = itertools.count(1)  # of edges that have said nothing yet
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
@@ -56,9 +59,9 @@ def address(broker: Mosquitto) -> str:
 @pytest.fixture(scope="module")
 def rig(broker: Mosquitto) -> Iterator[Rig]:
     """One served driver for all the hostile messages, at version 4."""
-    made = Rig(run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile")
+    made = Rig(run_file(max_staleness=2), f"{broker.host}:{broker.port}", "hostile", places=1000)
     made.serve()
-    honest = Hostile(made, "honest")
+    honest = Hostile(made, "edge-0")
     assert honest.hello() == STATUS.ACCEPTED
     for _ in range(4):
         assert honest.said(honest.update()) == STATUS.ACCEPTED
@@ -68,10 +71,14 @@ def rig(broker: Mosquitto) -> Iterator[Rig]:
     assert not made.failures
 
 
+def new(rig: Rig) -> Hostile:
+    return Hostile(rig, f"edge-{next(NUMBERS)}")
+
+
 @pytest.fixture
-def hostile(rig: Rig, request: pytest.FixtureRequest) -> Iterator[Hostile]:
+def hostile(rig: Rig) -> Iterator[Hostile]:
     """A new edge that has said Hello."""
-    caller = Hostile(rig, f"edge-{abs(hash(request.node.name))}")
+    caller = new(rig)
     assert caller.hello() == STATUS.ACCEPTED
     yield caller
     caller.connection.stop()
@@ -229,7 +236,7 @@ def test_a_hostile_message_is_counted_answered_and_nothing_else(
 
 
 def test_an_unknown_edge_is_told_so(rig: Rig) -> None:
-    caller, before = Hostile(rig, "never-said-hello"), rig.fold()
+    caller, before = new(rig), rig.fold()
     (payload,) = caller.parts(caller.update())
     caller.publish(caller.seq, payload)
     receipt = caller.receipt(caller.seq)
@@ -294,11 +301,11 @@ def test_a_topic_that_no_edge_has_is_counted_and_cannot_be_answered(
 
 def test_garbage_in_presence_is_kept_short(rig: Rig, hostile: Hostile) -> None:
     place = topics.presence(rig.run_id, "")
-    for name in ("a b", "x" * 65, "liar"):
+    for name in ("a b", "x" * 65, "stranger", "edge-1000", "edge-900"):
         hostile.connection.publish(place + name, b"\x1b[2J\n" + b"\xff" * 9999)
-    wait_for(lambda: "liar" in rig.driver.presence)
-    assert rig.driver.presence["liar"] == "?[2J?" + 15 * "\ufffd"
-    assert not {"a b", "x" * 65} & set(rig.driver.presence)
+    wait_for(lambda: "edge-900" in rig.driver.presence)
+    assert rig.driver.presence["edge-900"] == "?[2J?" + 15 * "\ufffd"
+    assert set(rig.driver.presence) <= rig.driver.names
 
 
 def test_parts_may_come_in_any_order_twice_and_late(rig: Rig, hostile: Hostile) -> None:
@@ -324,24 +331,26 @@ def test_parts_that_contradict_each_other_are_refused(rig: Rig, hostile: Hostile
 
 
 def test_messages_that_are_never_finished_do_not_fill_the_memory(address: str) -> None:
-    # Given an aggregator with room for 16 unfinished messages,
+    # Given an aggregator whose unfinished messages may take 16 KiB, and sixteen that begin one,
     rig = Rig(run_file(), address, "unfinished")
-    rig.driver.reassembly._limit = 16
+    rig.driver.reassembly._total, rig.driver.reassembly._share = 1 << 14, 0
     rig.serve()
-    caller = Hostile(rig, "many")
+    caller = new(rig)
     assert caller.hello() == STATUS.ACCEPTED
     message = caller.message(pb.Meta(retired=pb.Retired(reason="long " * 900)))
     pieces = caller.parts(message, 1024)
-    for number in range(16):
-        caller.connection.publish(topics.up("unfinished", f"other-{number}", 1, 0), pieces[0])
+    for number in range(40, 56):
+        caller.connection.publish(topics.up("unfinished", f"edge-{number}", 1, 0), pieces[0])
+    wait_for(lambda: len(rig.driver.reassembly) == 16)
     # when one more begins, it is told to wait; whole messages are served.
     caller.publish(message.seq, pieces[0])
     assert caller.receipt(message.seq).status == STATUS.BUSY
     # An edge that begins one message after the other has one place, however many it begins.
-    for seq in range(100, 200):
-        caller.connection.publish(topics.up("unfinished", "other-0", seq, 0), pieces[0])
+    for seq in range(100, 130):
+        caller.connection.publish(topics.up("unfinished", "edge-40", seq, 0), pieces[0])
     assert caller.said(caller.message(pb.Meta(retired=pb.Retired()))) == STATUS.ACCEPTED
     assert len(rig.driver.reassembly) == 16
+    assert rig.driver.reassembly.held <= 1 << 14
     caller.connection.stop()
     rig.close()
     assert not rig.failures
@@ -472,7 +481,7 @@ def test_the_store_dies_while_edges_are_working(address: str, tmp_path: Path) ->
             open_store(redis.url, "store-dies"),
         )
         rig.serve()
-        caller = Hostile(rig, "bystander")
+        caller = new(rig)
         assert caller.hello() == STATUS.ACCEPTED
         redis.kill()
         # No store, no acceptance: the edge is told to wait.
@@ -520,7 +529,7 @@ def test_receipts_say_accepted_only_for_what_is_in_the_model(
 def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: Hostile) -> None:
     before, folded = len(rig.driver.reassembly), rig.fold()
     # Given questions about two messages in a row, of the largest size that is allowed,
-    size = rig.driver.reassembly._max_message
+    size = rig.driver.reassembly.max_message
     for _ in range(2):
         hostile.seq += 1
         hostile.publish(hostile.seq, part(b"", parts=size, total=size))
@@ -533,7 +542,7 @@ def test_questions_and_wants_cost_an_answer_and_nothing_else(rig: Rig, hostile: 
     hostile.publish(hostile.seq, part(b"", parts=7, total=700))
     assert hostile.receipt(hostile.seq).status == STATUS.DUPLICATE
     # So is one about the number before the first, from somebody of whom nothing was accepted.
-    stranger = Hostile(rig, "stranger")
+    stranger = new(rig)
     stranger.publish(0, part(b"", parts=7, total=700))
     assert stranger.receipt(0) == pb.Receipt(status=STATUS.DUPLICATE)
     stranger.connection.stop()
@@ -563,7 +572,7 @@ def test_parts_that_come_slowly_hold_one_place_and_nobody_up(rig: Rig, hostile: 
             number,
         )
     # then others are served meanwhile, and it holds one place.
-    other = Hostile(rig, "meanwhile")
+    other = new(rig)
     assert other.hello() == STATUS.ACCEPTED
     assert len(rig.driver.reassembly) <= before + 1
     other.connection.stop()

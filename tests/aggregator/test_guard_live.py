@@ -89,9 +89,9 @@ def resent(caller: Hostile, message: Message) -> int:
     return found[0]
 
 
-def reason(caller: Hostile, value: float) -> str:
+def reason(caller: Hostile, value: float, base: int | None = None) -> str:
     """The reason in the answer to an update of this value in every coordinate."""
-    message = caller.update(value)
+    message = caller.update(value, base=base)
     message.meta.update.clip = 1e5  # what the edge says it clipped to does not help it
     caller.publish(message.seq, caller.parts(message)[0])
     return str(caller.receipt(message.seq).reason)
@@ -142,6 +142,7 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
     assert reason(edges[1], -1e30) == "norm"
     liars = [edges[0], Hostile(rig, "edge-7"), Hostile(rig, "stranger")]
     for liar in liars:
+        known_name = liar.edge in rig.driver.names
         claims = {
             "epsilon": 1e300,
             "delta": 0.9,
@@ -150,7 +151,8 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
             "clip_max": 1e308,
         }
         hello = pb.Hello(mechanism="none", **claims)  # type: ignore[arg-type]
-        assert liar.said(liar.message(pb.Meta(hello=hello))) == STATUS.ACCEPTED
+        status = STATUS.ACCEPTED if known_name else STATUS.REJECTED
+        assert liar.said(liar.message(pb.Meta(hello=hello))) == status
     # then the next step is as long as it was, also for who folds the journal,
     with rig.driver.lock:
         assert rig.driver.role.schedule() == before
@@ -167,6 +169,31 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
         )
         assert row["clip"] == [privacy.clip_min, privacy.clip_max]
     for caller in {*edges, *liars}:
+        caller.connection.stop()
+
+
+def test_who_is_quick_cannot_say_that_it_is_slow(guarded: Guarded) -> None:
+    # Given an edge whose updates come one after the other, and another,
+    rig = guarded()
+    quick, other = known(rig, "edge-0"), known(rig, "edge-1")
+    for _ in range(6):
+        assert quick.said(quick.update()) == STATUS.ACCEPTED
+    with rig.driver.lock:
+        before = rig.driver.role.schedule()["learning_rate"]
+    # when it says that it has worked on the first model all the time, which would make everybody's
+    # steps a seventh,
+    assert reason(quick, 1e-3, base=0) == "version"
+    # then no step is shorter; what it was sent after its last message but one it may still have.
+    with rig.driver.lock:
+        assert rig.driver.role.schedule()["learning_rate"] == before
+    late = quick.update(base=4)
+    assert quick.said(late) == STATUS.ACCEPTED
+    # Who has been silent as long is believed, and a message that was accepted is known again.
+    assert other.said(other.update(base=0)) == STATUS.ACCEPTED
+    for _ in range(3):
+        assert quick.said(quick.update()) == STATUS.ACCEPTED
+    assert quick.said(late) == STATUS.DUPLICATE
+    for caller in (quick, other):
         caller.connection.stop()
 
 
@@ -342,10 +369,10 @@ def test_who_goes_on_flooding_is_not_even_delivered_and_newcomers_are_heard(
     for _ in range(500):
         flooding.publish(flooding.seq, payload)
     delivered(flooding)
-    # then nothing of it comes any more, while whoever is present is heard, known or not;
+    # then nothing of it comes any more, while whoever comes is heard;
     late = Hostile(rig, "edge-2")
     late.connection.publish(topics.presence(rig.run_id, "edge-2"), b"online", retain=True)
-    wait_for(lambda: topics.up_of(rig.run_id, "edge-2") in rig.connection.listening)
+    wait_for(lambda: rig.driver.presence.get("edge-2") == "online")
     assert resent(late, late.greeting()) == STATUS.ACCEPTED
     assert honest.said(honest.update()) == STATUS.ACCEPTED
     assert limiter.dropped == dropped

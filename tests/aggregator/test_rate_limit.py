@@ -19,16 +19,15 @@ class Edge:
     def __init__(self, rate: float, burst: int, update_bytes: int) -> None:
         self.now, self.acknowledged, self.size = 0.0, 0, update_bytes
         self.door = RateLimiter(rate, burst, update_bytes, lambda: self.now)
-        self.inbox = Inbox(self.door)
+        self.inbox = Inbox(self.door, {"edge-0", "edge-1"})
 
     def sends(self, payload: bytes, name: str = "edge-0") -> bool:
         return self.comes(topics.up("r", name, 1, 0), payload)
 
     def comes(self, topic: str, payload: bytes) -> bool:
         """Whether it is taken in."""
-        before = len(self.inbox)
         self.inbox.hear(Inbound(topic, payload, self._acknowledge))
-        return len(self.inbox) > before
+        return bool(self.inbox.gather(0.0))
 
     def _acknowledge(self) -> None:
         self.acknowledged += 1

@@ -542,6 +542,32 @@ def test_no_counter_is_believed_beyond_t_and_none_of_a_refused_message() -> None
     assert report.message.version <= 50
 
 
+def test_where_peers_say_their_steps_themselves_one_lie_is_worth_a_few_peers_steps() -> None:
+    # Given four peers of a run of 4,000 steps, each of which says its own steps,
+    names = [f"peer-{number}" for number in range(4)]
+    receiver = make("peer-0", build("complete", names), horizon=4000)
+    receiver.count_first_hand()
+    for name, steps in (("peer-1", 100), ("peer-2", 120)):
+        receiver.hear_steps(name, steps)
+    receiver.counts["peer-0"] = 110
+    # when a neighbour says that all have taken T, in an exchange and of itself,
+    receiver.hear(replace(proposal(torch.zeros(SIZE)), counts={"peer-1": 4000, "peer-2": 4000}))
+    receiver.hear_steps("peer-3", 2**60)
+    # then it is believed three times what the peer in the middle has taken, and of others nothing,
+    every = receiver.settings.report_every
+    assert receiver.counts["peer-3"] <= 3 * 110 + every
+    assert (receiver.counts["peer-1"], receiver.counts["peer-2"]) == (100, 120)
+    assert not receiver.finished
+    # and honest counters count as they are, however they come.
+    for steps in (1300, 1200):
+        for name in ("peer-1", "peer-2"):
+            receiver.hear_steps(name, steps)
+    receiver.counts["peer-0"] = 1300
+    receiver.hear_steps("peer-1", 1300)
+    assert [receiver.counts[f"peer-{n}"] for n in (1, 2)] == [1300, 1300]
+    assert receiver.finished
+
+
 def test_answers_in_bounds_that_lead_out_of_them_are_refused() -> None:
     proposer = peer()
     for seq in range(1, 5):

@@ -7,13 +7,19 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.journal.store import open_store
+from tacit_services.transport.mqtt import Inbound
 from torch import Tensor
 
 from tacit.algorithms.vafl.server import Server
 from tacit.algorithms.vafl.step_rules import batch_rows
 from tacit.privacy.embeddings import EmbeddingPlan
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello, Update
 from tacit.protocol.vertical import Feedback, Part, Request
+from tests.helpers.rest import Silent
 from tests.helpers.vafl_rig import NONE, run_file, world
 
 FRESH = EmbeddingPlan("fresh", 1.0, 5.0, 1e6, 1e-5)
@@ -29,6 +35,25 @@ def test_no_gradient_is_given_for_rows_whose_labels_are_in_clear() -> None:
     beyond = torch.arange(server.people.records, server.people.records + 5)
     assert server.screen(upload(server, "party-0", 1, beyond)) == "rows"
     assert server.screen(upload(server, "party-0", 1, beyond - 5)) is None
+
+
+def test_a_strangers_certificate_takes_no_partys_place() -> None:
+    # Given a vertical run of four parties, with spare places for edges, which it has none of,
+    run = run_file(parties=4)
+    server = world().server
+    place = Place("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
+    driver = assemble(run, run.define(), server, server.head, place)
+    driver.recover()
+    # when three strangers say Hello before them,
+    for name in ("edge-4", "edge-99", "stranger", *(f"edge-{number}" for number in range(4))):
+        meta = pb.Meta(run="r", edge=name, seq=1, schema_hash=server.head.schema_hash())
+        meta.hello.CopyFrom(pb.Hello(epsilon=1.0, delta=1e-5))
+        payload = wire.numbered(1, wire.part(wire.encode(meta), 1 << 18, 0))
+        driver.inbox.hear(Inbound(topics.up_numbered("r", name), payload, lambda: None))
+        driver.admission.accept(0.0)
+    # then the four places are the parties'.
+    assert list(server.edges) == ["edge-0", "edge-1", "edge-2", "edge-3"]
+    assert driver.counts["rejected:name"] == 3
 
 
 def test_an_embedding_out_of_all_bounds_is_refused() -> None:

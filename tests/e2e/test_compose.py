@@ -160,15 +160,15 @@ def test_an_edge_speaks_for_itself_only_and_nobody_without_a_certificate(stack: 
     mine, *others = (
         f"tacit/v1/run/{rest}"
         for rest in (
-            "peer/edge-0/from/edge-99/x",
-            "up/edge-0/999999/0",
+            "up/edge-7/0/0",
+            "up/edge-0/0/0",
             "presence/edge-0",
             "model",
             "down/edge-0/x/0",
         )
     )
 
-    verdicts = probe(stack, "edge-99", mine, *others)
+    verdicts = probe(stack, "edge-7", mine, *others)
 
     assert verdicts[0] != "0x87"
     assert verdicts[1:] == ["0x87"] * 4  # not authorized
@@ -177,13 +177,13 @@ def test_an_edge_speaks_for_itself_only_and_nobody_without_a_certificate(stack: 
 
 
 def test_a_revoked_edge_gets_in_no_more_and_the_others_do(stack: Stack) -> None:
-    stack.compose("run", "--rm", "certificates", "pki", "revoke", "edge-99")
+    stack.compose("run", "--rm", "certificates", "pki", "revoke", "edge-7")
     stack.compose("restart", "mosquitto")
     online(stack, 5)
     stack.wait_for_updates(20, 60.0)
 
     with pytest.raises(AssertionError, match=r"(?i)revoked"):
-        probe(stack, "edge-99")
+        probe(stack, "edge-7")
 
 
 def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: Stack) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from fastapi import HTTPException
 from tacit_services.cli import main
 from tacit_services.disk import files
-from tacit_services.enrollment import certificates
+from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority, NameTaken
 from tacit_services.enrollment.tokens import TokenRegister
 
 from tacit.errors import ConfigError
+from tests.helpers.run_files import MAPA, toml
 
 
 @pytest.fixture
@@ -265,6 +268,32 @@ class TestTokens:
         assert [other.allows(name) for name in ("edge-7", "edge-77")] == [True, False]
         assert tokens.find("guess") is None
 
+    def test_a_shared_token_gives_no_more_certificates_than_it_has_places(
+        self, authority: CertificateAuthority
+    ) -> None:
+        # Given a shared token for a run of eight edges,
+        desk, tokens = rest.RegistrationAuthority(authority), TokenRegister(authority.folder)
+        token = tokens.add("edge-0..7", once=False)
+        # when 300 ask for a certificate with it, each under a name of its own,
+        given = []
+        names = (*(f"edge-{number}" for number in range(150)), *(f"edge-0{n}" for n in range(150)))
+        for name in names:
+            with suppress(HTTPException):
+                given.append(desk.enroll(token, request(name, certificates.new_key())).edge)
+        # then eight get one.
+        assert given == authority.names() == [f"edge-{number}" for number in range(8)]
+
+    def test_a_token_can_be_for_fewer_edges_from_now_on(
+        self, authority: CertificateAuthority
+    ) -> None:
+        tokens = TokenRegister(authority.folder)
+        token, other = tokens.add("edge-*", once=False), tokens.add("edge-*", once=False)
+        tokens.limit(token, "edge-0..1")
+        assert [found.edges for found in tokens.all()] == ["edge-0..1", "edge-*"]
+        tokens.limit("guess", "edge-0..1")
+        assert (found := tokens.find(other)) is not None
+        assert found.edges == "edge-*"
+
     @pytest.mark.parametrize("pattern", ["", "a b", "a/b", "[a-z]", "edge-?", "x" * 65])
     def test_a_pattern_is_a_name_with_stars(
         self, authority: CertificateAuthority, pattern: str
@@ -279,6 +308,29 @@ class TestTokens:
 
 
 class TestCommand:
+    def test_init_for_a_run_makes_the_acl_and_a_token_of_its_edges(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # Given an authority of before, whose token is for any edge,
+        folder, run = tmp_path / "pki", tmp_path / "run.toml"
+        assert tacit("pki", "init", str(folder), "--token", "edge-*") == 0
+        run.write_text(toml(MAPA, run={"updates": 5}, edges={"count": 2}, data={"spare": 1}))
+        monkeypatch.setenv("TACIT_RUN_FILE", str(run))
+        monkeypatch.setenv("TACIT_RUN_ID", "trial")
+        # when it is made ready for a run of two edges and a spare one,
+        assert tacit("pki", "init", str(folder), "--keep", "--run", "--group", "broker") == 0
+        # then the broker knows these three, and the token, which stays, is for them.
+        text, path = (folder / "broker" / "acl").read_text(), folder / "broker" / "acl"
+        users = [line.removeprefix("user ") for line in text.splitlines() if line[:4] == "user"]
+        assert users == ["aggregator", "edge-0", "edge-1", "edge-2"]
+        assert "topic write tacit/v1/trial/up/edge-2/0/0" in text
+        assert mode(path) == 0o640
+        (token,) = TokenRegister(folder).all()
+        assert (token.edges, token.once) == ("edge-0..2", False)
+        capsys.readouterr()
+        assert tacit("pki", "acl") == 0
+        assert capsys.readouterr().out == text
+
     def test_init_makes_what_a_run_needs_and_refuses_to_do_it_twice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -42,7 +42,7 @@ RUN: Layer = {
     "edges": {"count": 4},
 }
 Event = tuple[str, str, frozenset[str], Any]  # peer, what it did, who was there, with what
-DOES = ("begin", "finish", "abandon", "hear", "propose", "repeat")
+DOES = ("begin", "finish", "abandon", "hear", "hear_steps", "propose", "repeat")
 
 
 def digest(message: Gossip) -> str:
@@ -79,9 +79,13 @@ class Watched(MqttRun):
         def noted(*given: Any) -> Any:
             if inside[0]:
                 return work(*given)
-            what = (
-                digest(given[0]) if name == "hear" else list(given[0]) if name == "repeat" else None
-            )
+            match name:
+                case "hear":
+                    what: Any = digest(given[0])
+                case "repeat":
+                    what = list(given[0])
+                case _:
+                    what = given
             self.log.append((role.edge, name, frozenset(role.here), what))
             inside[0] = True
             try:
@@ -105,6 +109,7 @@ def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> di
         assert isinstance(role, Worker)
         if isinstance(role, Peer) and isinstance(other := watched[role.edge], Peer):
             role.life = other.life  # a time of day
+        role.count_first_hand()
         roles[role.edge] = role
     said: dict[tuple[str, str], Gossip] = {}
     read: dict[str, Tensor] = {}
@@ -119,6 +124,9 @@ def in_process(run: RunFile, log: list[Event], watched: dict[str, Worker]) -> di
             outgoing = role.finish(role.gradient(read[name]))
         elif does == "hear":
             outgoing = role.hear(said[name, what])
+        elif does == "hear_steps":
+            role.hear_steps(*what)
+            outgoing = []
         else:
             outgoing = role.repeat(what) if does == "repeat" else getattr(role, does)()
         for out in outgoing:

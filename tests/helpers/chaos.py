@@ -8,6 +8,8 @@ import hashlib
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -26,6 +28,7 @@ from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import read_chains
 from tacit.protocol import wire
 from tests.helpers.crash_edge import Forks
+from tests.helpers.hostile import HARMLESS_TO_THE_MODEL
 from tests.helpers.processes import PATIENCE, Deployment, Watcher, appended, check
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, wait_for
@@ -37,14 +40,15 @@ KINDS = ("aggregator", "broker", "redis", "edge", "edge")
 FINAL = ("ACCEPTED", "DUPLICATE")
 
 
-def run_text(updates: int, edges: int) -> str:
-    """A run file of so many updates by so many edges."""
+def run_text(updates: int, edges: int, *, hostile: bool = False) -> str:
+    """A run file of so many updates by so many edges, and a place for a hostile one."""
     return toml(
         MAPA,
         run={"updates": updates, "snapshot_every": 60},
         algorithm={"max_staleness": 1000},
         privacy={"batch": 16},
         edges={"count": edges},
+        data={"spare": int(hostile)},
     )
 
 
@@ -80,6 +84,11 @@ class Scene:
     random: random.Random
     pids: dict[str, int] = field(default_factory=dict)
     kills: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def hostile(self) -> str:
+        """The name of the hostile member, if there is one: the first after the honest ones'."""
+        return f"edge-{self.edges}"
 
     def start(self, name: str) -> None:
         """Start `aggregator`, or `edge-K`, again."""
@@ -132,7 +141,8 @@ class Scene:
         """How many messages have been accepted (0: no store at this moment)."""
         try:
             with closing(open_store(self.run.url, self.run.run_id)) as store:
-                return sum(store.last_seqs().values())
+                seqs = store.last_seqs()
+                return sum(seqs[name] for name in seqs if name != self.hostile)
         except ServiceError:
             return 0
 
@@ -166,14 +176,23 @@ class Scene:
 
 @contextmanager
 def scene(
-    run: Deployment, broker: Mosquitto, redis_server: RedisServer, edges: int, seed: int
+    run: Deployment,
+    broker: Mosquitto,
+    redis_server: RedisServer,
+    edges: int,
+    seed: int,
+    *,
+    hostile: bool = False,
 ) -> Iterator[Scene]:
-    """Everybody started; whoever is left in the end is killed."""
+    """Everybody started, beside a hostile member if so asked; whoever is left in the end is
+    killed.
+    """
     forks = Forks(run.folder / "forks.log", "tests.helpers.chaos_process")
     made = Scene(run, forks, broker, redis_server, edges, random.Random(seed))
     for number in range(edges):  # an edge first: the warm process learns from its settings
         made.start(f"edge-{number}")
     made.start("aggregator")
+    member = _hostile(run, made.hostile, seed) if hostile else None
     try:
         yield made
     finally:
@@ -182,6 +201,24 @@ def scene(
                 pid, signal.SIGKILL
             )  # nobody has asked for its status, so the number is still its own
         forks.close()
+        if member is not None:
+            assert member.poll() is None, "the hostile member has given up"
+            member.kill()
+            member.wait()
+
+
+def _hostile(run: Deployment, edge: str, seed: int) -> subprocess.Popen[bytes]:
+    """A process of a hostile member, which does all that leaves the model to the others.
+
+    It retains nothing: this broker has no rules, and would keep everything.
+    """
+    behaviours = [name for name in HARMLESS_TO_THE_MODEL if name != "retain"]
+    only = [word for name in behaviours for word in ("--only", name)]
+    command = [sys.executable, "-m", "tests.helpers.hostile", str(run.file), run.broker]
+    with (run.folder / "hostile.log").open("wb") as log:
+        return subprocess.Popen(
+            [*command, run.run_id, edge, "--seed", str(seed), *only], stdout=log, stderr=log
+        )
 
 
 def accounts(folder: Path, number: int) -> tuple[dict[int, str], set[int]]:

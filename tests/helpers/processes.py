@@ -225,7 +225,9 @@ class Watcher:
     would.
     """
 
-    def __init__(self, broker: str, run_id: str) -> None:
+    def __init__(self, broker: str, run_id: str, ignored: str = "") -> None:
+        """ignored: the name of an edge of which nothing is kept."""
+        self._ignored = ignored
         self.copies: dict[tuple[str, int, int], list[bytes]] = {}
         self.presence: dict[str, str] = {}
         self._run_id, self._lock = run_id, threading.Lock()
@@ -234,10 +236,18 @@ class Watcher:
 
     def _seen(self, inbound: Inbound) -> None:
         with self._lock:
-            if f"/{self._run_id}/up/" in inbound.topic:
-                self.copies.setdefault(topics.parse_up(inbound.topic), []).append(inbound.payload)
+            if f"/{self._ignored}" in inbound.topic and self._ignored:
+                pass
+            elif f"/{self._run_id}/up/" in inbound.topic:
+                edge, seq, part = topics.parse_up(inbound.topic)
+                seq, payload = wire.read_numbered(seq, inbound.payload)
+                if payload is not inbound.payload:  # of an edge, not of a test that plays one
+                    part = int.from_bytes(payload[4:8], "little")
+                self.copies.setdefault((edge, seq, part), []).append(payload)
             else:
-                self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload.decode()
+                self.presence[inbound.topic.rsplit("/", 1)[1]] = inbound.payload.decode(
+                    "ascii", "replace"
+                )
         inbound.done()
 
     def sent(self, edge: str, seq: int) -> int:

@@ -29,7 +29,7 @@ from tacit.algorithms.mapa import Server
 from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.run_files import run_file, toml
+from tests.helpers.run_files import roomy, run_file, toml
 from tests.helpers.servers import HOST, PATIENCE
 
 CHUNK = 1 << 18
@@ -74,7 +74,7 @@ class Rig:
         place = Place(
             "run", open_store("memory://", "run"), Silent(), max_message=1 << 24, chunk=CHUNK
         )
-        self.driver = assemble(run, definition, self.role, self.model, place)
+        self.driver = assemble(run, roomy(run), self.role, self.model, place)
         self.driver.recover()
         self.link = Link()
         self.observer = Observer(

@@ -35,7 +35,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.golden.harness import make_edge, sha256, ungated
 from tests.helpers.processes import PATIENCE, Caller
-from tests.helpers.run_files import MAPA, Layer, toml
+from tests.helpers.run_files import MAPA, PLACES, Layer, roomy, toml
 from tests.helpers.servers import wait_for
 
 SAID_AGAIN = 10.0  # seconds without a receipt after which a Hello is said again
@@ -74,8 +74,10 @@ class Rig:
         *,
         ledger: Path | str = "",
         clock: Callable[[], float] = time.monotonic,
+        places: int = PLACES,
     ) -> None:
-        """`ledger`: of noise_at = "server"; `clock`: of the guard's limits."""
+        """`ledger`: of noise_at = "server"; `clock`: of the guard's limits; `places`: names."""
+        self.places = places
         self.run, self.broker, self.run_id, self.chunk = run, broker, run_id, chunk
         self.model = run.build_model()
         self.schema = self.model.schema_hash()
@@ -97,7 +99,7 @@ class Rig:
         place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
         # The role knows how many edges the run file expects: a first round waits for them.
         role = registry.server(self.run.define(), self.model)
-        return assemble(run, run.define(), role, self.model, place)
+        return assemble(run, roomy(run, self.places), role, self.model, place)
 
     def connect(self) -> Connection:
         """The driver's connection, up, with its subscriptions at the broker.

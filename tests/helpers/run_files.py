@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.config.definition import Definition
 
 Keys = Mapping[str, Any] | str  # a section's keys; or as lines of TOML
 Layer = Mapping[str, Keys] | str  # sections by name; or as TOML
 
+PLACES = 64  # edges that a rig's run has a name for
 DEFAULTS: Layer = {"data": {"dataset": "digits"}, "model": {"name": "logistic"}}
 # MAPA with noise, where what it teaches is no matter; [run] and [edges] are the test's.
 MAPA: Layer = {
@@ -50,3 +53,9 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     return json.dumps(value) if isinstance(value, str | bool) else repr(value)
+
+
+def roomy(run: RunFile, places: int = PLACES) -> Definition[Any]:
+    """The definition of `run` with names for so many edges, whatever its data is dealt to."""
+    definition = run.define()
+    return replace(definition, plans=replace(definition.plans, workers=places))

@@ -150,8 +150,11 @@ def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def mosquitto(directory: Path) -> Iterator[Mosquitto]:
-    """A mosquitto with the project's limits and its persistence in `directory`."""
+def mosquitto(directory: Path, *options: str) -> Iterator[Mosquitto]:
+    """A mosquitto with the project's limits and its persistence in `directory`.
+
+    options: lines of its configuration, which go last and win.
+    """
     port = free_port()
     lines = [
         f"listener {port} {HOST}",
@@ -162,6 +165,7 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
         "max_inflight_messages 16",
         "persistence true",
         f"persistence_location {directory}/",
+        *options,
     ]
     if os.geteuid() == 0:
         lines.append("user root")  # else it drops to a user who may not write into `directory`
@@ -172,16 +176,16 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
 
 
 @contextmanager
-def secure_mosquitto(directory: Path, bundle: Path) -> Iterator[Mosquitto]:
-    """The broker of compose.yaml, its own configuration and ACL, with the certificate in
-    `bundle`.
+def secure_mosquitto(directory: Path, bundle: Path, acl: str) -> Iterator[Mosquitto]:
+    """The broker of compose.yaml, its own configuration, with the certificate in `bundle` and this
+    text for an ACL.
     """
+    (bundle / "acl").write_text(acl)
     port, docker = free_port(), Path(__file__).parent.parent.parent / "docker"
     text = (docker / "mosquitto.conf").read_text()
     moved = {
         "listener 8883": f"listener {port} {HOST}",
         "/mosquitto/tls": str(bundle),
-        "/mosquitto/config/acl": str(docker / "acl"),
         "/mosquitto/data/": f"{directory}/",
     }
     for old, new in moved.items():

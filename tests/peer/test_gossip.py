@@ -13,7 +13,10 @@ import pytest
 from tacit_services.transport import rest_client
 from tacit_services.transport.mqtt import Connection, Inbound
 
+from tacit import config
+from tacit.protocol import topics
 from tests.helpers.gossip import COUNT, PATIENCE, STILL, Disks, peer, run, settled
+from tests.helpers.hostile import Member
 from tests.helpers.network import network
 from tests.helpers.servers import HOST, free_port, wait_for
 
@@ -98,6 +101,31 @@ def test_a_run_ends_by_itself_and_its_epsilon_is_the_ledgers(tmp_path: Path, nam
             name == "adp2sgd"
         ):  # Algorithm 1 has an exchange in every step; a step here is far shorter than a message
             assert sum(disks.answered(number) for number in range(COUNT)) > 0.8 * steps
+
+
+def test_a_peer_that_claims_the_end_ends_no_run(tmp_path: Path) -> None:
+    # Given three peers that are far from their run's end, and what they are observed by,
+    with run(tmp_path, **STILL | {"updates": 10**6}) as (made, _):
+        disks, http = Disks(made), f"{HOST}:{free_port()}"
+        made.aggregator(TACIT_HTTP=http)
+        for number in range(COUNT - 1):
+            peer(made, number)
+        liar = Member(config.load(made.file), made.broker, made.run_id, f"edge-{COUNT - 1}")
+        liar.connection.start(PATIENCE)
+        wait_for(lambda: all(disks.begun(n) and disks.steps(n) > 5 for n in range(3)), PATIENCE)
+        # when a fourth says to each of them, of itself, and to the observer, that all is done,
+        liar.publish(topics.presence(made.run_id, liar.edge), b"online", retain=True)
+        liar.hello()
+        for seq in range(1, 6):
+            liar.claim_the_end(10**6, [f"edge-{n}" for n in range(COUNT)], seq)
+        # then they go on, and the run with them.
+        before = [disks.steps(n) for n in range(3)]
+        wait_for(lambda: all(disks.steps(n) > before[n] + 60 for n in range(3)), PATIENCE)
+        with rest_client.client(f"http://{http}") as client:
+            assert client.status().state == "training"
+        assert disks.counts(0)[liar.edge] < 10**5
+        liar.connection.stop()
+        assert not made.out.joinpath("summary.json").exists()
 
 
 @pytest.mark.slow

@@ -33,11 +33,18 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def play(
-    run: Deployment, broker: Mosquitto, redis: RedisServer, kills: int, every: int, seed: int
+    run: Deployment,
+    broker: Mosquitto,
+    redis: RedisServer,
+    kills: int,
+    every: int,
+    seed: int,
+    *,
+    hostile: bool,
 ) -> None:
-    watcher = Watcher(run.broker, run.run_id)
+    watcher = Watcher(run.broker, run.run_id, f"edge-{EDGES}")
     watcher.connection.start(PATIENCE)
-    with scene(run, broker, redis, EDGES, seed) as made:
+    with scene(run, broker, redis, EDGES, seed, hostile=hostile) as made:
         made.rage(kills, every)
         found = judge(made, made.ended(), watcher)
         for kind in ("edge", "aggregator", "broker", "redis"):
@@ -47,24 +54,29 @@ def play(
 
 
 def staged(
-    folder: Path, broker: Mosquitto, redis: RedisServer, updates: int
+    folder: Path, broker: Mosquitto, redis: RedisServer, updates: int, *, hostile: bool
 ) -> Iterator[Deployment]:
-    text = run_text(updates, EDGES)
+    text = run_text(updates, EDGES, hostile=hostile)
     with deployment(folder, text, f"{broker.host}:{broker.port}", redis.url, "chaos") as run:
         yield run
 
 
+HOSTILE = pytest.mark.parametrize("hostile", [False, True], ids=["", "with a hostile member"])
+
+
 @pytest.mark.slow
+@HOSTILE
 def test_twenty_kills_lose_and_double_nothing(
-    tmp_path: Path, broker: Mosquitto, redis: RedisServer
+    tmp_path: Path, broker: Mosquitto, redis: RedisServer, hostile: bool
 ) -> None:
-    for run in staged(tmp_path, broker, redis, 300):
-        play(run, broker, redis, kills=20, every=5, seed=1)
+    for run in staged(tmp_path, broker, redis, 300, hostile=hostile):
+        play(run, broker, redis, kills=20, every=5, seed=1, hostile=hostile)
 
 
 @pytest.mark.exhaustive
+@HOSTILE
 def test_a_hundred_kills_lose_and_double_nothing(
-    tmp_path: Path, broker: Mosquitto, redis: RedisServer
+    tmp_path: Path, broker: Mosquitto, redis: RedisServer, hostile: bool
 ) -> None:
-    for run in staged(tmp_path, broker, redis, 2000):
-        play(run, broker, redis, kills=110, every=12, seed=2)
+    for run in staged(tmp_path, broker, redis, 2000, hostile=hostile):
+        play(run, broker, redis, kills=110, every=12, seed=2, hostile=hostile)

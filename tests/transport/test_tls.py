@@ -19,6 +19,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tacit_services.enrollment import rest
+from tacit_services.enrollment.acl import acl
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.transport.mqtt import Connection, Inbound
@@ -36,6 +37,9 @@ RUN: Layer = {
     "privacy": {"batch": 32, "noise_multiplier": 1.0, "epsilon": 100.0},
     "edges": {"count": 2},
 }
+R = "tacit/v1/r"
+NAMES = ("edge-0", "edge-1", "edge-2")
+PEERS = acl("r", NAMES, peers=True)
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Site]:
+def started(folder: Path, rules: str = PEERS) -> Iterator[Site]:
     authority = CertificateAuthority.create(folder / "pki")
-    with secure_mosquitto(folder, authority.issue("broker", [HOST])) as broker:
+    with secure_mosquitto(folder, authority.issue("broker", [HOST]), rules) as broker:
         yield Site(broker, authority)
 
 
@@ -204,12 +208,9 @@ def refused(address: str, tls: Tls, why: str) -> None:
     wait_for(said)
 
 
-R = "tacit/v1/r"
-
-
 class TestTopics:
     @pytest.mark.parametrize(
-        "topic", [f"{R}/up/edge-0/1/0", f"{R}/presence/edge-0", f"{R}/peer/edge-1/from/edge-0/x"]
+        "topic", [f"{R}/up/edge-0/0/0", f"{R}/presence/edge-0", f"{R}/peer/edge-1/from/edge-0/0/0"]
     )
     def test_an_edge_speaks_for_itself(self, site: Site, topic: str) -> None:
         with client(site, "edge-0") as edge:
@@ -218,9 +219,17 @@ class TestTopics:
     @pytest.mark.parametrize(
         "topic",
         [
-            f"{R}/up/edge-1/1/0",
+            f"{R}/up/edge-1/0/0",
             f"{R}/presence/edge-1",
-            f"{R}/peer/edge-0/from/edge-1/x",
+            f"{R}/peer/edge-0/from/edge-1/0/0",
+            # Not even for itself: another run, another number, another level, anybody else to hear it.
+            "tacit/v1/other/up/edge-0/0/0",
+            f"{R}/up/edge-0/1/0",
+            f"{R}/up/edge-0/0/1",
+            f"{R}/up/edge-0/0/0/x",
+            f"{R}/peer/edge-1/from/edge-0/0/1",
+            f"{R}/peer/edge-9/from/edge-0/0/0",
+            f"{R}/down/edge-0/model/0",
             f"{R}/model",
             f"{R}/down/edge-0/receipt/0",
             f"{R}/down/edge-1/model/0",
@@ -245,7 +254,7 @@ class TestTopics:
             client(site, "edge-1") as other,
             client(site, "aggregator") as aggregator,
         ):
-            other.says(f"{R}/up/edge-1/1/0")
+            other.says(f"{R}/up/edge-1/0/0")
             other.says(f"{R}/presence/edge-1", b"online", retain=True)
             aggregator.says(f"{R}/down/edge-1/receipt/0")
             aggregator.says(f"{R}/model", b"m", retain=True)
@@ -264,9 +273,9 @@ class TestTopics:
             client(site, "aggregator", f"{R}/up/+/+/+", f"{R}/presence/+") as aggregator,
             client(site, "edge-2") as edge,
         ):
-            edge.says(f"{R}/up/edge-2/7/0")
-            aggregator.heard_until(f"{R}/up/edge-2/7/0")
-            for topic in (f"{R}/up/edge-2/8/0", f"{R}/presence/edge-2", "anything"):
+            edge.says(f"{R}/up/edge-2/0/0")
+            aggregator.heard_until(f"{R}/up/edge-2/0/0")
+            for topic in (f"{R}/up/edge-2/0/0", f"{R}/presence/edge-2", "anything"):
                 assert aggregator.says(topic) == NOT_AUTHORIZED
 
     def test_nobody_takes_over_anothers_session(self, site: Site) -> None:
@@ -275,7 +284,7 @@ class TestTopics:
                 site.address, "x-edge-0", [], lambda inbound: None, tls=site.tls("edge-1")
             )
             thief.start(PATIENCE)
-            assert edge.says(f"{R}/up/edge-0/1/0") != NOT_AUTHORIZED
+            assert edge.says(f"{R}/up/edge-0/0/0") != NOT_AUTHORIZED
             assert (edge.connection.connects, edge.connection.up) == (1, True)
             thief.stop()
 
@@ -303,7 +312,7 @@ class TestFiles:
 
 def test_edges_enrol_train_and_come_back_with_the_same_certificate(tmp_path: Path) -> None:
     with (
-        started(tmp_path) as site,
+        started(tmp_path, acl("tls", NAMES, peers=False)) as site,
         deployment(tmp_path, toml(RUN), site.address, "memory://", "tls") as made,
     ):
         pki = site.authority.folder

@@ -6,6 +6,8 @@ nothing but what is missing goes out again.
 from __future__ import annotations
 
 import random
+import struct
+import tracemalloc
 
 import pytest
 from tacit_services.aggregator.ingest.reassembly import Reassembly
@@ -121,16 +123,68 @@ def test_an_edge_has_one_unfinished_message() -> None:
     assert len(partials) == 0
 
 
-def test_the_number_of_unfinished_messages_is_bounded() -> None:
-    partials = Reassembly(1 << 28)
+def test_what_unfinished_messages_take_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given room for 16 first parts, and more names than that,
+    clock = [0.0]
+    monkeypatch.setattr(
+        "tacit_services.aggregator.ingest.reassembly.time.monotonic", lambda: clock[0]
+    )
+    first, room = wire.part(ENVELOPE, CHUNK, 0), CHUNK - wire.PART_HEADER
+    partials = Reassembly(1 << 28, 1000, 16 * room + 50)
     for number in range(16):
-        partials.add(f"edge-{number}", 1, wire.part(ENVELOPE, CHUNK, 0))
+        partials.add(f"edge-{number}", 1, first)
+    # then one more is told to wait, and so is one that goes on,
+    for edge, number in (("edge-16", 0), ("edge-3", 1)):
+        with pytest.raises(RetryLater):
+            partials.add(edge, 1, wire.part(ENVELOPE, CHUNK, number))
+    assert partials.held == 16 * room
+    # but not one that begins another message in place of its first; and nobody after a while.
+    partials.add("edge-3", 2, first)
+    assert (len(partials), partials.held) == (16, 16 * room)
+    clock[0] = 61.0
+    partials.expire()
+    assert (len(partials), partials.held) == (0, 0)
+    partials.add("edge-16", 1, first)
+
+
+def test_an_edge_that_holds_less_than_its_share_goes_on_whatever_the_others_hold() -> None:
+    partials = Reassembly(1 << 28, 2, 16 * CHUNK)
+    partials.add("greedy", 1, wire.part(ENVELOPE, 14 * CHUNK, 0))
+    for number in range(4):
+        partials.add("honest", 1, wire.part(ENVELOPE, CHUNK, number))
     with pytest.raises(RetryLater):
-        partials.add("edge-16", 1, wire.part(ENVELOPE, CHUNK, 0))
-    partials.add("edge-3", 2, wire.part(ENVELOPE, CHUNK, 0))
-    with pytest.raises(WireError):
-        partials.add("edge-3", 2, wire.part(ENVELOPE + b"more", CHUNK, 1))
-    partials.add("edge-16", 1, wire.part(ENVELOPE, CHUNK, 0))  # in the place of the refused one
+        partials.add("greedy", 1, wire.part(ENVELOPE, 14 * CHUNK, 1))
+
+
+def test_what_is_announced_takes_no_memory_before_it_comes() -> None:
+    # Given names that each begin a message of 28 MB with a byte, in the middle, and a question,
+    largest = 28_000_000
+    partials = Reassembly(largest, 3000)
+    tracemalloc.start()
+    try:
+        for number in range(3000):
+            parts = largest // 1000
+            for at, body in ((parts // 2, b"x"), (0, b"")):
+                head = struct.pack("<4sIIQQ", b"TCTP", at, parts, largest, largest // 2)
+                assert partials.add(f"edge-{number}", 1, head + body) is None
+        # then they take less than 2 KiB each, and not 56 MB.
+        assert tracemalloc.get_traced_memory()[1] < 3000 * 2048
+    finally:
+        tracemalloc.stop()
+
+
+def test_parts_of_one_byte_take_no_more_than_a_message_may() -> None:
+    # Given a message of a million bytes, each a part, of which the first never comes,
+    assembler = wire.Assembler(1_000_000)
+
+    def flood() -> None:
+        for number in range(1, 10**6):
+            assembler.add(struct.pack("<4sIIQQ", b"TCTP", number, 10**6, 10**6, number) + b"x")
+
+    with pytest.raises(WireError, match="far too small"):
+        flood()
+    # then it is refused before it takes more than twice what such a message may.
+    assert assembler.held < 2 * 1_000_000 + wire.HELD_BESIDE + 300
 
 
 def test_slow_parts_keep_a_message_alive_and_silence_ends_it(

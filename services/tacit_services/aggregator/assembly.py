@@ -19,11 +19,14 @@ from tacit_services.aggregator.gate import gate as gate_of
 from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.agreement import Agreement
+from tacit_services.aggregator.ingest.bases import AnyBase, Bases
+from tacit_services.aggregator.ingest.endings import AnyEnding, Endings
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.line import Wired
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.journal.store import Store
@@ -35,6 +38,7 @@ class Place:
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
+    bases: which models edges may say that they worked on; None: as the algorithm goes by that.
     """
 
     run_id: str
@@ -44,6 +48,7 @@ class Place:
     chunk: int
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
+    bases: Bases | None = None
 
 
 def assemble(
@@ -75,10 +80,13 @@ def assemble(
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, gate)
     update_bytes = 4 * max(model.size, role.largest)
     limiter = RateLimiter(run.guard.rate, run.guard.burst, update_bytes, place.clock)
-    # Memory is set aside for what a first part announces: no more than this run's largest message
-    # can need.
-    reassembly = Reassembly(min(place.max_message, update_bytes + wire.MAX_META + 128))
-    inbox = Inbox(limiter)
+    # No message of this run can be larger.
+    reassembly = Reassembly(
+        min(place.max_message, update_bytes + wire.MAX_META + 128), len(definition.names)
+    )
+    names = frozenset(definition.names)
+    inbox = Inbox(limiter, names)
+    endings = Endings if definition.algorithm.worker == "peer" else AnyEnding
     admission = Admission(
         inbox,
         journal,
@@ -90,6 +98,10 @@ def assemble(
         noise=noise,
         gate=gate,
         presence=presence,
+        names=names,
+        small_talk=SmallTalk(place.clock),
+        bases=place.bases or (Bases() if definition.algorithm.in_turn else AnyBase()),
+        endings=endings(definition.horizon),
     )
     return ServerDriver(
         journal,
@@ -103,4 +115,5 @@ def assemble(
         gate=gate,
         presence=presence,
         noise=noise,
+        names=names,
     )

@@ -49,13 +49,15 @@ class ServerDriver:
         gate: Gate,
         presence: dict[str, str],
         noise: TrustedNoise | None,
+        names: Set[str],
     ) -> None:
+        """names: of the run's edges; nobody else is heard, and nothing is kept of them."""
         self.journal, self.admission, self.inbox = journal, admission, inbox
         self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
         self._downlink, self._line, self._gate, self._noise = downlink, line, gate, noise
         self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
-        self.presence = presence
+        self.presence, self.names = presence, names
         self.epoch = 0  # of the store; 0: the run has not been taken over yet
         self.store_up = True
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
@@ -76,8 +78,7 @@ class ServerDriver:
 
     def subscriptions(self) -> list[str]:
         """What to listen to now; for the driver's thread."""
-        known = self.role.edges.keys() | self.presence.keys()
-        return subscriptions(self.run_id, known, self.limiter.shut())
+        return subscriptions(self.run_id, self.names, self.limiter.shut())
 
     # -- the loop ----------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ def gate(
     """The gate of a run; shut_out: edges that the guard hears no more."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
         return Gate()
-    weights = [definition.weight(f"edge-{number}") for number in range(definition.workers)]
+    weights = [definition.weight(name) for name in definition.names[: definition.workers]]
     return FairGate(
         role,
         presence,

@@ -186,7 +186,7 @@ def _train(
 
 def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
-    hear = functools.partial(presence.note, driver.presence)
+    hear = functools.partial(presence.note, driver.presence, driver.names)
     try:
         line.open([topics.presence_all(driver.run_id)], hear, stop)
     except ServiceError as error:

@@ -23,7 +23,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="how long a certificate is valid")]
 DEFAULT = Path("pki")
 LOOPBACK = ("localhost", "127.0.0.1")
-SERVERS = ("broker", "enrollment")
+BROKER = "broker"
+SERVERS = (BROKER, "enrollment")
+ACL = "acl"  # in the broker's folder
 EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt and token
 
 
@@ -52,6 +54,14 @@ def init(
         list[str] | None,
         typer.Option(metavar="NAME", help="the group of this key's file may read it"),
     ] = None,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run",
+            help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{ACL}, and a "
+            f"token in DIR/{EDGES} for its edges only",
+        ),
+    ] = False,
     days: Days = 365,
     keep: Annotated[
         bool,
@@ -74,6 +84,8 @@ def init(
             for name, hosts in wanted.items()
             if _ensured(authority, name, hosts, days, name in (group or []))
         ]
+        if run:
+            token = _prepared_for_run(folder, group=BROKER in (group or []))
         if token is not None and _token_for_edges(authority, token):
             made.append(EDGES)
     content = {
@@ -117,22 +129,47 @@ def _ensured(
     return True
 
 
+def _prepared_for_run(folder: Path, *, group: bool) -> str:
+    """Write the broker's ACL for the run of the environment; the pattern of its edges' names."""
+    from tacit_services.disk import files
+
+    names, text = _run_acl()
+    if not (folder / BROKER).is_dir():
+        raise ConfigError(f"--run: {folder / BROKER} is missing; name the server {BROKER}")
+    files.write(folder / BROKER / ACL, text.encode(), files.GROUP if group else files.PUBLIC)
+    return f"edge-0..{len(names) - 1}"
+
+
+def _run_acl() -> tuple[tuple[str, ...], str]:
+    """The names of the edges of the environment's run, and the broker's ACL for it."""
+    from tacit_services.enrollment.acl import acl
+    from tacit_services.settings import ServiceSettings, read_settings
+
+    settings = read_settings(ServiceSettings)
+    definition = settings.load_run().define()
+    peers = definition.algorithm.worker == "peer"
+    return definition.names, acl(settings.run_id, definition.names, peers=peers)
+
+
+@app.command("acl")
+def acl_() -> None:
+    """Print the broker's ACL for the run of TACIT_RUN_FILE and TACIT_RUN_ID."""
+    typer.echo(_run_acl()[1], nl=False)
+
+
 def _token_for_edges(authority: CertificateAuthority, pattern: str) -> bool:
     from tacit_services.disk import files
     from tacit_services.enrollment import certificates
     from tacit_services.enrollment.authority import CA
     from tacit_services.enrollment.tokens import TokenRegister
 
-    folder = authority.folder / EDGES
+    folder, register = authority.folder / EDGES, TokenRegister(authority.folder)
     if (folder / "token").exists():
+        register.limit((folder / "token").read_text(encoding="ascii").strip(), pattern)
         return False
     folder.mkdir(exist_ok=True)
     files.write(folder / CA, certificates.pem(authority.certificate), files.PUBLIC)
-    files.write(
-        folder / "token",
-        (TokenRegister(authority.folder).add(pattern, once=False) + "\n").encode(),
-        files.SECRET,
-    )
+    files.write(folder / "token", (register.add(pattern, once=False) + "\n").encode(), files.SECRET)
     return True
 
 
@@ -182,7 +219,10 @@ def revoke(name: str, folder: Folder = DEFAULT, as_json: AsJson = False) -> None
 @app.command(epilog="Example: tacit pki token --once edge-3")
 def token(
     edges: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="edge's id, or a pattern such as 'edge-*'")
+        str,
+        typer.Argument(
+            metavar="PATTERN", help="edge's id, or a pattern such as 'edge-0..7' or 'edge-*'"
+        ),
     ],
     once: Annotated[
         bool, typer.Option("--once", help="for one edge only; may also reopen a revoked name")

@@ -104,7 +104,8 @@ class Eavesdropper:
     def hear(self, inbound: Inbound) -> None:
         """Take one MQTT message. Called on the network thread."""
         edge, seq, _ = topics.parse_up(inbound.topic)
-        envelope = self._reassembly.add(edge, seq, inbound.payload)
+        seq, payload = wire.read_numbered(seq, inbound.payload)
+        envelope = self._reassembly.add(edge, seq, payload)
         if envelope is not None and seq:
             message = wire.read_up(wire.decode(envelope), self._schema, self._size)
             if isinstance(message, Update):

@@ -2,7 +2,8 @@
 
 The file keeps digests of the tokens only. Its first line is the format (tacit 0.1 wrote none). Then
 there is one line for each token: SHA-256 of the token, `shared` or `once`, the pattern that the
-edge's id must match, and whom a one-time token has served (`-`: nobody yet).
+edge's id must match, and whom a one-time token has served (`-`: nobody yet). A pattern is an id
+with stars, or a range: `edge-0..7` is eight edges.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tacit.errors import ConfigError
 from tacit_services.disk import files
 
 _PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,63}")
+_RANGE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*-)([0-9]{1,6})\.\.([0-9]{1,6})")
 NOBODY = "-"
 _FORMAT = "tacit tokens 1"
 
@@ -34,7 +36,10 @@ class EnrollmentToken:
 
     def allows(self, name: str) -> bool:
         """Whether the token is for an edge of this name."""
-        return fnmatchcase(name, self.edges)
+        if (ends := _RANGE.fullmatch(self.edges)) is None:
+            return fnmatchcase(name, self.edges)
+        prefix, first, last = ends.groups()
+        return name in (f"{prefix}{number}" for number in range(int(first), int(last) + 1))
 
 
 class TokenRegister:
@@ -50,7 +55,7 @@ class TokenRegister:
         """
         if not _PATTERN.fullmatch(edges):
             raise ConfigError(
-                f"edges={edges!r}: expected an edge's id, or a pattern such as edge-*"
+                f"edges={edges!r}: expected an edge's id, or a pattern such as edge-0..7"
             )
         token = secrets.token_urlsafe(32)
         self._write([*self.all(), EnrollmentToken(_digest(token), once, edges)])
@@ -64,14 +69,18 @@ class TokenRegister:
                 found = line
         return found
 
+    def limit(self, token: str, edges: str) -> None:
+        """Let `token` be for the edges whose id matches `edges` from now on."""
+        found = self.find(token)
+        if found is not None and found.edges != edges:
+            self._replace(found, replace(found, edges=edges))
+
     def serve(self, token: EnrollmentToken, name: str) -> None:
         """Note that a one-time token has served `name`."""
-        self._write(
-            [
-                replace(line, served=name) if line.digest == token.digest else line
-                for line in self.all()
-            ]
-        )
+        self._replace(token, replace(token, served=name))
+
+    def _replace(self, token: EnrollmentToken, changed: EnrollmentToken) -> None:
+        self._write([changed if line.digest == token.digest else line for line in self.all()])
 
     def all(self) -> list[EnrollmentToken]:
         """Every registered token. Raises ConfigError where the file is damaged."""

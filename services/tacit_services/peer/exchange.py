@@ -23,6 +23,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 
 log = logging.getLogger("tacit.peer")
 HERE = ("online", "retired")  # whose budget is spent still averages
+DIGITS = 15  # of a number of steps
 TICK = 0.1  # seconds between two looks at what has not been answered
 
 
@@ -52,11 +53,14 @@ class Exchange:
         )  # of the next copy: parts of two copies must not be put together
         self._asked: dict[str, float] = {}  # when each neighbour was last asked something
         self._partial: dict[str, tuple[int, wire.Assembler]] = {}
+        self._told = -1  # our steps, as everybody was last told
+        role.count_first_hand()
 
     @property
     def subscriptions(self) -> list[str]:
-        """What other peers say to this one, and who is there."""
-        return [topics.peer_all(self._run, self.role.edge), topics.presence_all(self._run)]
+        """What other peers say to this one, who is there, and how many steps each has taken."""
+        everybody = topics.presence_all(self._run), topics.steps_all(self._run)
+        return [topics.peer_all(self._run, self.role.edge), *everybody]
 
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
@@ -69,6 +73,7 @@ class Exchange:
         finally:
             stop.set()
             thread.join()
+            self._tell_steps()
             with self.lock:
                 self._state.save(*self.role.state())
 
@@ -87,6 +92,7 @@ class Exchange:
     def reconnected(self) -> None:
         """What was under way may be lost: ask again now."""
         self._asked.clear()
+        self._told = -1
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -95,6 +101,7 @@ class Exchange:
             while not stop.is_set():
                 self._listen()
                 self._ask_again()
+                self._tell_steps()
         except (
             PrivacyError
         ) as error:  # the state cannot be made durable: for the other thread to raise
@@ -102,17 +109,23 @@ class Exchange:
             self._changed()
 
     def _listen(self) -> None:
+        until = time.monotonic() + TICK
         try:
             inbound = self.inbox.get(timeout=TICK)
             while True:
                 self._receive(inbound)
+                if time.monotonic() > until:
+                    return
                 inbound = self.inbox.get_nowait()
         except queue.Empty:
             return
 
     def _receive(self, inbound: Inbound) -> None:
-        if inbound.topic.split("/")[3:4] == ["presence"]:
-            self._presence(inbound.topic.rsplit("/", 1)[1], inbound.payload)
+        kind, name = inbound.topic.split("/")[3], inbound.topic.rsplit("/", 1)[1]
+        if kind == "presence":
+            self._presence(name, inbound.payload)
+        elif kind == "steps":
+            self._steps(name, inbound.payload)
         else:
             try:
                 message = self._message(inbound)
@@ -132,6 +145,20 @@ class Exchange:
                 self._changed()
         inbound.done()
 
+    def _steps(self, name: str, payload: bytes) -> None:
+        """The broker lets nobody else say it, as with presence."""
+        if len(payload) <= DIGITS and payload.isdigit():
+            with self.lock:
+                self.role.hear_steps(name, int(payload))
+            self._changed()
+
+    def _tell_steps(self) -> None:
+        steps, connection = self.role.steps, self._connection
+        if steps != self._told and connection is not None and connection.up:
+            self._told = steps
+            topic = topics.steps(self._run, self.role.edge)
+            connection.publish(topic, str(steps).encode(), retain=True)
+
     def _presence(self, name: str, payload: bytes) -> None:
         if name not in self.role.neighbours:
             return
@@ -144,7 +171,10 @@ class Exchange:
             self._asked.pop(name, None)
 
     def _message(self, inbound: Inbound) -> Gossip | None:
+        if inbound.retained:
+            raise WireError("retained", "peers retain nothing but their presence")
         _, sender, number, _ = topics.parse_peer(inbound.topic)
+        number, payload = wire.read_numbered(number, inbound.payload)
         if sender not in self.role.neighbours:
             raise WireError("identity", f"{sender} is no neighbour")
         known, assembler = self._partial.get(sender, (0, None))
@@ -153,7 +183,7 @@ class Exchange:
         ):  # a new copy: what came of an older one will not be completed
             assembler = wire.Assembler(4 * self.role.model.size + wire.MAX_META)
         self._partial[sender] = number, assembler
-        envelope = assembler.add(inbound.payload)
+        envelope = assembler.add(payload)
         if envelope is None:
             return None
         del self._partial[sender]
@@ -185,9 +215,9 @@ class Exchange:
         self._number += 1
         self.counts["sent"] += 1
         envelope = wire_gossip.encode_peer_message(self._run, out.message, self._schema)
-        for part, payload in enumerate(wire.split(envelope, self._chunk)):
-            topic = topics.peer(self._run, out.to, self.role.edge, self._number, part)
-            self._connection.publish(topic, payload)
+        topic = topics.peer_numbered(self._run, out.to, self.role.edge)
+        for payload in wire.split(envelope, self._chunk - wire.NUMBER_HEADER):
+            self._connection.publish(topic, wire.numbered(self._number, payload))
         log.debug("%s to %s", type(out.message).__name__, out.to, extra={"edge": self.role.edge})
         if isinstance(out.message, Answer):
             self._changed()

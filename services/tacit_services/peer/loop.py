@@ -58,7 +58,7 @@ class Peering:
 
     def takes(self, inbound: Inbound) -> bool:
         """What peers say goes to the other thread."""
-        of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"])
+        of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"], ["steps"])
         if of_peers:
             self._exchange.inbox.put(inbound)
         return of_peers

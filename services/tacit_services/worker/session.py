@@ -130,7 +130,7 @@ class Session:
             return
         seq, envelope = oldest
         if self._upload is None or self._upload.envelope is not envelope:
-            self._upload = Transfer(envelope, self._settings.chunk)
+            self._upload = Transfer(envelope, self._settings.chunk - wire.NUMBER_HEADER)
         self._send(seq, self._upload.inquiry())
 
     def stand(self, standing: Standing) -> None:
@@ -260,6 +260,11 @@ class Session:
                 f"{self._role.edge}: its run definition is not the aggregator's; {why}; "
                 "use the aggregator's run file"
             )
+        if reason.startswith("name"):
+            raise ConfigError(
+                f"{self._role.edge}: the aggregator's run has no such place; {why}; "
+                "it has edges.count + data.spare of its run file"
+            )
         if reason == "unknown":
             self._known = False  # say Hello now; after any other refusal, after a while
         spent = reason == "budget" and self._role.releaser.plan.noise_at == "server"
@@ -292,10 +297,9 @@ class Session:
 
     def _send(self, seq: int, payloads: list[tuple[int, bytes]]) -> None:
         """Publish parts of message `seq`; it is sent again unless an answer comes soon enough."""
-        for part, payload in payloads:
-            self._connection.publish(
-                topics.up(self._settings.run_id, self._role.edge, seq, part), payload
-            )
+        topic = topics.up_numbered(self._settings.run_id, self._role.edge)
+        for _, payload in payloads:
+            self._connection.publish(topic, wire.numbered(seq, payload))
         self._asked()
         self._send_at = self._asked_at = (
             time.monotonic() + self._settings.patience * random.uniform(0.8, 1.2)
@@ -307,5 +311,5 @@ class Session:
         if self._connection.up:
             payload = wire.part(wire.encode(meta), self._settings.chunk, 0)
             self._connection.publish(
-                topics.up(self._settings.run_id, self._role.edge, 0, 0), payload
+                topics.up_numbered(self._settings.run_id, self._role.edge), payload
             )

@@ -72,6 +72,16 @@ class Definition(Generic[A_co]):
         made = self.algorithm.build_model(self.layers, shape, classes, self.workers, self.folder)
         return checked_size(made)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Who may take part, by name: the edges that the run file counts, and spare ones.
+
+        Peers and parties have no spare ones.
+        """
+        spare = self.algorithm.worker == "edge"
+        count = self.plans.workers if spare else self.workers
+        return tuple(f"edge-{number}" for number in range(count))
+
     def metrics(self) -> Metrics:
         """What is measured on the test set; a user's own metric is loaded.
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 
 from tacit.errors import WireError
 
 PART_MAGIC = b"TCTP"
 _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the envelope, offset
 PART_HEADER = _PART.size
+PART_COST = 200  # bytes of memory that a part costs beside its own, while one before it is missing
+HELD_BESIDE = 1 << 18  # that an unfinished message may hold beyond twice its largest size
+
+NUMBER_MAGIC = b"TCTN"
+_NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
+NUMBER_HEADER = _NUMBER.size
 
 
 def count_parts(size: int, chunk: int) -> int:
@@ -53,33 +60,52 @@ def read_question(payload: bytes) -> tuple[int, int] | None:
     return (parts, total) if magic == PART_MAGIC and total else None
 
 
+def numbered(number: int, payload: bytes) -> bytes:
+    """`payload`, with the number of its message in front.
+
+    So all of a sender's messages have one topic, and a broker can be made to hold its retained
+    messages to one.
+    """
+    return _NUMBER.pack(NUMBER_MAGIC, number) + payload
+
+
+def read_numbered(number: int, payload: bytes) -> tuple[int, bytes]:
+    """The number of a message, and its payload: `number`, its topic's, where it has none itself."""
+    if payload[:4] != NUMBER_MAGIC or len(payload) < _NUMBER.size:
+        return number, payload
+    return int(_NUMBER.unpack_from(payload)[1]), payload[_NUMBER.size :]
+
+
 class Assembler:
     """One message that is put together from its parts, in any order, with duplicates.
 
-    Guarantee: it holds at most `max_bytes`.
+    It takes memory for what has come, never for what is announced: `held` bytes, which are at most
+    2 * max_bytes and HELD_BESIDE more.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
-        self._buffer = bytearray()
-        # One byte per part; a set of numbers would need 60 times the announced bytes.
-        self._seen = bytearray()
-        self._missing = 0
+        self._whole = bytearray()  # the parts before number `_next`, one after the other
+        self._next = 0
+        self._ahead: dict[int, tuple[int, bytes]] = {}  # later ones: where each begins, its bytes
+        self._ahead_bytes = 0
         self.shape: tuple[int, int] | None = None  # parts, total bytes; None before the first part
 
     @property
     def received(self) -> int:
         """How many parts have come, each counted once."""
-        return len(self._seen) - self._missing
+        return self._next + len(self._ahead)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that it takes, with what each part costs beside its bytes."""
+        return len(self._whole) + self._ahead_bytes
 
     def missing(self, limit: int) -> list[int]:
         """The numbers of the first parts that have not come, at most `limit` of them."""
-        found: list[int] = []
-        at = self._seen.find(0)
-        while at >= 0 and len(found) < limit:
-            found.append(at)
-            at = self._seen.find(0, at + 1)
-        return found
+        parts = 0 if self.shape is None else self.shape[0]
+        absent = (number for number in range(self._next, parts) if number not in self._ahead)
+        return list(islice(absent, limit))
 
     def add(self, payload: bytes) -> bytearray | None:
         """The whole envelope once its last part has come, else None; of equal parts the first
@@ -102,11 +128,34 @@ class Assembler:
                 "length", f"part {number} of {parts} at {offset} does not fit {total} bytes"
             )
         if self.shape is None:
-            self.shape, self._missing = (parts, total), parts
-            self._buffer, self._seen = bytearray(total), bytearray(parts)
+            self.shape = (parts, total)
         if self.shape != (parts, total):
             raise WireError("length", "the parts of one message disagree on its size")
-        if not self._seen[number] and (body or not total):
-            self._seen[number], self._missing = 1, self._missing - 1
-            self._buffer[offset : offset + len(body)] = body
-        return None if self._missing else self._buffer
+        if number >= self._next and number not in self._ahead and (body or not total):
+            self._take(number, offset, body)
+        return None if self._next < parts else self._finished(total)
+
+    def _take(self, number: int, offset: int, body: memoryview) -> None:
+        if number > self._next:
+            self._ahead[number] = offset, bytes(body)
+            self._ahead_bytes += len(body) + PART_COST
+            if self.held > 2 * self._max + HELD_BESIDE:
+                raise WireError("size", f"{len(self._ahead)} parts that are far too small")
+            return
+        self._append(offset, body)
+        while (found := self._ahead.pop(self._next, None)) is not None:
+            self._ahead_bytes -= len(found[1]) + PART_COST
+            self._append(*found)
+
+    def _append(self, offset: int, body: bytes | memoryview) -> None:
+        if offset != len(self._whole):
+            raise WireError(
+                "length", f"part {self._next} is for {offset}, the parts before it end elsewhere"
+            )
+        self._whole += body
+        self._next += 1
+
+    def _finished(self, total: int) -> bytearray:
+        if len(self._whole) != total:
+            raise WireError("length", f"all parts have {len(self._whole)} bytes, not {total}")
+        return self._whole

@@ -31,6 +31,11 @@ def up(run: str, edge: str, seq: int, part: int) -> str:
     return f"tacit/v1/{run}/up/{edge}/{seq}/{part}"
 
 
+def up_numbered(run: str, edge: str) -> str:
+    """The one topic of an edge whose payloads say their number themselves."""
+    return up(run, edge, 0, 0)
+
+
 def up_all(run: str) -> str:
     """The aggregator's subscription: all parts of all edges."""
     return f"tacit/v1/{run}/up/+/+/+"
@@ -64,12 +69,27 @@ def presence_all(run: str) -> str:
     return f"tacit/v1/{run}/presence/+"
 
 
+def steps(run: str, edge: str) -> str:
+    """Retained: how many steps a peer has taken, said by itself."""
+    return f"tacit/v1/{run}/steps/{edge}"
+
+
+def steps_all(run: str) -> str:
+    """The steps of every peer."""
+    return f"tacit/v1/{run}/steps/+"
+
+
 def peer(run: str, to: str, sender: str, number: int, part: int) -> str:
     """The topic of one part of a peer's message to another.
 
     number: the sender's own, new for every copy.
     """
     return f"tacit/v1/{run}/peer/{to}/from/{sender}/{number}/{part}"
+
+
+def peer_numbered(run: str, to: str, sender: str) -> str:
+    """The one topic from one peer to another, of payloads that say their number themselves."""
+    return peer(run, to, sender, 0, 0)
 
 
 def peer_all(run: str, to: str) -> str:

@@ -36,12 +36,17 @@ from tacit.protocol.messages import (
     Update,
 )
 from tacit.protocol.parts import (
+    HELD_BESIDE,
+    NUMBER_HEADER,
+    PART_COST,
     PART_HEADER,
     PART_MAGIC,
     Assembler,
     count_parts,
+    numbered,
     part,
     question,
+    read_numbered,
     read_question,
     split,
 )
@@ -60,11 +65,14 @@ from tacit.protocol.wire_values import (
 )
 
 __all__ = [
+    "HELD_BESIDE",
     "MAGIC",
     "MAX_MECHANISM",
     "MAX_MESSAGE",
     "MAX_META",
     "MAX_REASON",
+    "NUMBER_HEADER",
+    "PART_COST",
     "PART_HEADER",
     "PART_MAGIC",
     "SAFE_SCALE",
@@ -76,10 +84,13 @@ __all__ = [
     "down",
     "encode",
     "gradient",
+    "has_tensor",
+    "numbered",
     "part",
     "printable",
     "question",
     "read_down",
+    "read_numbered",
     "read_question",
     "read_up",
     "split",
@@ -154,6 +165,14 @@ def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) ->
     if meta.WhichOneof("kind") is None:
         raise WireError("meta", "no kind that this version knows")
     return Received(meta, _tensor(meta, view[start:], checked))
+
+
+def has_tensor(payload: bytes | bytearray) -> bool:
+    """Whether an envelope has more bytes than its Meta, by its first eight: nothing is decoded."""
+    if len(payload) < _HEAD.size:
+        return False
+    start: int = _HEAD.size + _HEAD.unpack_from(payload)[1]
+    return len(payload) > start + (-start % 64)
 
 
 def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:

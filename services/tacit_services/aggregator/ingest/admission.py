@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import torch
@@ -23,16 +23,19 @@ from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
 from tacit_services.aggregator.gate import Gate
 from tacit_services.aggregator.ingest.agreement import Agreement
+from tacit_services.aggregator.ingest.bases import Bases
+from tacit_services.aggregator.ingest.endings import Endings
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
-from tacit_services.journal.store import Appended, NewEntry, Verdict
+from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Verdict
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
@@ -71,13 +74,19 @@ class Admission:
         noise: TrustedNoise | None,
         gate: Gate,
         presence: dict[str, str],
+        names: Set[str],
+        small_talk: SmallTalk,
+        bases: Bases,
+        endings: Endings,
     ) -> None:
-        """`presence`: what edges say of themselves, noted here."""
+        """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
         self._agreement = agreement
         self._noise, self._gate, self._presence = noise, gate, presence
+        self._names, self._small_talk = names, small_talk
+        self._bases, self._endings = bases, endings
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
@@ -128,18 +137,21 @@ class Admission:
         None: whatever it was has been dealt with.
         """
         if inbound.topic.split("/")[3:4] == ["presence"]:
-            note_presence(self._presence, inbound)
+            note_presence(self._presence, self._names, inbound)
             return None
         try:
-            edge, seq, _ = topics.parse_up(inbound.topic)
-            if edge == OPERATOR:
-                raise WireError("topic", f"{OPERATOR} is not an edge")
+            edge, topics_number, _ = topics.parse_up(inbound.topic)
+            seq, payload = wire.read_numbered(topics_number, inbound.payload)
+            if edge == OPERATOR or seq > MAX_SEQ:
+                raise WireError("topic", f"message {seq} of {edge}")
         except WireError as error:
             self._counts[f"rejected:{error.reason}"] += 1
             inbound.done()
             return None
         try:
-            if (found := self._decode_and_screen(edge, seq, inbound)) is not None:
+            if edge not in self._names:
+                raise WireError("name", f"{edge} is none of this run's {len(self._names)}")
+            if (found := self._decode_and_screen(edge, seq, payload, inbound)) is not None:
                 return found
         except WireError as error:
             self._refuse(edge, seq, error)
@@ -152,12 +164,14 @@ class Admission:
         inbound.done()
         return None
 
-    def _decode_and_screen(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
+    def _decode_and_screen(
+        self, edge: str, seq: int, payload: bytes, inbound: Inbound
+    ) -> Candidate | None:
         """The message as it is to be kept; None: a part or a question, which has been answered.
 
         Raises WireError: it will never be accepted; RetryLater: not now.
         """
-        journal, payload = self._journal, inbound.payload
+        journal = self._journal
         if (
             len(payload) == wire.PART_HEADER
             and wire.read_question(payload)
@@ -169,6 +183,7 @@ class Admission:
         if envelope is None:
             self._answer_part(edge, seq)
             return None
+        self._small_talk.check(edge, envelope)
         received = wire.decode(envelope)
         said = received.meta.run, received.meta.edge, received.meta.seq
         if said != (journal.run_id, edge, seq):
@@ -180,11 +195,7 @@ class Admission:
         message = wire.read_up(received, journal.schema, journal.size)
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
-        reason = None
-        if isinstance(message, Update):
-            if not learnable(message.vector):  # it could end the model for everybody
-                raise WireError("norm", f"a number beyond {LARGEST:g}")
-            reason = self._role.screen(message)
+        reason = self._screened(seq, message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
         # Of a message that comes after the end, too: what it speaks of was released.
@@ -197,6 +208,20 @@ class Admission:
         self._guard.throttle(edge, seq)
         candidate = Candidate(edge, seq, bytes(envelope), message, anchor, inbound)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
+
+    def _screened(self, seq: int, update: Update) -> str | None:
+        """Why it must not enter the journal; WireError where nothing of it may be believed."""
+        if not learnable(update.vector):  # it could end the model for everybody
+            raise WireError("norm", f"a number beyond {LARGEST:g}")
+        reason = self._role.screen(update)
+        if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
+            self._bases.check(update.edge, update.base_version)
+            self._endings.check(update.edge, update.base_version, self._here())
+        return reason
+
+    def _here(self) -> Set[str]:
+        """Who is there and has said Hello."""
+        return {name for name in self._role.edges if self._presence.get(name) == "online"}
 
     def _answer_part(self, edge: str, seq: int) -> None:
         """Say what is missing now and then, and where it is asked."""
@@ -213,7 +238,7 @@ class Admission:
 
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
-        said = str(error) if reason == "definition" else reason
+        said = str(error) if reason in ("definition", "name") else reason
         if reason == "halted":  # under way when the run ended: nobody's fault
             self._counts["late"] += 1
         else:
@@ -252,8 +277,10 @@ class Admission:
         for candidate, answer in zip(batch.candidates, answers, strict=True):
             edge, seq = candidate.edge, candidate.seq
             candidate.inbound.done()
+            version = self._role.version
             receipt, outgoing = self._journal.fold(candidate, answer)
             if answer.verdict == Verdict.ACCEPTED:
+                self._bases.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
                 self._gate.heard(edge, update=isinstance(candidate.message, Update))
                 facts = {"edge": edge, "seq": seq, "version": self._role.version}

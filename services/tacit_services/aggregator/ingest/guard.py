@@ -21,7 +21,6 @@ from tacit_services.aggregator.ingest.buckets import Bucket, norm_bound
 from tacit_services.aggregator.ingest.retry import RetryLater
 
 log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
-MAX_EDGES = 100_000  # names to keep account of
 # Reasons that no misbehaviour is behind: an edge after a restart, a run's end, a spent budget.
 _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
 
@@ -118,8 +117,6 @@ class Guard:
         """Raise RetryLater for one message too many; a resend is none."""
         rate, burst, now = self._section.rate, self._section.burst, self._clock()
         if rate is None:
-            return
-        if edge not in self._buckets and len(self._buckets) >= MAX_EDGES:
             return
         bucket, let_through = self._buckets.get(edge, (Bucket(rate, burst, burst, now), 0))
         if seq <= let_through:

@@ -1,40 +1,101 @@
-"""What has come from the broker and was not taken yet; a flood is dropped in front of it."""
+"""What has come from the broker and was not taken yet: every edge has a queue, and they take turns.
+
+So an edge that sends more than others waits for itself. A queue has room for more than an honest
+edge ever has under way; what is beyond is acknowledged to the broker and dropped, unread, and who
+goes on all the same is shut out (rate_limit.py).
+"""
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import threading
+from collections import Counter, deque
+from collections.abc import Set
+from dataclasses import replace
 
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.transport.mqtt import Inbound
+from tacit_services.transport.transfer import WINDOW
 
 BATCH = 64  # messages that share one append; more arrive while it is being written
+ROOM = 4 * WINDOW  # messages in one edge's queue: its window, copies of it, questions
+ROOM_BYTES = 2 * WINDOW * (1 << 18)  # of one edge's queue
+TOTAL_BYTES = 1 << 28  # of all queues; beyond it an edge has room for one message
+STRANGERS = ""  # whose queue all share that the run does not know
+FEW = 16  # messages in that queue: they are answered, so that an honest one learns why
 
 
 class Inbox:
     """Filled by the network's thread, emptied by the driver's."""
 
-    def __init__(self, limiter: RateLimiter) -> None:
-        self._limiter = limiter
-        self._queue: queue.SimpleQueue[Inbound] = queue.SimpleQueue()
+    def __init__(self, limiter: RateLimiter, names: Set[str]) -> None:
+        """names: of the run's edges."""
+        self._limiter, self._names = limiter, names
+        self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
+        self._bytes: Counter[str] = Counter()
+        self._total = self._count = 0
+        self._filled = threading.Condition()
 
     def __len__(self) -> int:
-        return self._queue.qsize()
+        return self._count
 
     def hear(self, inbound: Inbound) -> None:
-        """Take a message in, or acknowledge it to the broker, and that was all."""
+        """Take a message in, or acknowledge it to the broker, and that was all.
+
+        A second message of an edge that waits already is acknowledged at once: the broker has few
+        that it waits for, and one edge's must not keep it from sending others'.
+        """
         levels = inbound.topic.split("/", 5)
-        said_up = levels[3:4] == ["up"] and len(levels) == 6
-        if said_up and not self._limiter.admits(levels[4], len(inbound.payload)):
+        kind, name = (levels[3], levels[4]) if len(levels) > 4 else ("", "")
+        edge = name if name in self._names else STRANGERS
+        size = len(inbound.payload)
+        # Edges retain nothing but their presence; the broker would keep it, and say it again.
+        if inbound.retained and kind != "presence":
+            self._limiter.drop(edge)
             inbound.done()
-        else:
-            self._queue.put(inbound)
+            return
+        if kind == "up" and len(levels) == 6 and not self._limiter.admits(edge, size):
+            inbound.done()
+            return
+        with self._filled:
+            waits, room = edge in self._queues, self._has_room(edge, size)
+            if room:
+                self._put(edge, replace(inbound, done=_done) if waits else inbound)
+        if not room:
+            self._limiter.drop(edge)
+        if waits or not room:
+            inbound.done()
 
     def gather(self, seconds: float) -> list[Inbound]:
         """What has come, once anything has; nothing if nothing comes for so long."""
-        arrived: list[Inbound] = []
-        with contextlib.suppress(queue.Empty):
-            arrived.append(self._queue.get(timeout=seconds))
-            while len(arrived) < BATCH:
-                arrived.append(self._queue.get_nowait())
-        return arrived
+        with self._filled:
+            self._filled.wait_for(lambda: self._count > 0, seconds)
+            return [self._take() for _ in range(min(BATCH, self._count))]
+
+    def _has_room(self, edge: str, size: int) -> bool:
+        if edge not in self._queues:
+            return True
+        if len(self._queues[edge]) >= (ROOM if edge else FEW):
+            return False
+        return self._bytes[edge] + size <= ROOM_BYTES and self._total + size <= TOTAL_BYTES
+
+    def _put(self, edge: str, inbound: Inbound) -> None:
+        self._queues.setdefault(edge, deque()).append(inbound)
+        self._bytes[edge] += len(inbound.payload)
+        self._total += len(inbound.payload)
+        self._count += 1
+        self._filled.notify()
+
+    def _take(self) -> Inbound:
+        edge = next(iter(self._queues))
+        queue = self._queues.pop(edge)
+        found = queue.popleft()
+        if queue:  # its next turn comes after the others'
+            self._queues[edge] = queue
+        self._bytes[edge] -= len(found.payload)
+        self._total -= len(found.payload)
+        self._count -= 1
+        return found
+
+
+def _done() -> None:
+    """It has been acknowledged."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 
-from tacit.protocol import topics, wire
+from tacit.protocol import wire
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.presence")
-MAX_PRESENCE = 100_000  # names; whoever may publish there must not fill our memory
 
 
-def note(known: dict[str, str], inbound: Inbound) -> None:
-    """Keep the newest word of an edge in `known`, short and printable, and log that it changed."""
+def note(known: dict[str, str], names: Set[str], inbound: Inbound) -> None:
+    """Keep the newest word of an edge in `known`, short and printable, and log that it changed.
+
+    names: of the run; of others nothing is kept.
+    """
     edge = inbound.topic.rsplit("/", 1)[1]
-    if topics.is_name(edge) and (edge in known or len(known) < MAX_PRESENCE):
+    if edge in names:
         before, known[edge] = (
             known.get(edge),
             wire.printable(inbound.payload[:20].decode("ascii", "replace"), 20),

@@ -1,4 +1,4 @@
-"""The first check of [guard] rate, on the network thread: what a flood costs when nobody reads it.
+"""The first check of what comes, on the network thread: what a flood costs when nobody reads it.
 
 The guard itself judges whole messages and answers BUSY. By then a message has been queued, put
 together, decoded and answered; an edge that does not listen could fill the aggregator's queue at
@@ -7,6 +7,9 @@ the broker, and everybody would wait behind. Here each edge has an allowance of 
 the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near it. One that goes
 on all the same is shut out for a while, twice as long each time: the broker is told to keep what it
 sends (subscriptions.py), for receiving and acknowledging is most of what a flood costs.
+
+Without [guard] rate nobody has an allowance, but who sends more than the inbox has room for
+(inbox.py) is shut out in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from dataclasses import dataclass
 
 from tacit_services.aggregator.ingest.buckets import Bucket
 
-MAX_EDGES = 100_000  # names to keep account of
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
 PATIENCE = (
     200  # dropped messages at once, and a tenth of that each second, before an edge is shut out
@@ -41,7 +43,10 @@ class _Account:
 
 
 class RateLimiter:
-    """Counts bytes of each edge, in one thread; `shut` is for any. `dropped` counts messages."""
+    """Counts bytes of each edge, in one thread; `shut` is for any. `dropped` counts messages.
+
+    Edges are the run's, and "", which stands for all others.
+    """
 
     def __init__(
         self,
@@ -65,23 +70,28 @@ class RateLimiter:
         """Whether to take in a message of `size` bytes; else it has been counted as dropped."""
         if self._rate is None:
             return True
-        now = self._clock()
-        account = self._accounts.get(edge)
-        if account is None:
-            if len(self._accounts) >= MAX_EDGES:
-                return True
-            drops = Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now)
-            account = self._accounts[edge] = _Account(
-                Bucket(self._rate, self._burst, self._burst, now), drops
-            )
-        if not account.bytes.take(now, size + EACH):
+        if not self._account(edge).bytes.take(self._clock(), size + EACH):
             return True
+        self.drop(edge)
+        return False
+
+    def drop(self, edge: str) -> None:
+        """A message of this edge is dropped; one that goes on all the same is shut out."""
+        now, account = self._clock(), self._account(edge)
         self.dropped += 1
         if account.drops.take(now) and now >= self._shut.get(edge, 0.0):
             self._shut = {**self._still(now), edge: now + account.next}
-            log.warning("%s floods: not heard for %g s", edge, account.next)
+            log.warning("%s floods: not heard for %g s", edge or "a stranger", account.next)
             account.next = min(MOST_SHUT_SECONDS, 2 * account.next)
-        return False
+
+    def _account(self, edge: str) -> _Account:
+        if edge not in self._accounts:
+            now, rate = self._clock(), self._rate or 0.0
+            self._accounts[edge] = _Account(
+                Bucket(rate, self._burst, self._burst, now),
+                Bucket(PATIENCE / 10, PATIENCE, PATIENCE, now),
+            )
+        return self._accounts[edge]
 
     def shut(self) -> frozenset[str]:
         """Edges that are not to be heard now."""

@@ -1,7 +1,8 @@
 """Messages of which not every part has come: bounded in number, in bytes and in age.
 
 An edge has one unreceipted message at a time, so each has one unfinished message here at most: the
-first part of a newer one makes the older one forgotten.
+first part of a newer one makes the older one forgotten. Only the run's names come as far as this,
+so there are never more messages than names. What counts is what has come, not what is announced.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.transfer import ANSWER_EVERY, MISSING
 
 TTL = 60.0  # seconds without a new part after which an unfinished message is forgotten
-TOTAL_BYTES = 1 << 31  # of all unfinished messages together
+# Of all unfinished messages together, before an edge is told to wait. One that holds less than its
+# even share is never told so: all together hold twice this at most.
+TOTAL_BYTES = 1 << 30
 
 
 @dataclass(slots=True)
@@ -29,24 +32,27 @@ class _Open:
 
 
 class Reassembly:
-    """One assembler per edge.
+    """One assembler per edge."""
 
-    What a first part announces is set aside at once, hence the bounds.
-    """
-
-    def __init__(self, max_message: int) -> None:
-        self._max_message = max_message
-        self._limit = max(16, TOTAL_BYTES // max_message)
+    def __init__(self, max_message: int, names: int = 1, total: int = TOTAL_BYTES) -> None:
+        """names: how many edges there can be."""
+        self.max_message, self._total, self._share = max_message, total, total // names
         self._open: dict[str, _Open] = {}
+        self._held = 0  # bytes, of all
 
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def held(self) -> int:
+        """Bytes of memory that unfinished messages take."""
+        return self._held
+
     def add(self, edge: str, seq: int, payload: bytes) -> bytearray | None:
         """The envelope when it is whole, else None.
 
-        Raises WireError, which forgets the message, and RetryLater where too many messages are
-        unfinished.
+        Raises WireError, which forgets the message, and RetryLater where unfinished messages take
+        too much; then what came of this one before is kept.
         """
         held = self._open.get(edge)
         question = wire.read_question(payload) if len(payload) == wire.PART_HEADER else None
@@ -54,24 +60,38 @@ class Reassembly:
         mine = (
             held
             if held is not None and known
-            else _Open(seq, wire.Assembler(self._max_message), time.monotonic())
+            else _Open(seq, wire.Assembler(self.max_message), time.monotonic())
         )
+        before, had = mine.assembler.received, mine.assembler.held
         if known:
-            del self._open[edge]
-        before = mine.assembler.received
+            self._make_room(edge, had, len(payload) + wire.PART_COST)
+            self._forget(edge)
         envelope = mine.assembler.add(payload)
         if envelope is not None:
             return envelope
         if not known and held is not None and seq < held.seq:
             return None  # a late part of a message that its edge has given up
-        if not known and held is None and len(self._open) >= self._limit:
-            raise RetryLater("busy", 1.0)
+        if not known:
+            self._make_room(edge, 0, mine.assembler.held)
+            self._forget(edge)
         received = mine.assembler.received
         if received > before:
             mine.heard = time.monotonic()
         mine.due = question is not None or (received > before and received % ANSWER_EVERY == 0)
         self._open[edge] = mine
+        self._held += mine.assembler.held
         return None
+
+    def _make_room(self, edge: str, kept: int, more: int) -> None:
+        """kept: bytes that the edge holds, and will still hold beside `more`."""
+        held = self._open.get(edge)
+        others = self._held - (0 if held is None else held.assembler.held)
+        if others + kept + more > self._total and kept + more > self._share:
+            raise RetryLater("busy", 1.0)
+
+    def _forget(self, edge: str) -> None:
+        if (held := self._open.pop(edge, None)) is not None:
+            self._held -= held.assembler.held
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
         """What the edge is to be told after a part that did not complete its message.
@@ -88,4 +108,4 @@ class Reassembly:
         """Forget what has had no new part for longer than TTL."""
         latest = time.monotonic() - TTL
         for edge in [edge for edge, held in self._open.items() if held.heard < latest]:
-            del self._open[edge]
+            self._forget(edge)

@@ -2,8 +2,7 @@
 each by name.
 
 What nobody has subscribed to costs the broker a read and an acknowledgement, and the aggregator
-nothing. Names are those that have said Hello or are present (presence stays a wildcard), so a
-newcomer is heard as soon as it is there.
+nothing. Names are all that the run has, so a newcomer is heard as soon as it is there.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ def everybody(run: str) -> list[str]:
     return [topics.up_all(run), topics.presence_all(run)]
 
 
-def subscriptions(run: str, known: Set[str], flooding: Set[str]) -> list[str]:
-    """What to listen to where the edges `known` are there.
+def subscriptions(run: str, names: Set[str], flooding: Set[str]) -> list[str]:
+    """What to listen to in a run of these `names`.
 
-    Those that are `flooding` are not heard.
+    Those that are `flooding` are not heard ("": whoever has another name).
     """
     if not flooding:
         return everybody(run)
-    return [
-        topics.presence_all(run),
-        *(topics.up_of(run, name) for name in sorted(known - flooding)),
-    ]
+    heard = sorted(names - flooding)
+    return [topic(run, name) for name in heard for topic in (topics.presence, topics.up_of)]

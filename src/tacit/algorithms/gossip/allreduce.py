@@ -103,6 +103,9 @@ class SyncPeer(Worker):
                 pass
         return []
 
+    def count_first_hand(self) -> None:
+        """Nothing: a round needs everybody's share, and nobody's word for it counts."""
+
     def propose(self) -> list[Outgoing]:
         """Nothing: a round's shares are all there is."""
         return []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median_low
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from tacit.models.vectors import learnable
 from tacit.privacy.release import Released, Releaser
 from tacit.privacy.trained import Shared, Trained
 from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
+
+# Times the steps of the peer in the middle that are believed of any peer.
+BELIEVED = 3
 
 
 def constant(version: int, horizon: int) -> float:
@@ -65,6 +69,7 @@ class Worker(EdgeRole):
         self.trained = Trained(model, seed)
         self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
         self.here: set[str] = set()  # the neighbours that are there
+        self._first_hand: dict[str, int] | None = None  # what peers say of their own steps
         self.patient = True  # whether those that are still owe an answer are waited for
 
     @abstractmethod
@@ -162,13 +167,34 @@ class Worker(EdgeRole):
             Outgoing(SERVER, Report(self.edge, version, self.steps, self.trained.share(), *charged))
         ]
 
+    def count_first_hand(self) -> None:
+        """Believe of any peer's steps what it says itself (`hear_steps`), and nobody else."""
+        self._first_hand = {}
+
+    def hear_steps(self, peer: str, steps: int) -> None:
+        """What `peer` says of its own steps, where it is known to be itself.
+
+        It is believed up to BELIEVED times what the peer in the middle has taken, so that one lie
+        is worth a few peers' steps and not T.
+        """
+        if self._first_hand is None or peer not in self.counts or peer == self.edge:
+            return
+        self._first_hand[peer] = max(self._first_hand.get(peer, 0), steps)
+        said = self._first_hand | {self.edge: self.counts[self.edge]}
+        middle = median_low(said.get(name, 0) for name in self.counts)
+        for name, number in self._first_hand.items():
+            believed = min(number, BELIEVED * middle + self.settings.report_every)
+            self.counts[name] = max(self.counts[name], min(believed, self.settings.horizon))
+
     def _count(self, counts: Mapping[str, int]) -> None:
         """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no
         loss, no server.
 
         No more than T are believed of anybody: that ends the run as well, and no lie is too large
-        for a counter.
+        for a counter. Where peers say their steps themselves, nobody's word for others is taken.
         """
+        if self._first_hand is not None:
+            return
         for peer, steps in counts.items():
             if peer in self.counts and peer != self.edge:
                 self.counts[peer] = max(self.counts[peer], min(steps, self.settings.horizon))

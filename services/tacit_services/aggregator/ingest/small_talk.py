@@ -1,0 +1,36 @@
+"""Messages without a tensor (Hello, Retired, Want), which cost an edge nothing to make: bounded in
+bytes before they are decoded.
+
+An update is paid for out of an edge's budget; a Hello of a megabyte is not, and takes as long to
+read. So every edge has an allowance of such bytes, which no honest one comes near.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tacit.protocol import wire
+from tacit_services.aggregator.ingest.buckets import Bucket
+from tacit_services.aggregator.ingest.retry import RetryLater
+
+RATE = 1 << 16  # bytes a second, in the long run
+BURST = 1 << 20  # bytes at once: what the longest Meta has
+EACH = 512  # bytes that a message counts for beside its own
+
+
+class SmallTalk:
+    """Counts bytes of each of the run's edges, for one driver and in its thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, Bucket] = {}
+
+    def check(self, edge: str, envelope: bytearray) -> None:
+        """Raise RetryLater for a message without a tensor that is one too many."""
+        if wire.has_tensor(envelope):
+            return
+        now = self._clock()
+        bucket = self._buckets.setdefault(edge, Bucket(RATE, BURST, BURST, now))
+        if wait := bucket.take(now, min(len(envelope) + EACH, BURST)):
+            raise RetryLater("throttled", wait)

@@ -1,0 +1,172 @@
+"""What waits in front of the aggregator: every edge has a queue, and they take turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tacit_services.aggregator.ingest.inbox import FEW, ROOM, ROOM_BYTES, Inbox
+from tacit_services.aggregator.ingest.rate_limit import PATIENCE as DROPS
+from tacit_services.aggregator.ingest.rate_limit import RateLimiter
+from tacit_services.aggregator.ingest.subscriptions import subscriptions
+from tacit_services.transport.mqtt import Inbound
+
+from tacit.protocol import topics
+from tests.helpers.hostile import Member
+from tests.helpers.rig import STATUS, Hostile, Rig, part, run_file
+from tests.helpers.servers import Mosquitto, mosquitto
+
+NAMES = ("edge-0", "edge-1", "edge-2")
+
+
+class Door:
+    """An inbox without [guard], and who was acknowledged to the broker."""
+
+    def __init__(self) -> None:
+        self.limiter = RateLimiter(None, 5, 2800, lambda: 0.0)
+        self.inbox, self.done = Inbox(self.limiter, frozenset(NAMES)), Counter[str]()
+
+    def comes(self, name: str, payload: bytes = b"x", *, retained: bool = False) -> None:
+        topic = topics.up_numbered("r", name)
+        done = lambda: self.done.update([name])  # noqa: E731
+        self.inbox.hear(Inbound(topic, payload, done, retained))
+
+    def taken(self) -> list[str]:
+        found = self.inbox.gather(0.0)
+        for inbound in found:
+            inbound.done()
+        return [inbound.topic.split("/")[4] for inbound in found]
+
+
+def test_who_sends_more_waits_for_itself() -> None:
+    door = Door()
+    for _ in range(50):
+        door.comes("edge-0")
+    for name in ("edge-1", "edge-2", "edge-1"):
+        door.comes(name)
+    assert door.taken()[:6] == ["edge-0", "edge-1", "edge-2", "edge-0", "edge-1", "edge-0"]
+
+
+def test_an_edges_messages_keep_their_order() -> None:
+    door = Door()
+    for number in range(40):
+        door.comes("edge-0", bytes([number]))
+        door.comes("edge-1", bytes([number]))
+    found = door.inbox.gather(0.0) + door.inbox.gather(0.0)
+    for name in NAMES[:2]:
+        assert [one.payload[0] for one in found if f"/{name}/" in one.topic] == list(range(40))
+
+
+def test_one_message_an_edge_is_the_brokers_to_wait_for() -> None:
+    # A broker waits for some twenty acknowledgements: all of one edge would keep others' back.
+    door = Door()
+    for _ in range(20):
+        door.comes("edge-0")
+    door.comes("edge-1")
+    assert door.done == {"edge-0": 19}
+    assert len(door.taken()) == 21
+    assert door.done == {"edge-0": 20, "edge-1": 1}
+
+
+def test_what_an_edge_has_no_room_for_is_dropped_and_the_edge_shut_out() -> None:
+    door = Door()
+    for _ in range(ROOM + DROPS):
+        door.comes("edge-0")
+    assert (len(door.inbox), door.limiter.dropped, door.limiter.shut()) == (
+        ROOM,
+        DROPS,
+        frozenset(),
+    )
+    door.comes("edge-0")
+    door.comes("edge-1")
+    assert (len(door.inbox), set(door.limiter.shut())) == (ROOM + 1, {"edge-0"})
+    assert door.done["edge-0"] == ROOM + DROPS
+    heard = subscriptions("r", frozenset(NAMES), door.limiter.shut())
+    assert not [topic for topic in heard if "edge-0" in topic or "+/+/+" in topic]
+    assert len(heard) == 4
+
+
+def test_bytes_are_bounded_and_one_message_always_has_room() -> None:
+    door = Door()
+    for _ in range(3):
+        door.comes("edge-0", bytes(ROOM_BYTES // 2))
+    door.comes("edge-1", bytes(2 * ROOM_BYTES))
+    assert door.taken() == ["edge-0", "edge-1", "edge-0"]
+
+
+def test_strangers_share_one_short_queue() -> None:
+    door = Door()
+    for number in range(10 * FEW):
+        door.comes(f"stranger-{number}")
+    door.comes("edge-0")
+    assert len(door.inbox) == FEW + 1
+    assert door.limiter.dropped == 9 * FEW
+    assert len(door.limiter._accounts) == 1
+
+
+def test_what_is_retained_is_dropped_unread_but_presence() -> None:
+    door = Door()
+    door.comes("edge-0", retained=True)
+    assert (len(door.inbox), door.done["edge-0"]) == (0, 1)
+    door.inbox.hear(Inbound(topics.presence("r", "edge-0"), b"online", lambda: None, retained=True))
+    assert len(door.inbox) == 1
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path) as running:
+        yield running
+
+
+def test_large_hellos_are_told_to_wait_before_they_are_decoded(broker: Mosquitto) -> None:
+    # Given a run with an honest edge, and a member that says sixty Hellos of nearly a megabyte,
+    address, run = f"{broker.host}:{broker.port}", run_file()
+    rig = Rig(run, address, "large")
+    rig.serve()
+    honest = Hostile(rig, "edge-0")
+    assert honest.hello() == STATUS.ACCEPTED
+    member = Member(run, address, "large", "edge-1")
+    member.connection.start(30.0)
+    for _ in range(12):
+        member.large_hellos(5)
+        # then the honest one is served meanwhile,
+        assert honest.said(honest.update()) == STATUS.ACCEPTED
+    # and of the large ones two at most were decoded.
+    with rig.driver.lock:
+        refused = rig.driver.counts["rejected:definition"] + rig.driver.counts["rejected:length"]
+        assert refused <= 2
+        assert rig.driver.counts["throttled"] > 0
+    for connection in (honest.connection, member.connection):
+        connection.stop()
+    rig.close()
+    assert not rig.failures
+
+
+def test_who_is_none_of_the_run_is_told_so_and_nothing_is_kept(broker: Mosquitto) -> None:
+    # Given a run of two edges, and certificates of other names,
+    rig = Rig(run_file(), f"{broker.host}:{broker.port}", "names", places=2)
+    rig.serve()
+    honest = Hostile(rig, "edge-1")
+    assert honest.hello() == STATUS.ACCEPTED
+    # when they say Hello, begin something, or say that they are there,
+    for name in ("edge-2", "edge-01", "stranger"):
+        caller = Hostile(rig, name)
+        caller.connection.publish(topics.presence(rig.run_id, name), b"online", retain=True)
+        greeting = caller.greeting()
+        for payload in (*caller.parts(greeting), part(b"x", parts=2, total=20)):
+            caller.publish(greeting.seq, payload)
+            receipt = caller.receipt(greeting.seq)
+            # then they are told why not,
+            assert receipt.status == STATUS.REJECTED
+            assert receipt.reason == f"name: {name} is none of this run's 2"
+        caller.connection.stop()
+    # and nothing of them is kept.
+    assert honest.said(honest.update()) == STATUS.ACCEPTED
+    assert set(rig.driver.role.edges) == {"edge-1"}
+    assert not rig.driver.presence
+    assert len(rig.driver.reassembly) == 0
+    assert {entry.edge for entry in rig.store.read(0, 9)} == {"edge-1"}
+    honest.connection.stop()
+    rig.close()
