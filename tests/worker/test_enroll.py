@@ -16,7 +16,6 @@ import httpx
 import hypothesis
 import pytest
 import schemathesis
-import uvicorn
 from cryptography import x509
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -53,15 +52,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path / "pki")
     own = made.authority.folder / rest.SERVER
     with socket.create_server((HOST, 0)) as listener:
-        config = uvicorn.Config(
-            rest.create_app(rest.RegistrationAuthority(made.authority)),
-            log_level="warning",
-            access_log=False,
-            ssl_certfile=own / "tls.crt",
-            ssl_keyfile=own / "tls.key",
-            timeout_graceful_shutdown=5,
-        )
-        server = uvicorn.Server(config)
+        server = rest.web(rest.create_app(rest.RegistrationAuthority(made.authority)), own)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         made.url = "https://{}:{}".format(*listener.getsockname())

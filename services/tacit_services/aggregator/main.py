@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import torch
-import uvicorn
 
 from tacit.algorithms import registry
 from tacit.algorithms.vafl import server as vafl
@@ -212,8 +211,8 @@ def _answer_questions(
         line.close()
 
 
-def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    server = uvicorn.Server(http_server.uvicorn_config(app, ws="none", timeout_graceful_shutdown=1))
+def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, threading.Thread]:
+    server = http_server.Server(app, timeout_graceful_shutdown=1)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
     )

@@ -19,14 +19,17 @@ from starlette.concurrency import run_in_threadpool
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit.models import Model
 from tacit_services.aggregator.api import documents, metrics
-from tacit_services.aggregator.api.operator import BEARER, Operator, guarded
+from tacit_services.aggregator.api.operator import BEARER, Operator
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.transport.bearer import guarded
+from tacit_services.transport.places import Places
 from tacit_services.transport.problems import (
     SAFETENSORS,
+    address_of,
     document,
     documented,
     install,
@@ -37,6 +40,9 @@ from tacit_services.transport.problems import (
 
 MOST_EDGES = 1000  # in one answer
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
+# Of 128 connections these may last; each=: of one address.
+STREAMS, STREAMS_EACH = 64, 16
+DOWNLOADS, DOWNLOADS_EACH = 8, 4
 _MOVING = (
     "duration_s",
     "updates_per_s",
@@ -200,7 +206,7 @@ def _run(view: View) -> APIRouter:
 
 
 def _model(view: View) -> APIRouter:
-    router = APIRouter(tags=["model"])
+    router, downloads = APIRouter(tags=["model"]), Places(DOWNLOADS, DOWNLOADS_EACH)
 
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
     def info() -> Response:
@@ -216,21 +222,28 @@ def _model(view: View) -> APIRouter:
     @router.get(
         "/weights",
         response_class=Response,
-        responses=answers | documented(416),
+        responses=answers | documented(416, 503),
         summary="Safetensors file",
     )
     def file(request: Request) -> Response:
         newest = view.file()
-        return partial(request, newest.data, newest.sha256)
+        return partial(request, newest.data, newest.sha256, downloads)
 
     return router
 
 
 def _events(view: View, operator: Operator) -> APIRouter:
-    router = APIRouter()
+    router, streams = APIRouter(), Places(STREAMS, STREAMS_EACH)
+
+    async def place(request: Request) -> AsyncIterator[None]:
+        with streams.taken(address_of(request.scope)):
+            yield
 
     @router.get(
-        "/events", response_class=EventSourceResponse, summary="`status` events as the run changes"
+        "/events",
+        response_class=EventSourceResponse,
+        dependencies=[Depends(place)],
+        summary="`status` events as the run changes",
     )
     async def events() -> AsyncIterator[ServerSentEvent]:
         last: dict[str, Any] = {}
@@ -250,7 +263,7 @@ def _events(view: View, operator: Operator) -> APIRouter:
 
 def _operators(operator: Operator) -> APIRouter:
     """A router of what the operator alone may do."""
-    return APIRouter(route_class=guarded(operator), dependencies=[Depends(BEARER)])
+    return APIRouter(route_class=guarded(BEARER, operator.check), dependencies=[Depends(BEARER)])
 
 
 def _control(view: View, operator: Operator) -> APIRouter:
