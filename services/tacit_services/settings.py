@@ -18,7 +18,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
-from tacit_services.transport.address import HostPort
+from tacit_services.transport.address import HostPort, split_host_port
 from tacit_services.transport.tls import Tls
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -104,6 +104,11 @@ class AggregatorSettings(ServiceSettings):
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
     http: HostPort = "127.0.0.1:8000"
+    http_hosts: str = Field(
+        "",
+        description="names, ',' between, under which REST may be asked for, beside localhost, "
+        "this machine's own and addresses; '*': any",
+    )
     token_file: Path | None = Field(
         None, description="operator token for writes; made if it does not exist"
     )
@@ -121,6 +126,11 @@ class AggregatorSettings(ServiceSettings):
         4096, gt=0, description="journal entries before edges are told to wait"
     )
     max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
+
+    def known_hosts(self) -> list[str]:
+        """Names under which REST may be asked for: of `http`, and of `http_hosts`."""
+        named = [name.strip() for name in self.http_hosts.split(",")]
+        return [split_host_port(self.http)[0], *filter(None, named)]
 
 
 class EdgeSettings(ServiceSettings):

@@ -22,16 +22,17 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
-from tacit_services.aggregator.api.routes import STREAMS_EACH
+from tacit_services.aggregator.api.routes import STREAMS_EACH, create_app
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
+from tacit_services.settings import AggregatorSettings
 from torch import Tensor
 
 from tacit.models import Model, build
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Spend
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.rest import TOKEN, Rig, Stage, served, staged
+from tests.helpers.rest import TOKEN, Rig, Stage, served, serving, staged
 from tests.helpers.servers import PATIENCE, wait_for
 from tests.helpers.web import dial
 
@@ -313,6 +314,37 @@ class TestErrors:
     ) -> None:
         del rig.role.clip
         assert problem(web.get("/v1/status"), 500) == "a bug in tacit: AttributeError"
+
+
+class TestHosts:
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""]
+    )
+    def test_another_name_is_refused(self, still: httpx.Client, host: str) -> None:
+        assert "TACIT_HTTP_HOSTS" in problem(still.get("/v1/status", headers={"Host": host}), 421)
+
+    @pytest.mark.parametrize(
+        "host",
+        ["localhost:8000", "LOCALHOST.", "a.localhost", "10.1.2.3:80", "[::1]:8000", "[::1]"],
+    )
+    def test_loopback_names_and_addresses_are_known(self, still: httpx.Client, host: str) -> None:
+        assert still.get("/healthz", headers={"Host": host}).status_code == 200
+
+    def test_further_names_are_a_setting(self, rig: Rig) -> None:
+        settings = AggregatorSettings(run_file="x", http="tacit.lab:0", http_hosts="a.net, b.net")
+        for names, known in ((settings.known_hosts(), "b.net"), (["*"], "evil.example")):
+            app = create_app(rig.observer, rig.operator, rig.model, hosts=names)
+            with serving(app, rig.operator) as url:
+                asked = httpx.get(f"{url}/healthz", headers={"Host": known}, trust_env=False)
+                assert asked.status_code == 200
+
+    def test_a_body_that_is_no_text_is_a_documented_400(self, still: httpx.Client) -> None:
+        header = {"Content-Type": "application/json"} | BEARER
+        refused = still.post("/v1/halt", content=b"\xff\xfe{}", headers=header)
+        assert problem(refused, refused.status_code)
+        described = still.get("/openapi.json").json()["paths"]["/v1/halt"]["post"]["responses"]
+        assert str(refused.status_code) in described
+        assert {"400", "421"} <= described.keys()
 
 
 class TestStrangers:

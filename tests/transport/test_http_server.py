@@ -101,15 +101,16 @@ class TestDeadlines:
                     assert client.get("/healthz").status_code == 200
                 assert ending(silent) == b""
 
-    def test_an_answer_that_nobody_reads_is_not_waited_for(self, app: FastAPI) -> None:
-        with listening(app, limits=SOON) as address, ExitStack() as stack:
-            unread = [stack.enter_context(closing(dial(address))) for _ in range(2)]
-            for connection in unread:
-                connection.sendall(b"GET /blob HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert connection.recv(12) == b"HTTP/1.1 200"
+    def test_an_answer_that_nobody_reads_is_not_waited_for(self) -> None:
+        with (
+            listening(application(Places(3, 1)), limits=SOON) as address,
+            closing(dial(address)) as unread,
+        ):
+            unread.sendall(b"GET /blob HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert unread.recv(12) == b"HTTP/1.1 200"
             assert not _places_are_free(address)
             wait_for(lambda: _places_are_free(address))
-            assert all(len(ending(connection)) < SIZE for connection in unread)
+            assert len(ending(unread)) < SIZE
 
     def test_an_answer_is_sent_in_blocks_as_they_are_read(self, app: FastAPI) -> None:
         with listening(app) as address:

@@ -79,7 +79,8 @@ def main(settings: AggregatorSettings) -> None:
     )
     operator = Operator(_token(settings.token_file))
     inference = Inference(driver, role, settings.salt) if isinstance(role, vafl.Server) else None
-    server, serving = _web(create_app(observer, operator, model, inference), listener)
+    app = create_app(observer, operator, model, inference, settings.known_hosts())
+    server, serving = _web(app, listener)
     evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
     try:
         _recover(driver, settings.connect_timeout, stop)

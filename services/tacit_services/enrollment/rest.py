@@ -127,7 +127,13 @@ def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
 
 def create_app(desk: RegistrationAuthority) -> FastAPI:
     """The web application of a registration authority."""
-    app = FastAPI(title="tacit enrolment", version="1", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="tacit enrolment",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        responses=documented(400),
+    )
     install(app)
 
     @app.get("/healthz", summary="The process answers")

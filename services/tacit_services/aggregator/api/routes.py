@@ -8,7 +8,7 @@ and the accounting they may cause is cached. The driver thread never waits for H
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
@@ -26,6 +26,7 @@ from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.bearer import guarded
+from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.places import Places
 from tacit_services.transport.problems import (
     SAFETENSORS,
@@ -54,10 +55,11 @@ def create_app(
     operator: Operator,
     model: Model,
     inference: Inference | None = None,
+    hosts: Iterable[str] = (),
 ) -> FastAPI:
     """The application of one run. Call `operator.close()` before stopping its server.
 
-    `inference`: vertical.
+    `inference`: vertical. `hosts`: further names under which it may be asked for.
     """
     app = FastAPI(
         title="tacit aggregator",
@@ -65,7 +67,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         description="One federated run: its state, its model and its privacy ledger.",
+        responses=documented(400, 421),
     )
+    app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app)
     view = View(observer, model)
 
