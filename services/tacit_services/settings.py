@@ -112,6 +112,11 @@ class AggregatorSettings(ServiceSettings):
     token_file: Path | None = Field(
         None, description="operator token for writes; made if it does not exist"
     )
+    receipts: Path = Field(
+        Path("state/receipts.key"),
+        description="key that proves receipts, by which a store that has lost messages is noticed; "
+        "made if it does not exist",
+    )
     linger: bool = Field(False, description="go on serving REST after the run has ended")
     trusted: Path = Field(
         Path("state/trusted.db"), description="ledger of the edges, where privacy.noise_at = server"

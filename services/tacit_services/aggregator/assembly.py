@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.line import Wired
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.journal.store import Store
@@ -35,6 +37,7 @@ class Place:
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
+    key: what receipts are proven with; empty: one of this process alone.
     """
 
     run_id: str
@@ -44,6 +47,7 @@ class Place:
     chunk: int
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
+    key: bytes = b""
 
 
 def assemble(
@@ -90,6 +94,7 @@ def assemble(
         noise=noise,
         gate=gate,
         presence=presence,
+        receipts=Receipts(place.key or secrets.token_bytes(32), place.run_id),
     )
     return ServerDriver(
         journal,

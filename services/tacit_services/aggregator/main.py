@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import secrets
 import socket
 import sys
 import threading
@@ -30,6 +28,7 @@ from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.disk.secret_file import kept_secret
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
@@ -65,14 +64,14 @@ def main(settings: AggregatorSettings) -> None:
         vertical = vertical_settings.vertical(definition)
         people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
     role = registry.server(definition, model, people)
-    name, chunk = settings.run_id, settings.chunk
+    name, chunk, key = settings.run_id, settings.chunk, _receipts_key(settings.receipts)
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
         store = StoreWithJournalFile(store, Writer(settings.journal_file), name, run)
     line = Line(
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
-    place = Place(name, store, line, settings.max_message, chunk, settings.trusted)
+    place = Place(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
     driver = assemble(run, definition, role, model, place)
     observer = Observer(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
@@ -221,6 +220,10 @@ def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, thre
     return server, thread
 
 
+def _receipts_key(path: Path) -> bytes:
+    return kept_secret(path, "TACIT_RECEIPTS").encode()
+
+
 def _prepare(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -235,15 +238,4 @@ def _token(path: Path | None) -> str | None:
     """
     if path is None:
         return None
-    try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: {error}") from error
-    if len(token) < 16:
-        raise ConfigError(f"TACIT_TOKEN_FILE={str(path)!r}: the token has fewer than 16 characters")
-    return token
+    return kept_secret(path, "TACIT_TOKEN_FILE")

@@ -29,6 +29,7 @@ from tacit_services.cli import (
     pki,
     predict,
     privacy_budget,
+    recover,
     remote,
     replay,
     simulate,
@@ -42,7 +43,7 @@ from tacit_services.launch import INTERRUPTED, complain
 _CODES = (
     "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, "
     "4 broker, store, port or REST unreachable, "
-    "5 privacy (budget, ledger, policy), 6 wire, 130 interrupted."
+    "5 privacy (budget, ledger, policy), 6 wire, 7 the store has lost messages, 130 interrupted."
 )
 
 app = typer.Typer(
@@ -226,6 +227,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (peer, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit peer"),
             (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
             (pki.app, "tacit pki init"),
+            (recover.recover, "tacit recover --from run.journal --store redis://127.0.0.1:6379/0"),
         ),
     ),
     (

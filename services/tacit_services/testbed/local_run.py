@@ -185,6 +185,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
     """The run's aggregator, not started; what it must keep lies in `state`."""
     secrets = {
         "TACIT_TOKEN_FILE": "token",
+        "TACIT_RECEIPTS": "receipts.key",
         "TACIT_TRUSTED": "trusted.db",
         "TACIT_LABELS": "labels.safetensors",
     }

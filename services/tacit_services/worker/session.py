@@ -24,6 +24,7 @@ from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
+_MAX_PROOF = 64  # bytes
 MOST_BUSY = 60.0  # seconds that an aggregator may ask for
 IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
 
@@ -103,7 +104,8 @@ class Session:
             assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
             seq = self.outbox.next_seq()
             terms = self._settings
-            envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition)
+            held = self.outbox.receipt
+            envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition, held)
             self.outbox.put(seq, envelope, self._role.releaser.ledger, self._kept())
         hold()
         self._asked()
@@ -238,6 +240,8 @@ class Session:
                 f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to "
                 f"train"
             )
+        if receipt.proof and receipt.last_seq < self.outbox.next_seq():
+            self.outbox.hold(pb.Held(seq=receipt.last_seq, proof=receipt.proof[:_MAX_PROOF]))
         if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
             self._send(seq, self._upload.more(receipt.missing))
         elif receipt.status in _FINAL:

@@ -28,6 +28,7 @@ from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
@@ -71,8 +72,10 @@ class Admission:
         noise: TrustedNoise | None,
         gate: Gate,
         presence: dict[str, str],
+        receipts: Receipts,
     ) -> None:
         """`presence`: what edges say of themselves, noted here."""
+        self._receipts = receipts
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
@@ -155,7 +158,7 @@ class Admission:
     def _decode_and_screen(self, edge: str, seq: int, inbound: Inbound) -> Candidate | None:
         """The message as it is to be kept; None: a part or a question, which has been answered.
 
-        Raises WireError: it will never be accepted; RetryLater: not now.
+        Raises WireError: it will never be accepted; RetryLater: not now; StoreLost.
         """
         journal, payload = self._journal, inbound.payload
         if (
@@ -170,9 +173,7 @@ class Admission:
             self._answer_part(edge, seq)
             return None
         received = wire.decode(envelope)
-        said = received.meta.run, received.meta.edge, received.meta.seq
-        if said != (journal.run_id, edge, seq):
-            raise WireError("identity", "says {}/{}/{}".format(*said))
+        self._check_sender(received.meta, edge, seq)
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
@@ -198,6 +199,16 @@ class Admission:
         candidate = Candidate(edge, seq, bytes(envelope), message, anchor, inbound)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
+    def _check_sender(self, meta: pb.Meta, edge: str, seq: int) -> None:
+        """Raise WireError where the message says another sender than its topic, StoreLost where
+        its sender holds a receipt that the store knows nothing of.
+        """
+        journal, said = self._journal, (meta.run, meta.edge, meta.seq)
+        if said != (journal.run_id, edge, seq):
+            raise WireError("identity", "says {}/{}/{}".format(*said))
+        if meta.HasField("held"):
+            self._receipts.check(edge, meta.held, journal.last_seqs.get(edge, 0))
+
     def _answer_part(self, edge: str, seq: int) -> None:
         """Say what is missing now and then, and where it is asked."""
         if answer := self._reassembly.answer(edge, seq):
@@ -207,7 +218,8 @@ class Admission:
         """Say that nothing is missing of a message that was accepted before."""
         self._counts[Verdict.DUPLICATE] += 1
         last = self._journal.last_seqs.get(edge, 0)
-        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last))
+        receipt = pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last)
+        self._downlink.receipt(edge, seq, self._receipts.proven(edge, receipt))
         for out in self._answer_again(edge, seq):
             self._downlink.reply(out)
 
@@ -253,6 +265,7 @@ class Admission:
             edge, seq = candidate.edge, candidate.seq
             candidate.inbound.done()
             receipt, outgoing = self._journal.fold(candidate, answer)
+            receipt = self._receipts.proven(edge, receipt)
             if answer.verdict == Verdict.ACCEPTED:
                 self.latency.observe(time.perf_counter() - batch.began)
                 self._gate.heard(edge, update=isinstance(candidate.message, Update))
