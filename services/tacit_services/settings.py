@@ -6,6 +6,7 @@ argument.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,6 +23,7 @@ from tacit_services.transport.address import HostPort, split_host_port
 from tacit_services.transport.tls import Tls
 
 S = TypeVar("S", bound="ServiceSettings")
+KNOWN_SALT = "tacit"
 ANOTHER_RUN = "A new run needs another TACIT_RUN_ID; the ledgers go on."
 
 
@@ -48,7 +50,7 @@ class ServiceSettings(BaseSettings):
     edges: int | None = Field(None, gt=0, description="edges.count instead of the run file's")
     seed: int | None = Field(None, ge=0, description="run.seed instead of the run file's")
     salt: str = Field(
-        "tacit",
+        KNOWN_SALT,
         min_length=1,
         description="secret of a vertical run's parties and server: names records",
     )
@@ -80,6 +82,15 @@ class ServiceSettings(BaseSettings):
         if self.tls_ca is None or self.tls_cert is None or self.tls_key is None:
             return None
         return Tls(self.tls_ca, self.tls_cert, self.tls_key)
+
+    def warn_of_salt(self, log: logging.Logger) -> None:
+        """Say so where the secret of a vertical run is the one that everybody knows."""
+        if self.salt == KNOWN_SALT:
+            log.warning(
+                "TACIT_SALT is not set, and %r is no secret: whoever hears the parties and can "
+                "guess an id knows its record's name; give all parties and their server one",
+                self.salt,
+            )
 
     def load_run(self) -> RunFile:
         """The run file, read and checked: of several, the first whose data is there.

@@ -64,3 +64,16 @@ def test_a_message_with_a_forged_receipt_counts_as_any_other(rig: Rig) -> None:
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
+
+
+def test_refused_messages_are_counted_and_seldom_logged(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.hello("edge-0")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(100):
+            rig.send("edge-0", pb.Meta(update=pb.Update(base_version=99)))
+        for _ in range(100):
+            rig.send("stranger", pb.Meta(halt=pb.Halt()))
+    assert sum(rig.driver.counts[f"rejected:{why}"] for why in ("shape", "kind")) == 200
+    assert len(caplog.records) == 2

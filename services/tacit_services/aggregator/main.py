@@ -9,12 +9,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from tacit.algorithms import registry
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
 from tacit_services.aggregator.api.operator import Operator
@@ -59,11 +62,7 @@ def main(settings: AggregatorSettings) -> None:
     test = definition.source.test(settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
-    people = None
-    if definition.algorithm.worker == "party":
-        vertical = vertical_settings.vertical(definition)
-        people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
-    role = registry.server(definition, model, people)
+    role = registry.server(definition, model, _people(settings, definition))
     name, chunk, key = settings.run_id, settings.chunk, _receipts_key(settings.receipts)
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
@@ -218,6 +217,14 @@ def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, thre
     )
     thread.start()
     return server, thread
+
+
+def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords | None:
+    if definition.algorithm.worker != "party":
+        return None
+    settings.warn_of_salt(log)
+    vertical = vertical_settings.vertical(definition)
+    return labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
 
 
 def _receipts_key(path: Path) -> bytes:

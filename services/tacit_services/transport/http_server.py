@@ -7,12 +7,14 @@ connection holds a file descriptor, and a process without any left could not eve
 from __future__ import annotations
 
 import functools
+import logging
 import socket
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tacit_services.logs import SeldomFilter
 from tacit_services.transport.http_connection import BoundedConnection
 from tacit_services.transport.http_door import Door, Limits
 
@@ -26,11 +28,13 @@ class Server(uvicorn.Server):
         given = {"http": H11Protocol, "ws": "none", "log_level": "warning", "access_log": False}
         super().__init__(uvicorn.Config(app, **given | more))
         self._limits = limits
+        self._seldom = SeldomFilter()  # whoever sends what is no HTTP causes a line each time
         self._doors: list[Door] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve at `sockets`, which are bound already."""
         await super().startup(sockets=[])
+        logging.getLogger("uvicorn.error").addFilter(self._seldom)
         make = functools.partial(
             BoundedConnection, self.config, self.server_state, self.lifespan.state
         )
@@ -44,3 +48,4 @@ class Server(uvicorn.Server):
         for door in self._doors:
             door.close()
         await super().shutdown(sockets)
+        logging.getLogger("uvicorn.error").removeFilter(self._seldom)

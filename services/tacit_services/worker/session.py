@@ -17,6 +17,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
+from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.transfer import Download, Transfer
 from tacit_services.worker.contract import LoopSettings, Worker
@@ -66,7 +67,7 @@ class Session:
         """
         self._role, self.outbox, self._settings = role, outbox, settings
         self._connection, self._present, self._kept = connection, present, kept
-        self.standing = Standing.ONLINE
+        self.standing, self._seldom = Standing.ONLINE, Seldom()
         self._task: ServerOutput | None = None  # the server's newest word
         self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
@@ -172,9 +173,9 @@ class Session:
             if envelope is not None:
                 self._dispatch(wire.decode(envelope), inbound.retained)
         except WireError as error:
-            log.warning(
-                "refused a message on %s: %s", inbound.topic, error, extra={"edge": self._role.edge}
-            )
+            if count := self._seldom.due(error.reason):
+                said = "refused a message on %s: %s" + (f" (one of {count})" if count > 1 else "")
+                log.warning(said, inbound.topic, error, extra={"edge": self._role.edge})
         inbound.done()
 
     def _whole(self, inbound: Inbound) -> bytes | bytearray | None:

@@ -34,6 +34,7 @@ from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
 from tacit_services.journal.store import Appended, NewEntry, Verdict
+from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
@@ -75,7 +76,7 @@ class Admission:
         receipts: Receipts,
     ) -> None:
         """`presence`: what edges say of themselves, noted here."""
-        self._receipts = receipts
+        self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
@@ -231,7 +232,9 @@ class Admission:
         else:
             self._counts[f"rejected:{reason}"] += 1
             facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": said}
-            log.warning("a message was refused", extra=facts)
+            if count := self._seldom.due(reason):
+                many = f"{count} messages were refused, the last:"
+                log.warning("a message was refused" if count == 1 else many, extra=facts)
             self._guard.refused(edge, reason)
         self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=said))
 
