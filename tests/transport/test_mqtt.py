@@ -216,7 +216,8 @@ def test_a_broker_that_dies_before_it_answers_is_asked_for_mqtt_5_again(
 ) -> None:
     monkeypatch.setattr(mqtt, "UNANSWERED", 0.3)
     with socket.create_server((HOST, 0)) as dying:
-        one, stop, levels = Client("{}:{}".format(*dying.getsockname()), "x"), threading.Event(), []
+        one, stop = Client("{}:{}".format(*dying.getsockname()), "x"), threading.Event()
+        levels = list[int]()
         starting = threading.Thread(target=one.connection.start, args=(PATIENCE, stop))
         starting.start()
         first = time.monotonic()

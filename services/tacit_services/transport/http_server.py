@@ -25,8 +25,8 @@ class Server(uvicorn.Server):
     """uvicorn for `app`; `more` are further arguments of uvicorn.Config."""
 
     def __init__(self, app: Any, limits: Limits = LIMITS, **more: Any) -> None:
-        given = {"http": H11Protocol, "ws": "none", "log_level": "warning", "access_log": False}
-        super().__init__(uvicorn.Config(app, **given | more))
+        given: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
+        super().__init__(uvicorn.Config(app, log_level="warning", **given | more))
         self._limits = limits
         self._seldom = SeldomFilter()  # whoever sends what is no HTTP causes a line each time
         self._doors: list[Door] = []
