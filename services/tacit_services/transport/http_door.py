@@ -14,6 +14,7 @@ import logging
 import socket
 import ssl
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -108,21 +109,23 @@ class Door:
 
     async def _begin(self, guest: Guest, taken: socket.socket) -> None:
         seconds = self.limits.handshake if self.tls else None
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: guest.connection,
-            taken,
-            ssl=self.tls,
-            ssl_handshake_timeout=seconds,
-            ssl_shutdown_timeout=seconds,
-        )
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: guest.connection,
+                taken,
+                ssl=self.tls,
+                ssl_handshake_timeout=seconds,
+                ssl_shutdown_timeout=seconds,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            log.debug("%s: no handshake: %r", guest.address, error)
+            # They hold the buffers of the handshake, in a circle with the error.
+            traceback.clear_frames(error.__traceback__)
 
-    def _begun(self, guest: Guest, taken: socket.socket, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is None:
-            return
-        self._guests.discard(guest)
-        failure = None if task.cancelled() else task.exception()
-        log.debug("%s: no handshake: %r", guest.address, failure)
+    def _begun(self, guest: Guest, taken: socket.socket, _: asyncio.Task[None]) -> None:
+        guest.task = None
         if guest.connection.transport is None:
+            self._guests.discard(guest)
             taken.close()
 
     def _make_room(self) -> bool:
