@@ -5,6 +5,7 @@ Whoever has a right to is served, the run goes on, and memory stays within what 
 
 from __future__ import annotations
 
+import logging
 import re
 import resource
 import subprocess
@@ -25,8 +26,9 @@ from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import HOST, Mosquitto, free_port, mosquitto, wait_for
 
+log = logging.getLogger("tacit.test")
 MODEL = 4 * 64 * 3000 + 4 * 3000 * 10  # bytes, about
-ROOM = 64 << 20  # what 128 connections may cost, and one answer of each
+ROOM = 100 << 20  # what docs/operations.md says that strangers cost, beside downloads
 
 
 @dataclass(frozen=True)
@@ -90,16 +92,16 @@ def attacked(address: str, what: str, seconds: float, meanwhile: Callable[[], No
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_run_goes_on_and_its_operator_is_served(
-    run: Deployment, length: Length, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Length) -> None:
     address = f"{HOST}:{free_port()}"
     aggregator = run.aggregator(TACIT_HTTP=address, TACIT_TOKEN_FILE=str(run.folder / "token"))
     run.edge(0)
     progress = Progress(f"http://{address}")
     wait_for(lambda: progress.applied() > 20)
     few_descriptors(aggregator)
-    before, calm, under = peak(aggregator), Rate(), Rate()
+    calm, under = Rate(), Rate()
+    calm.over(progress, lambda: progress.during(length.seconds))
+    before = peak(aggregator)
     for _ in range(length.rounds):
         calm.over(progress, lambda: progress.during(length.seconds))
         made = under.over(
@@ -107,9 +109,7 @@ def test_a_run_goes_on_and_its_operator_is_served(
         )
         assert made > 20 * length.seconds, "no attack"
     grown = peak(aggregator) - before
-    record_property(
-        "measured", f"{calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more"
-    )
+    log.info(f"{calm.value:.1f} a second, attacked {under.value:.1f}; {grown >> 20} MB more")
     assert under.value > calm.value / 2
     assert grown < ROOM + 10 * MODEL
     assert aggregator.log.count("Traceback") == 0
@@ -163,9 +163,7 @@ class Rate:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_enrolment_goes_on(
-    tmp_path: Path, length: Length, record_property: Callable[[str, object], None]
-) -> None:
+def test_enrolment_goes_on(tmp_path: Path, length: Length) -> None:
     folder, address = tmp_path / "pki", f"{HOST}:{free_port()}"
     authority = CertificateAuthority.create(folder)
     authority.issue(rest.SERVER, [HOST])
@@ -185,9 +183,7 @@ def test_enrolment_goes_on(
             lambda: enrolled.append(desk.enroll(f"edge-{len(enrolled)}")),
         )
         grown = peak(server) - before
-        record_property(
-            "measured", f"{made} connections, {len(enrolled)} enrolled; {grown >> 20} MB more"
-        )
+        log.info(f"{made} connections, {len(enrolled)} enrolled; {grown >> 20} MB more")
         assert made > 20 * length.rounds * length.seconds, "no attack"
         assert set(enrolled) == {201}
         assert grown < ROOM
