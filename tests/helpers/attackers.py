@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import resource
 import socket
 import sys
@@ -16,6 +15,7 @@ import time
 
 HELD = 1500  # connections that are to be open at a time
 PAUSE = 0.002  # seconds between two attempts; who wants more needs more machines
+_ESTABLISHED = 1  # tcpi_state
 SOURCES = tuple(f"127.0.0.{number}" for number in range(2, 10))
 _TO = b"Host: localhost\r\n"
 REST = (
@@ -50,15 +50,8 @@ async def _hold(address: tuple[str, int], source: str, said: bytes, until: float
 
 
 def _closed(made: socket.socket) -> bool:
-    """Whether the other side has reset it."""
-    return made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0 or _ended(made)
-
-
-def _ended(made: socket.socket) -> bool:
-    try:
-        return made.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
-        return False
+    """Whether the other side has closed it, read or not."""
+    return made.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
 
 
 async def attack(host: str, port: int, kinds: tuple[bytes, ...], seconds: float) -> int:
@@ -81,7 +74,6 @@ def main() -> None:
     """As the arguments say; prints how many connections were made."""
     address, what, seconds = sys.argv[1:]
     host, _, port = address.rpartition(":")
-    os.nice(10)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     kinds = REST if what == "rest" else ENROLL
