@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import resource
 import socket
 import sys
@@ -74,6 +75,7 @@ def main() -> None:
     """As the arguments say; prints how many connections were made."""
     address, what, seconds = sys.argv[1:]
     host, _, port = address.rpartition(":")
+    os.nice(10)  # it stands for other machines, whose processors are not ours
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     kinds = REST if what == "rest" else ENROLL
