@@ -9,10 +9,50 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Literal
 
 FACTS = ("edge", "seq", "version", "reason")
+_SELDOM_SECONDS = 60.0  # between two lines of one kind
+_MOST_KINDS = 64
 _TIME = "%Y-%m-%dT%H:%M:%S"
+
+
+class Seldom:
+    """How often a line may be logged of what others cause: for the first event of a kind, then once
+    a minute, with how many there were. For one thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kinds: dict[str, tuple[float, int]] = {}  # when the last line was; events since
+
+    def due(self, kind: str) -> int:
+        """How many events of this kind a line may speak of now, this one included; 0: no line."""
+        if kind not in self._kinds and len(self._kinds) >= _MOST_KINDS:
+            kind = ""
+        now = self._clock()
+        said, count = self._kinds.get(kind, (now - _SELDOM_SECONDS, 0))
+        if now - said < _SELDOM_SECONDS:
+            self._kinds[kind] = said, count + 1
+            return 0
+        self._kinds[kind] = now, 0
+        return count + 1
+
+
+class SeldomFilter(logging.Filter):
+    """Lets through of every kind of message what Seldom says. For one thread's logger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seldom = Seldom()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record goes through; it says how many it stands for."""
+        count = self._seldom.due(str(record.msg))
+        if count > 1:
+            record.msg = f"{str(record.msg).strip()} ({count} times since the last line)"
+        return count > 0
 
 
 class TextFormatter(logging.Formatter):

@@ -6,6 +6,7 @@ argument.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,10 +19,11 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
-from tacit_services.transport.address import HostPort
+from tacit_services.transport.address import HostPort, split_host_port
 from tacit_services.transport.tls import Tls
 
 S = TypeVar("S", bound="ServiceSettings")
+KNOWN_SALT = "tacit"
 ANOTHER_RUN = "A new run needs another TACIT_RUN_ID; the ledgers go on."
 
 
@@ -48,7 +50,7 @@ class ServiceSettings(BaseSettings):
     edges: int | None = Field(None, gt=0, description="edges.count instead of the run file's")
     seed: int | None = Field(None, ge=0, description="run.seed instead of the run file's")
     salt: str = Field(
-        "tacit",
+        KNOWN_SALT,
         min_length=1,
         description="secret of a vertical run's parties and server: names records",
     )
@@ -81,6 +83,15 @@ class ServiceSettings(BaseSettings):
             return None
         return Tls(self.tls_ca, self.tls_cert, self.tls_key)
 
+    def warn_of_salt(self, log: logging.Logger) -> None:
+        """Say so where the secret of a vertical run is the one that everybody knows."""
+        if self.salt == KNOWN_SALT:
+            log.warning(
+                "TACIT_SALT is not set, and %r is no secret: whoever hears the parties and can "
+                "guess an id knows its record's name; give all parties and their server one",
+                self.salt,
+            )
+
     def load_run(self) -> RunFile:
         """The run file, read and checked: of several, the first whose data is there.
 
@@ -104,11 +115,21 @@ class AggregatorSettings(ServiceSettings):
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
     http: HostPort = "127.0.0.1:8000"
+    http_hosts: str = Field(
+        "",
+        description="names, ',' between, under which REST may be asked for, beside localhost, "
+        "this machine's own and addresses; '*': any",
+    )
     token_file: Path | None = Field(
         None, description="operator token for writes; made if it does not exist"
     )
     read_token_file: Path | None = Field(
         None, description="token for reads; made if it does not exist. Without it, reads are open"
+    )
+    receipts: Path = Field(
+        Path("state/receipts.key"),
+        description="key that proves receipts, by which a store that has lost messages is noticed; "
+        "made if it does not exist",
     )
     linger: bool = Field(False, description="go on serving REST after the run has ended")
     trusted: Path = Field(
@@ -124,6 +145,11 @@ class AggregatorSettings(ServiceSettings):
         4096, gt=0, description="journal entries before edges are told to wait"
     )
     max_message: int = Field(1 << 28, gt=0, description="largest update, bytes")
+
+    def known_hosts(self) -> list[str]:
+        """Names under which REST may be asked for: of `http`, and of `http_hosts`."""
+        named = [name.strip() for name in self.http_hosts.split(",")]
+        return [split_host_port(self.http)[0], *filter(None, named)]
 
 
 class EdgeSettings(ServiceSettings):

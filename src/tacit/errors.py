@@ -7,7 +7,8 @@
     │   └── Fenced       4  a newer aggregator has taken over this run
     ├── PrivacyError     5  the ledger, the budget or the edge's policy refuses
     │   └── BudgetSpent  5  the next push would pass the edge's budget
-    └── WireError        6  bytes that are not a message; has a short `reason` for counters
+    ├── WireError        6  bytes that are not a message; has a short `reason` for counters
+    └── StoreLost        7  the store has lost messages that were receipted
 
 Every message is one line that a person can act on. The command line prints it and leaves with the
 exit code, so bad input never becomes a traceback. `assert` and all other exceptions mean a bug in
@@ -67,3 +68,9 @@ class WireError(TacitError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
+
+
+class StoreLost(TacitError):  # noqa: N818  (a state of the store)
+    """The store has lost messages that edges have receipts for: only the operator can go on."""
+
+    exit_code = 7

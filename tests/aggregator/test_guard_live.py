@@ -6,6 +6,7 @@ what it refuses is in no journal, and honest edges do not notice it.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,19 +285,24 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
         caller.connection.stop()
 
 
-def test_clip_is_what_the_server_asked_for_in_that_stage(guarded: Guarded) -> None:
+def test_clip_is_what_the_server_asked_for_with_that_model(guarded: Guarded) -> None:
     rig = guarded(norm_factor=1.0)
     edge = known(rig, "edge-0")
     (payload,) = edge.parts(edge.update(1.0, base=0))
     update, role = received(rig, payload), rig.driver.role
     assert isinstance(role, Server)
-    first = bound_of(rig, update)
+    first, factor = bound_of(rig, update), role.algorithm.reduction
     with rig.driver.lock:
-        role.clip, role.version, role.stage_step = role.clip / 4, 10, 10
-        assert bound_of(rig, update) == pytest.approx(first / 4)
-        role.stage_step = (
-            9  # made before this stage began: C may have been anything up to the first
-        )
+        for role.version in (10, 11, 15):
+            role._next_stage()
+        tensors, values = role.state()
+        role.restore(tensors, json.loads(json.dumps(values)))
+        for version, stages in ((9, 0), (10, 1), (11, 2), (14, 2), (15, 3), (16, 3)):
+            found = rig.driver.guard.bound("edge-0", version, update.vector.numel())
+            assert found == pytest.approx(first * factor**stages)
+        # A snapshot of 0.1 knows no earlier stage: C may have been anything up to the first.
+        del values["clips"]
+        role.restore(tensors, values)
         assert bound_of(rig, update) == first
     edge.connection.stop()
 

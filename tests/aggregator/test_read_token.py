@@ -11,8 +11,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 from tacit_client import ApiError, Client
-from tacit_services.aggregator.api import tokens
 from tacit_services.cli import main
+from tacit_services.disk.secret_file import kept_secret
 
 from tacit.errors import ConfigError
 from tests.aggregator.test_rest import problem
@@ -135,15 +135,13 @@ def test_the_client_says_what_it_lacks(url: str) -> None:
 
 def test_its_file_is_made_for_its_owner_alone_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "new" / "read"
-    first = tokens.kept(path, "TACIT_READ_TOKEN_FILE")
-    assert first is not None
+    first = kept_secret(path, "TACIT_READ_TOKEN_FILE")
     assert len(first) > 30
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert tokens.kept(path, "TACIT_READ_TOKEN_FILE") == first
+    assert kept_secret(path, "TACIT_READ_TOKEN_FILE") == first
     path.write_text("short\n")
     with pytest.raises(ConfigError, match=r"TACIT_READ_TOKEN_FILE=.*fewer than 16 characters"):
-        tokens.kept(path, "TACIT_READ_TOKEN_FILE")
-    assert tokens.kept(None, "TACIT_READ_TOKEN_FILE") is None
+        kept_secret(path, "TACIT_READ_TOKEN_FILE")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from importlib import metadata
@@ -23,17 +22,19 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
+from tacit_services.aggregator.api.routes import STREAMS_EACH, create_app
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
-from tacit_services.transport import http_server as bounded
+from tacit_services.settings import AggregatorSettings
 from torch import Tensor
 
 from tacit.models import Model, build
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Spend
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.rest import TOKEN, Rig, Stage, served, staged
-from tests.helpers.servers import PATIENCE
+from tests.helpers.rest import TOKEN, Rig, Stage, served, serving, staged
+from tests.helpers.servers import PATIENCE, wait_for
+from tests.helpers.web import dial
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -317,42 +318,62 @@ class TestErrors:
         assert problem(web.get("/v1/status"), 500) == "a bug in tacit: AttributeError"
 
 
-class TestConnections:
-    def test_those_that_say_nothing_are_closed(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+class TestHosts:
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""]
+    )
+    def test_another_name_is_refused(self, still: httpx.Client, host: str) -> None:
+        assert "TACIT_HTTP_HOSTS" in problem(still.get("/v1/status", headers={"Host": host}), 421)
+
+    @pytest.mark.parametrize(
+        "host",
+        ["localhost:8000", "LOCALHOST.", "a.localhost", "10.1.2.3:80", "[::1]:8000", "[::1]"],
+    )
+    def test_loopback_names_and_addresses_are_known(self, still: httpx.Client, host: str) -> None:
+        assert still.get("/healthz", headers={"Host": host}).status_code == 200
+
+    def test_further_names_are_a_setting(self, rig: Rig) -> None:
+        settings = AggregatorSettings(run_file="x", http="tacit.lab:0", http_hosts="a.net, b.net")
+        for names, known in ((settings.known_hosts(), "b.net"), (["*"], "evil.example")):
+            app = create_app(rig.observer, rig.operator, rig.model, hosts=names)
+            with serving(app, rig.operator) as url:
+                asked = httpx.get(f"{url}/healthz", headers={"Host": known}, trust_env=False)
+                assert asked.status_code == 200
+
+    def test_a_body_that_is_no_text_is_a_documented_400(self, still: httpx.Client) -> None:
+        header = {"Content-Type": "application/json"} | BEARER
+        refused = still.post("/v1/halt", content=b"\xff\xfe{}", headers=header)
+        assert problem(refused, refused.status_code)
+        described = still.get("/openapi.json").json()["paths"]["/v1/halt"]["post"]["responses"]
+        assert str(refused.status_code) in described
+        assert {"400", "421"} <= described.keys()
+
+
+class TestStrangers:
+    def test_streams_have_places_and_an_address_a_part_of_them(
+        self, rig: Rig, web: httpx.Client
     ) -> None:
-        monkeypatch.setattr(bounded, "SILENT_SECONDS", 0.2)
-        with served(rig) as url, closing(dial(url)) as silent, closing(dial(url)) as slow:
-            slow.sendall(b"GET /v1/status HTTP/1.1\r\nHost: ")
-            assert [ending(connection) for connection in (silent, slow)] == [b"", b""]
-            assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+        ask = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with ExitStack() as stack:
+            for _ in range(STREAMS_EACH):
+                stream = stack.enter_context(closing(dial(str(web.base_url))))
+                stream.sendall(ask)
+                assert stream.recv(12) == b"HTTP/1.1 200"
+            refused = web.get("/v1/events")
+            assert f"{STREAMS_EACH} for one address" in problem(refused, 503)
+            assert web.get("/healthz").status_code == 200
+        wait_for(lambda: self._streams(web))
 
-    def test_too_many_are_closed_at_once_and_the_others_are_served(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(bounded, "CONNECTIONS", 3)
-        with (
-            served(rig) as url,
-            httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client,
-            ExitStack() as stack,
-        ):
-            assert client.get("/healthz").status_code == 200
-            silent = [stack.enter_context(closing(dial(url))) for _ in range(10)]
-            assert [ending(connection) for connection in silent[2:]] == [b""] * 8
-            assert client.get("/healthz").status_code == 200
+    def _streams(self, web: httpx.Client) -> bool:
+        with web.stream("GET", "/v1/events") as answer:
+            return answer.status_code == 200
 
-
-def dial(url: str) -> socket.socket:
-    host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=PATIENCE)
-
-
-def ending(connection: socket.socket) -> bytes:
-    """What a connection that is closed against its will still says."""
-    try:
-        return connection.recv(100)
-    except ConnectionResetError:
-        return b""
+    @pytest.mark.parametrize("path", ["/v1/halt", "/v1/predict", "/v1/edges/edge-0/release"])
+    def test_without_a_token_no_body_is_waited_for(self, still: httpx.Client, path: str) -> None:
+        with closing(dial(str(still.base_url))) as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+            connection.sendall(head.encode())
+            assert connection.recv(12) == b"HTTP/1.1 401"
 
 
 class TestWeights:

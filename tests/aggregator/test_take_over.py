@@ -8,7 +8,7 @@ import pytest
 from tacit_services.journal.store import StoredEntry
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 
-from tacit.errors import Fenced, ServiceError, WireError
+from tacit.errors import Fenced, ServiceError, StoreLost, WireError
 from tacit.protocol import wire
 from tests.golden.harness import sha256
 from tests.helpers.rig import ROOMY, Rig, hello_meta, inbound, run_file, take, update_meta
@@ -129,7 +129,7 @@ class TestTakeOver:
         )
         if kept < 3:
             data.snapshot = None
-        with pytest.raises(Fenced, match=r"has lost accepted messages .* applied 6"):
+        with pytest.raises(StoreLost, match=r"has lost accepted messages .* applied 6"):
             first.driver.recover()
 
     @pytest.mark.parametrize(

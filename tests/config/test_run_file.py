@@ -255,6 +255,7 @@ def test_a_count_that_is_none_is_refused(key: str, value: str) -> None:
     ("key", "value"),
     [
         ("run.updates", "0"),
+        ("run.updates", "1" + 26 * "0"),
         ("edges.count", "0"),
         ("edges.count", "10001"),
         ("privacy.pushes", "0"),

@@ -119,6 +119,7 @@ class Deployment:
             "TACIT_OUT": str(self.out),
             "TACIT_HTTP": f"{HOST}:0",
             "TACIT_LABELS": str(self.folder / "labels.safetensors"),
+            "TACIT_RECEIPTS": str(self.folder / "receipts.key"),
         }
         return self._started("aggregator", settings | more, "aggregator")
 

@@ -5,16 +5,12 @@ its driver is fed by hand, its REST interface is a real uvicorn.
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from tacit_services.aggregator.api.operator import Operator
@@ -22,7 +18,6 @@ from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Place, assemble
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.journal.store import open_store
-from tacit_services.transport import http_server
 from tacit_services.transport.mqtt import Connection, Inbound
 
 from tacit.algorithms.mapa import Server
@@ -30,7 +25,8 @@ from tacit.models import Model
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tests.helpers.run_files import roomy, run_file, toml
-from tests.helpers.servers import HOST, PATIENCE
+from tests.helpers.servers import HOST
+from tests.helpers.web import listening
 
 CHUNK = 1 << 18
 TOKEN = "a-token-for-the-tests-only"
@@ -155,9 +151,9 @@ def serving(app: FastAPI, operator: Operator) -> Iterator[str]:
 
     yields its URL, and ends it as the aggregator does.
     """
-    with _listening(app) as url:
+    with listening(app) as address:
         try:
-            yield url
+            yield f"http://{address}"
         finally:
             operator.close()
 
@@ -187,22 +183,6 @@ class Stage:
 def staged() -> Iterator[Stage]:
     """A stage, on a free loopback port."""
     made = Stage()
-    with _listening(made, lifespan="off") as made.url:
+    with listening(made, lifespan="off") as address:
+        made.url = f"http://{address}"
         yield made
-
-
-@contextmanager
-def _listening(app: FastAPI | Stage, **more: Any) -> Iterator[str]:
-    with socket.create_server(
-        (HOST, 0)
-    ) as listener:  # it listens already: the first request waits for uvicorn
-        config = http_server.uvicorn_config(app, timeout_graceful_shutdown=30, **more)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield "http://{}:{}".format(*listener.getsockname())
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE)
-            assert not thread.is_alive(), "an open connection delays the shutdown"

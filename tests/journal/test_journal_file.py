@@ -26,7 +26,7 @@ from tacit_services.journal.store_with_file import StoreWithJournalFile
 
 from tacit import config
 from tacit.algorithms import registry
-from tacit.errors import ConfigError, DataError, ServiceError, WireError
+from tacit.errors import ConfigError, DataError, ServiceError, StoreLost, WireError
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Hello
@@ -402,7 +402,7 @@ class TestStoreWithJournalFile:
         store = self.opened(tmp_path / "file", shared)
         self.put(store, 1, 2, 3)
         store.close()
-        with pytest.raises(ConfigError, match="has 3 messages more than the store"):
+        with pytest.raises(StoreLost, match="has 3 messages more than the store"):
             self.opened(tmp_path / "file", {})
         data = shared["run"]
         data.position, data.journal, data.last_seqs["edge"] = 1, data.journal[:1], 1

@@ -6,7 +6,8 @@ import json
 import logging
 import sys
 
-from tacit_services.logs import JsonFormatter, TextFormatter
+import pytest
+from tacit_services.logs import JsonFormatter, Seldom, SeldomFilter, TextFormatter
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
@@ -51,3 +52,28 @@ def test_a_traceback_stays_in_its_line() -> None:
         made.exc_info = sys.exc_info()
     assert "ValueError: why" in json.loads(JsonFormatter().format(made))["exception"]
     assert TextFormatter().format(made).splitlines()[-1] == "ValueError: why"
+
+
+class TestSeldom:
+    def test_the_first_of_a_kind_then_one_a_minute_with_the_number(self) -> None:
+        now = [0.0]
+        seldom = Seldom(lambda: now[0])
+        assert [seldom.due("norm") for _ in range(1000)] == [1] + 999 * [0]
+        assert seldom.due("kind") == 1
+        now[0] = 60.0
+        assert [seldom.due("norm") for _ in range(3)] == [1000, 0, 0]
+        now[0] = 120.0
+        assert seldom.due("norm") == 3
+        assert seldom.due("kind") == 1
+
+    def test_kinds_that_others_make_up_are_bounded(self) -> None:
+        seldom = Seldom(lambda: 0.0)
+        assert sum(bool(seldom.due(str(kind))) for kind in range(10_000)) < 100
+
+    def test_a_logger_can_be_bounded_by_it(self, caplog: pytest.LogCaptureFixture) -> None:
+        logger, bound = logging.getLogger("tacit.test"), SeldomFilter()
+        logger.addFilter(bound)
+        for number in range(50):
+            logger.warning("nonsense %d", number)
+        logger.removeFilter(bound)
+        assert [record.getMessage() for record in caplog.records] == ["nonsense 0"]

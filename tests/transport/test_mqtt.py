@@ -6,11 +6,13 @@ import queue
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tacit_services.transport import mqtt
 from tacit_services.transport.mqtt import Connection, Inbound, Will
 
 from tacit.errors import ConfigError, ServiceError
@@ -209,12 +211,31 @@ def test_a_broker_that_takes_less_than_a_chunk_is_refused_at_the_start(tmp_path:
             assert one.connection.connects == 1
 
 
+def test_a_broker_that_dies_before_it_answers_is_asked_for_mqtt_5_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mqtt, "UNANSWERED", 0.3)
+    with socket.create_server((HOST, 0)) as dying:
+        one, stop = Client("{}:{}".format(*dying.getsockname()), "x"), threading.Event()
+        levels = list[int]()
+        starting = threading.Thread(target=one.connection.start, args=(PATIENCE, stop))
+        starting.start()
+        first = time.monotonic()
+        while len(levels) < 3 or time.monotonic() < first + 4 * mqtt.UNANSWERED:
+            taken, _ = dying.accept()
+            with taken:  # closed long before that could be called silence
+                said = taken.recv(1000)
+            levels.append(said[said.index(b"MQTT") + 4])
+        stop.set()
+        starting.join(PATIENCE)
+        one.connection.stop()
+    assert set(levels) == {5}
+
+
 def test_a_3_1_1_broker_is_met_at_its_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "tacit_services.transport.mqtt.UNANSWERED", 0.3
-    )  # it would be the same after 3 s
+    monkeypatch.setattr(mqtt, "UNANSWERED", 0.3)  # it would be the same after 3 s
     port = free_port()
     command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"{HOST}:{port}"]
     amqtt = Server(command, port, tmp_path / "amqtt.log")

@@ -5,19 +5,23 @@ who gets a certificate, who does not and why, and what the edge makes of the ans
 
 from __future__ import annotations
 
+import base64
+import itertools
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
 import hypothesis
 import pytest
 import schemathesis
-import uvicorn
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tacit_services.enrollment import certificates, rest
@@ -53,15 +57,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path / "pki")
     own = made.authority.folder / rest.SERVER
     with socket.create_server((HOST, 0)) as listener:
-        config = uvicorn.Config(
-            rest.create_app(rest.RegistrationAuthority(made.authority)),
-            log_level="warning",
-            access_log=False,
-            ssl_certfile=own / "tls.crt",
-            ssl_keyfile=own / "tls.key",
-            timeout_graceful_shutdown=5,
-        )
-        server = uvicorn.Server(config)
+        server = rest.web(rest.create_app(rest.RegistrationAuthority(made.authority)), own)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         made.url = "https://{}:{}".format(*listener.getsockname())
@@ -76,6 +72,26 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def csr(name: str, key: certificates.Key | None = None) -> str:
     return certificates.pem(certificates.request(key or certificates.new_key(), name)).decode()
+
+
+P256, SM2 = (bytes.fromhex(oid) for oid in ("06082a8648ce3d030107", "06082a811ccf5501822d"))
+
+
+def mutated(key: certificates.Key) -> Iterator[str]:
+    """A request for an SM2 key, then requests with a byte or some changed, without end."""
+    good = certificates.request(key, "edge-1").public_bytes(serialization.Encoding.DER)
+    yield armoured(good.replace(P256, SM2))
+    random = Random(7)
+    while True:
+        bad = bytearray(good)
+        for _ in range(random.choice((1, 1, 2, 4))):
+            bad[random.randrange(len(bad))] ^= random.randrange(1, 256)
+        yield armoured(bytes(bad))
+
+
+def armoured(der: bytes) -> str:
+    body = base64.encodebytes(der).decode()
+    return f"-----BEGIN CERTIFICATE REQUEST-----\n{body}-----END CERTIFICATE REQUEST-----\n"
 
 
 def problem(response: httpx.Response, status: int) -> str:
@@ -155,6 +171,16 @@ class TestServer:
     )
     def test_a_bad_request_is_a_problem(self, desk: Desk, text: str) -> None:
         assert problem(desk.post(desk.tokens.add("*", once=False), text), 422).startswith("csr: ")
+
+    def test_no_request_however_odd_is_a_bug(self, desk: Desk) -> None:
+        token, form = desk.tokens.add("*", once=False), mutated(certificates.new_key())
+        answers = [desk.post(token, text) for text in itertools.islice(form, 400)]
+        found = Counter(answer.status_code for answer in answers)
+        assert found[422] >= 390  # a bit flipped in an attribute of no meaning may pass
+        assert set(found) <= {201, 409, 422}
+        said = " ".join(str(answer.json().get("detail")) for answer in answers)
+        for why in ("not signed", "Curve", "key type", "CSR version", "not a PEM"):
+            assert why in said
 
     @pytest.mark.parametrize(
         "body",

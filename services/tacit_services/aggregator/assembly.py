@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.line import Wired
 from tacit_services.aggregator.run_journal import RunJournal
@@ -39,6 +41,7 @@ class Place:
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
     bases: which models edges may say that they worked on; None: as the algorithm goes by that.
+    key: what receipts are proven with; empty: one of this process alone.
     """
 
     run_id: str
@@ -49,6 +52,7 @@ class Place:
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
     bases: Bases | None = None
+    key: bytes = b""
 
 
 def assemble(
@@ -102,6 +106,7 @@ def assemble(
         small_talk=SmallTalk(place.clock),
         bases=place.bases or (Bases() if definition.algorithm.in_turn else AnyBase()),
         endings=endings(definition.horizon),
+        receipts=Receipts(place.key or secrets.token_bytes(32), place.run_id),
     )
     return ServerDriver(
         journal,

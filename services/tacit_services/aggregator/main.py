@@ -9,16 +9,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
-import uvicorn
 
 from tacit.algorithms import registry
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
+from tacit.algorithms.vafl.labelled_records import LabelledRecords
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
-from tacit_services.aggregator.api import tokens
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Place, assemble
@@ -30,6 +31,7 @@ from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.disk.secret_file import kept_secret
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
@@ -60,27 +62,30 @@ def main(settings: AggregatorSettings) -> None:
     test = definition.source.test(settings.data)
     listener = bind(settings.http)
     _prepare(settings.out)
-    people = None
-    if definition.algorithm.worker == "party":
-        vertical = vertical_settings.vertical(definition)
-        people = labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
-    role = registry.server(definition, model, people)
-    name, chunk = settings.run_id, settings.chunk
+    role = registry.server(definition, model, _people(settings, definition))
+    name, chunk, key = settings.run_id, settings.chunk, _receipts_key(settings.receipts)
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
         store = StoreWithJournalFile(store, Writer(settings.journal_file), name, run)
     line = Line(
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
-    place = Place(name, store, line, settings.max_message, chunk, settings.trusted)
+    place = Place(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
     driver = assemble(run, definition, role, model, place)
     observer = Observer(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )
-    operator = Operator(tokens.kept(settings.token_file, "TACIT_TOKEN_FILE"))
+    operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
     inference = Inference(driver, role, settings.salt) if isinstance(role, vafl.Server) else None
-    read_token = tokens.kept(settings.read_token_file, "TACIT_READ_TOKEN_FILE")
-    server, serving = _web(create_app(observer, operator, model, inference, read_token), listener)
+    app = create_app(
+        observer,
+        operator,
+        model,
+        inference,
+        settings.known_hosts(),
+        _token(settings.read_token_file, "TACIT_READ_TOKEN_FILE"),
+    )
+    server, serving = _web(app, listener)
     evaluator = Evaluator(None if test is None else Points(definition, model, test, observer.point))
     try:
         _recover(driver, settings.connect_timeout, stop)
@@ -212,8 +217,8 @@ def _answer_questions(
         line.close()
 
 
-def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
-    server = uvicorn.Server(http_server.uvicorn_config(app, ws="none", timeout_graceful_shutdown=1))
+def _web(app: object, listener: socket.socket) -> tuple[http_server.Server, threading.Thread]:
+    server = http_server.Server(app, timeout_graceful_shutdown=1)
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
     )
@@ -221,8 +226,28 @@ def _web(app: object, listener: socket.socket) -> tuple[uvicorn.Server, threadin
     return server, thread
 
 
+def _people(settings: AggregatorSettings, definition: Definition[Any]) -> LabelledRecords | None:
+    if definition.algorithm.worker != "party":
+        return None
+    settings.warn_of_salt(log)
+    vertical = vertical_settings.vertical(definition)
+    return labelled_records.load(vertical, settings.data, settings.salt, settings.labels)
+
+
+def _receipts_key(path: Path) -> bytes:
+    return kept_secret(path, "TACIT_RECEIPTS").encode()
+
+
 def _prepare(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"TACIT_OUT={str(out)!r}: {error.strerror or error}") from error
+
+
+def _token(path: Path | None, variable: str) -> str | None:
+    """The token in the file that `variable` names; made with mode 0600 if it does not exist.
+
+    None without a file.
+    """
+    return None if path is None else kept_secret(path, variable)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.errors import Fenced, WireError
+from tacit.errors import Fenced, StoreLost, WireError
 from tacit.privacy.ledger import Charged
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Deadline, Halt, Outgoing, Update
@@ -69,8 +69,8 @@ class RunJournal:
         """Open the store, and fold snapshot and journal to the same bits. Returns the epoch.
 
         May be called again: after a store failure, also one in the middle of this, it goes on from
-        where it was. Raises Fenced when that is impossible, because the store is ahead of this
-        process or behind it.
+        where it was. Raises Fenced where the store is ahead of this process, StoreLost where it is
+        behind it.
         """
         epoch = self.store.open(self.fingerprint, self._older)
         snapshot = self.store.snapshot()
@@ -95,11 +95,10 @@ class RunJournal:
                 f"stopping"
             )
         if held < self.saved or (self.cursor > held and not self.store.read(self.cursor - 1, 1)):
-            raise Fenced(
+            raise StoreLost(
                 f"store: run {self.run_id!r} has lost accepted messages (emptied, or an older "
-                f"copy), this process has "
-                f"applied {self.cursor}; stopping without writing. A restart goes on from what "
-                f"the store still has"
+                f"copy), this process has applied {self.cursor}; stopping without writing. Put "
+                "them back (tacit recover --from JOURNAL), or begin anew under another TACIT_RUN_ID"
             )
 
     def _refold(self, record: StoredEntry) -> None:
@@ -125,6 +124,21 @@ class RunJournal:
         self.cursor = record.position
         self.held_bytes += len(record.payload)
         self.counts["replayed"] += 1
+
+    def put_back(self, records: Sequence[StoredEntry], anchors: Sequence[Anchor | None]) -> None:
+        """Append and fold what the store has lost, with where the senders' ledgers stood.
+
+        Raises WireError where the store takes one at another place, ServiceError.
+        """
+        paired = zip(records, anchors, strict=True)
+        found = self.store.append([NewEntry(r.edge, r.seq, r.payload, a) for r, a in paired])
+        for record, answer in zip(records, found, strict=True):
+            if answer.position != record.position:
+                said = f"{answer.verdict.value} at {answer.position}"
+                raise WireError("journal", f"entry {record.position} was put back: {said}")
+            self._refold(record)
+        if self.save_due():
+            self.save()
 
     def ledgers(self) -> tuple[list[Anchor], dict[str, Charged]]:
         """Where the edges' ledgers were last seen.

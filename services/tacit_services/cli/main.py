@@ -30,6 +30,7 @@ from tacit_services.cli import (
     pki,
     predict,
     privacy_budget,
+    recover,
     remote,
     replay,
     simulate,
@@ -43,7 +44,7 @@ from tacit_services.launch import INTERRUPTED, complain
 _CODES = (
     "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, "
     "4 broker, store, port or REST unreachable, "
-    "5 privacy (budget, ledger, policy), 6 wire, 130 interrupted."
+    "5 privacy (budget, ledger, policy), 6 wire, 7 the store has lost messages, 130 interrupted."
 )
 
 app = typer.Typer(
@@ -228,6 +229,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
             (pki.app, "tacit pki init"),
             (health.health, "tacit health --file /run/tacit/edge.json"),
+            (recover.recover, "tacit recover --from run.journal --store redis://127.0.0.1:6379/0"),
         ),
     ),
     (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,28 +100,19 @@ def fold(
     """
     import hashlib
 
-    from tacit.algorithms import registry
     from tacit.errors import ServiceError, WireError
     from tacit_services.display.progress import LongWork
-    from tacit_services.journal import journal_file
     from tacit_services.journal.weights import weights
 
-    with journal_file.open_journal(path) as file:
-        reader = journal_file.Reader(file, str(path), code)
-        header, run = reader.header, reader.header.parameters
-        model = _model(run, path)
-        definition = run.define()
-        people = (
-            _people(definition, data, labels, salt) if run.algorithm.worker == "party" else None
-        )
-        role, schema, records = registry.server(definition, model, people), model.schema_hash(), 0
+    with opened(path, data, labels, salt, code) as (reader, _, model, role):
+        header, schema, records = reader.header, model.schema_hash(), 0
         try:
             if header.base.state:
                 _restore(role, header.base.state)
             with LongWork("folding", path.stat().st_size) as work:
                 for records, message in enumerate(_messages(reader, schema, model.size), 1):
                     _step(role, message, reader.header.base.cursor + records)
-                    work.at(file.tell())
+                    work.at(reader.place)
         except ServiceError as error:
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:
@@ -131,8 +123,8 @@ def fold(
     digest = hashlib.sha256(weights(model, role.params)).hexdigest()
     return Replayed(
         header.run,
-        run.fingerprint(),
-        run.run.seed,
+        header.parameters.fingerprint(),
+        header.parameters.run.seed,
         header.base.cursor,
         records,
         reader.torn,
@@ -140,6 +132,27 @@ def fold(
         role.halted,
         digest,
     )
+
+
+@contextmanager
+def opened(
+    path: Path, data: Path | None, labels: Path, salt: str, code: Path
+) -> Iterator[tuple[Reader, Definition[Any], Model, ServerRole]]:
+    """The journal file at `path`, the definition, model and server role of its run: a new one.
+
+    Raises what `fold` does.
+    """
+    from tacit.algorithms import registry
+    from tacit_services.journal import journal_file
+
+    with journal_file.open_journal(path) as file:
+        reader = journal_file.Reader(file, str(path), code)
+        run = reader.header.parameters
+        model, definition = _model(run, path), run.define()
+        people = (
+            _people(definition, data, labels, salt) if run.algorithm.worker == "party" else None
+        )
+        yield reader, definition, model, registry.server(definition, model, people)
 
 
 def _model(run: RunFile, path: Path) -> Model:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
@@ -136,6 +136,8 @@ def read_request(text: str) -> tuple[str, ec.EllipticCurvePublicKey]:
         asked = x509.load_pem_x509_csr(text.encode("ascii"))
         key, valid = asked.public_key(), asked.is_signature_valid
         name = common_name(asked)
+    except (UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError(f"not for a P-256 key: {error}"[:200]) from error
     except (ValueError, TypeError, InvalidSignature, UnicodeError) as error:
         raise ValueError("not a PEM certificate signing request") from error
     if not valid:

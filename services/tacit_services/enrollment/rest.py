@@ -12,9 +12,8 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import uvicorn
 from cryptography.hazmat.primitives.asymmetric import ec
-from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,6 +31,7 @@ from tacit_services.enrollment.authority import (
 from tacit_services.enrollment.tokens import NOBODY, EnrollmentToken, TokenRegister
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
+from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented, install
 
 log = logging.getLogger("tacit.enrollment")
@@ -69,16 +69,17 @@ class RegistrationAuthority:
         """
         tokens = TokenRegister(self._authority.folder)
         with self._authority.locked():
-            found = None if token is None else tokens.find(token)
-            if found is None:
-                raise HTTPException(
-                    401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"}
-                )
+            found = _known(tokens, token)
             try:
                 name, key = certificates.read_request(csr)
             except ValueError as error:
                 raise HTTPException(422, f"csr: {error}") from error
             return self._served(tokens, found, name, key)
+
+    def check(self, given: HTTPAuthorizationCredentials | None) -> None:
+        """Raise HTTPException (401) unless `given` is a token that is registered."""
+        tokens = TokenRegister(self._authority.folder)
+        _known(tokens, None if given is None else given.credentials)
 
     def _served(
         self,
@@ -115,16 +116,33 @@ class RegistrationAuthority:
         return Enrolled(edge=name, certificate=pems[0], ca=pems[1])
 
 
+def _known(tokens: TokenRegister, token: str | None) -> EnrollmentToken:
+    found = None if token is None else tokens.find(token)
+    if found is None:
+        raise HTTPException(
+            401, "the enrolment token is missing or wrong", {"WWW-Authenticate": "Bearer"}
+        )
+    return found
+
+
 def create_app(desk: RegistrationAuthority) -> FastAPI:
     """The web application of a registration authority."""
-    app = FastAPI(title="tacit enrolment", version="1", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="tacit enrolment",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        responses=documented(400),
+    )
     install(app)
 
     @app.get("/healthz", summary="The process answers")
     def healthz() -> dict[str, str]:
         return {"status": "alive"}
 
-    @app.post(
+    router = APIRouter(route_class=guarded(_BEARER, desk.check))
+
+    @router.post(
         "/v1/enroll",
         status_code=201,
         response_model=Enrolled,
@@ -138,7 +156,15 @@ def create_app(desk: RegistrationAuthority) -> FastAPI:
             desk.enroll(None if given is None else given.credentials, asked.csr).model_dump(), 201
         )
 
+    app.include_router(router)
     return app
+
+
+def web(app: FastAPI, own: Path) -> http_server.Server:
+    """An HTTPS server for `app`, with the certificate in the folder `own`."""
+    return http_server.Server(
+        app, timeout_graceful_shutdown=1, ssl_certfile=own / CERTIFICATE, ssl_keyfile=own / KEY
+    )
 
 
 def serve(folder: Path, address: str, days: int = DAYS) -> None:
@@ -156,13 +182,7 @@ def serve(folder: Path, address: str, days: int = DAYS) -> None:
                 f"{path}: no such file; make it with tacit pki issue {SERVER} --host NAME"
             )
     listener = bind(address)
-    config = http_server.uvicorn_config(
-        app,
-        timeout_graceful_shutdown=1,
-        limit_concurrency=64,
-        ssl_certfile=own / CERTIFICATE,
-        ssl_keyfile=own / KEY,
-    )
+    server = web(app, own)
     log.info("edges may enrol at https://%s, authority %s", address, folder / CA)
     with listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])

@@ -99,6 +99,11 @@ class Reader:
         self._position = self.header.base.cursor
         self.torn = 0
 
+    @property
+    def place(self) -> int:
+        """Bytes of the file that have been read."""
+        return self._file.tell()
+
     def __iter__(self) -> Iterator[FileRecord]:
         """Yield every whole record. Raises WireError ("journal") where the file was altered."""
         while self._end < self._size:

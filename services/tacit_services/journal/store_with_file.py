@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tacit.config import RunFile
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, StoreLost
 from tacit_services.journal.journal_file import Header, Writer
 from tacit_services.journal.store.base import (
     Anchor,
@@ -38,11 +38,19 @@ class StoreWithJournalFile:
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """Open the store as base.Store.open does, then bring the file to where the store is.
 
-        Raises ConfigError, too, where the file has messages that the store does not know, or lacks
-        some that the store has forgotten.
+        Raises StoreLost where the file has messages that the store does not know, ConfigError,
+        too, where it lacks some that the store has forgotten.
         """
         # The store first: this fences another aggregator, which may have the file open.
         epoch = self._inner.open(fingerprint, older)
+        try:
+            self._catch_up()
+        except (ConfigError, StoreLost):
+            self._writer.close()
+            raise
+        return epoch
+
+    def _catch_up(self) -> None:
         base = self._inner.snapshot() or Snapshot(0, b"")
         self._writer.open(Header(self._run_id, self._run, base))
         position = base.cursor
@@ -50,12 +58,11 @@ class StoreWithJournalFile:
             self._writer.append((record.position, record.payload) for record in records)
             position = records[-1].position
         if self._writer.last > position:
-            raise ConfigError(
-                f"journal {self._writer.path}: has {self._writer.last - position} messages "
-                "more than the store, which was emptied or has lost them; move the file away, "
-                "a new one begins where the store is"
+            raise StoreLost(
+                f"journal {self._writer.path}: has {self._writer.last - position} messages more "
+                "than the store, which was emptied or has lost them. Put them back (tacit recover "
+                f"--from {self._writer.path}), or begin anew under another TACIT_RUN_ID"
             )
-        return epoch
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""

@@ -57,6 +57,7 @@ def build_role(
         datasets.splits(vertical.definition.source.name, settings.data),
         KeptEmbeddings(identity.path / "released"),
     )
+    settings.warn_of_salt(log)
     name, salt = identity.edge, settings.salt.encode()
     role = registry.party(vertical, name, identity.number, splits, salt, ledger, Random(), kept)
     plan = role.releaser.plan

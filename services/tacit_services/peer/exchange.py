@@ -18,6 +18,7 @@ from tacit.algorithms.gossip.worker import Worker
 from tacit.errors import PrivacyError, WireError
 from tacit.protocol import topics, wire, wire_gossip
 from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal, Share
+from tacit_services.logs import Seldom
 from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
 
@@ -46,7 +47,7 @@ class Exchange:
         self.failure: PrivacyError | None = None
         self.counts = {"sent": 0, "heard": 0, "refused": 0}
         self._state, self._run, self._schema, self._chunk = state, run_id, schema, chunk
-        self._patience, self._changed = patience, changed
+        self._patience, self._changed, self._seldom = patience, changed, Seldom()
         self._connection: Connection | None = None
         self._number = secrets.randbits(
             60
@@ -131,12 +132,9 @@ class Exchange:
                 message = self._message(inbound)
             except WireError as error:
                 self.counts["refused"] += 1
-                log.warning(
-                    "refused a message on %s: %s",
-                    inbound.topic,
-                    error,
-                    extra={"edge": self.role.edge},
-                )
+                if self._seldom.due(error.reason):
+                    facts = {"edge": self.role.edge}
+                    log.warning("refused a message on %s: %s", inbound.topic, error, extra=facts)
                 message = None
             if message is not None:
                 self.heard_at = time.monotonic()

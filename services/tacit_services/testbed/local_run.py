@@ -25,8 +25,8 @@ from tacit import config
 from tacit.config import RunFile
 from tacit.config.prospects import prospects
 from tacit.errors import ConfigError, ServiceError
-from tacit_services.aggregator.api import tokens
 from tacit_services.aggregator.reporting import results
+from tacit_services.disk.secret_file import kept_secret
 from tacit_services.display import live, tables
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, load_policy
@@ -187,6 +187,7 @@ def aggregator(shared: dict[str, str], state: Path) -> Child:
     """The run's aggregator, not started; what it must keep lies in `state`."""
     secrets = {
         "TACIT_TOKEN_FILE": "token",
+        "TACIT_RECEIPTS": "receipts.key",
         "TACIT_TRUSTED": "trusted.db",
         "TACIT_LABELS": "labels.safetensors",
     }
@@ -254,7 +255,7 @@ def _watch(
     written the results in `out` and serves on.
     """
     named = os.environ.get("TACIT_READ_TOKEN_FILE")  # the aggregator has it, too
-    token = tokens.kept(Path(named) if named else None, "TACIT_READ_TOKEN_FILE")
+    token = kept_secret(Path(named), "TACIT_READ_TOKEN_FILE") if named else None
     with (
         Client(f"http://{http}", token, timeout=5.0) as client,
         live.RunProgress(console, run_file) as progress,

@@ -1,40 +1,51 @@
-"""How every service serves HTTP: a limited number of connections, none of which may stay silent.
+"""How every service serves HTTP: uvicorn, behind a door that bounds what strangers may hold.
 
-uvicorn by itself waits for ever for a connection's first request. Each such connection holds a file
-descriptor, and a process without any left could not even write its results.
+uvicorn by itself waits for ever for a request, and for a client that does not read. Each such
+connection holds a file descriptor, and a process without any left could not even write its results.
 """
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import logging
+import socket
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# More are closed at once. It is half of the file descriptors that macOS, the least, allows (256).
-CONNECTIONS = 128
-SILENT_SECONDS = 10.0  # until a connection without a whole request head is closed
+from tacit_services.logs import SeldomFilter
+from tacit_services.transport.http_connection import BoundedConnection
+from tacit_services.transport.http_door import Door, Limits
+
+LIMITS = Limits()
 
 
-class BoundedConnection(H11Protocol):
-    """An HTTP connection: closed at once if there are too many, and soon if it is silent."""
+class Server(uvicorn.Server):
+    """uvicorn for `app`; `more` are further arguments of uvicorn.Config."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or close it where there are more than CONNECTIONS already."""
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            transport.abort()
-        else:
-            self.loop.call_later(SILENT_SECONDS, self._close_if_silent)
+    def __init__(self, app: Any, limits: Limits = LIMITS, **more: Any) -> None:
+        given: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
+        super().__init__(uvicorn.Config(app, log_level="warning", **given | more))
+        self._limits = limits
+        self._seldom = SeldomFilter()  # whoever sends what is no HTTP causes a line each time
+        self._doors: list[Door] = []
 
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.abort()
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve at `sockets`, which are bound already."""
+        await super().startup(sockets=[])
+        logging.getLogger("uvicorn.error").addFilter(self._seldom)
+        make = functools.partial(
+            BoundedConnection, self.config, self.server_state, self.lifespan.state
+        )
+        for listener in sockets or []:
+            door = Door(listener, lambda lost: make(lost=lost), self.config.ssl, self._limits)
+            door.open()
+            self._doors.append(door)
 
-
-def uvicorn_config(app: Any, **more: Any) -> uvicorn.Config:
-    """uvicorn's configuration to serve `app`; `more` are further arguments of uvicorn.Config."""
-    return uvicorn.Config(
-        app, log_level="warning", access_log=False, http=BoundedConnection, **more
-    )
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and end those that are open as uvicorn does."""
+        for door in self._doors:
+            door.close()
+        await super().shutdown(sockets)
+        logging.getLogger("uvicorn.error").removeFilter(self._seldom)

@@ -111,7 +111,7 @@ class Connection:
         self._up = threading.Event()
         self._failure = NO_ANSWER
         self._tries = 0
-        self._opened = 0.0  # when the broker first took a TCP connection
+        self._opened = 0.0  # since when there is a TCP connection
         self.max_packet: int | None = None
         self.connects = 0
         self._newest: paho.MQTTMessageInfo | None = None
@@ -126,11 +126,11 @@ class Connection:
         self._begin()
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
-            now = time.monotonic()
+            now, opened = time.monotonic(), self._opened
             if (
                 self._tls is None
-                and self._opened
-                and now > self._opened + UNANSWERED
+                and opened
+                and now > opened + UNANSWERED
                 and self._client.protocol == V5
             ):
                 # amqtt takes our CONNECT for a longer one, and waits for the rest of it.
@@ -209,6 +209,7 @@ class Connection:
             manual_ack=True,
         )
         client.on_socket_open = self._socket_open
+        client.on_socket_close = self._socket_closed
         client.on_connect = self._connected
         client.on_connect_fail = self._not_connected
         client.on_disconnect = self._disconnected
@@ -222,10 +223,14 @@ class Connection:
         return client
 
     def _socket_open(self, _client: Any, _user: Any, sock: Any) -> None:
-        self._opened = self._opened or time.monotonic()
+        self._opened = time.monotonic()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "SO_SNDBUF"):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+
+    def _socket_closed(self, *_: Any) -> None:
+        # A broker that dies has not been silent: the next connection is tried with MQTT 5 again.
+        self._opened = 0.0
 
     def _begin(self) -> None:
         arguments: dict[str, Any] = {"clean_start": True} if self._client.protocol == V5 else {}

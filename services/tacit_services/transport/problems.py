@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit_services.transport.json_numbers import finite
+from tacit_services.transport.places import Places
 
 
 class Problem(BaseModel):
@@ -35,6 +36,7 @@ class Problem(BaseModel):
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"
 MAX_BODY = 1 << 16  # bytes; the largest request is a prediction with its ids
+BLOCK = 1 << 16  # bytes of a download that are handed to the connection at once
 _SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
@@ -68,7 +70,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def refused(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+        return _refused(error)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
@@ -81,6 +83,16 @@ def install(app: FastAPI) -> None:
     def broken(_: Request, error: Exception) -> Response:
         # Starlette raises it again after answering: the traceback is in the log, not in the answer.
         return problem(500, f"a bug in tacit: {type(error).__name__}")
+
+
+def _refused(error: HTTPException) -> Response:
+    return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request comes from, as the server sees it."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 class _SmallBodies:
@@ -115,11 +127,43 @@ def unless_known(request: Request, answer: Response) -> Response:
     return answer
 
 
-def partial(request: Request, data: bytes, sha256: str) -> Response:
+class Blocks(Response):
+    """An answer in blocks: each is sent when the client has read most of those before.
+
+    One that takes none of `places` is 503.
+    """
+
+    def __init__(
+        self, data: memoryview, status: int, headers: dict[str, str], places: Places
+    ) -> None:
+        super().__init__(None, status, headers | {"Content-Length": str(len(data))}, SAFETENSORS)
+        self._data, self._places = data, places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            with self._places.taken(address_of(scope)):
+                await send(self._start())
+                for first in range(0, len(self._data), BLOCK):
+                    block = self._data[first : first + BLOCK]
+                    await send({"type": "http.response.body", "body": block, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except HTTPException as error:
+            await _refused(error)(scope, receive, send)
+
+    def _start(self) -> dict[str, Any]:
+        return {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+
+
+def partial(request: Request, data: bytes, sha256: str, places: Places) -> Response:
     """Answer with `data` under its strong ETag, or with what of it the client asked for.
 
     304 if the client has these bytes already, 206 for one range of bytes, 416 for a range outside
-    of them, 200 with all of them in every other case.
+    of them, 503 if all `places` of downloads are taken, 200 with all of them in every other case.
     """
     etag = f'"{sha256}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}
@@ -127,16 +171,16 @@ def partial(request: Request, data: bytes, sha256: str) -> Response:
         return Response(status_code=304, headers=headers)
     wanted = request.headers.get("range")
     if wanted is None or request.headers.get("if-range", etag) != etag:
-        return Response(data, headers=headers, media_type=SAFETENSORS)
+        return Blocks(memoryview(data), 200, headers, places)
     span = _span(wanted, len(data))
     if span is None:  # several ranges, or another unit: a server may ignore the header
-        return Response(data, headers=headers, media_type=SAFETENSORS)
+        return Blocks(memoryview(data), 200, headers, places)
     if not span:
         return problem(
             416, f"{wanted[:100]} of {len(data)} bytes", {"Content-Range": f"bytes */{len(data)}"}
         )
     headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{len(data)}"
-    return Response(data[span.start : span.stop], 206, headers, SAFETENSORS)
+    return Blocks(memoryview(data)[span.start : span.stop], 206, headers, places)
 
 
 def _matches(header: str, etag: str) -> bool:

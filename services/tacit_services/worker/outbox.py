@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
+from tacit.protocol._pb import wire_pb2 as pb
 from tacit_services.disk import sqlite_format
 
 _FORMAT = 1  # 0.1 wrote none, and the same tables
@@ -20,6 +21,8 @@ CREATE TABLE IF NOT EXISTS message (
     run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
 CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS state (run TEXT PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS receipt (
+    run TEXT PRIMARY KEY, seq INTEGER NOT NULL, proof BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS anchor (
     lineage BLOB PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL);
 """
@@ -45,9 +48,23 @@ class Outbox:
             )
             self._pending: dict[int, bytes] = dict(rows.fetchall())
             last = self._db.execute("SELECT seq FROM counter WHERE run = ?", (run,)).fetchone()
+            held = self._db.execute(
+                "SELECT seq, proof FROM receipt WHERE run = ?", (run,)
+            ).fetchone()
         except (sqlite3.Error, ValueError) as error:
             raise PrivacyError(f"outbox {path}: {error}") from error
         self._last = int(last[0]) if last else 0
+        self._held = pb.Held(seq=held[0], proof=held[1]) if held else None
+
+    @property
+    def receipt(self) -> pb.Held | None:
+        """The newest receipt, by which the aggregator sees that its store has lost messages."""
+        return self._held
+
+    def hold(self, receipt: pb.Held) -> None:
+        """Keep a receipt; it is on disk with the next message, or comes again with a duplicate."""
+        if self._held is None or receipt.seq >= self._held.seq:
+            self._held = receipt
 
     def next_seq(self) -> int:
         """The number that the next message must carry."""
@@ -92,6 +109,11 @@ class Outbox:
                 "excluded.seq",
                 (self._run, seq),
             )
+            if self._held is not None:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO receipt VALUES (?, ?, ?)",
+                    (self._run, self._held.seq, self._held.proof),
+                )
             if ledger is not None:
                 charged = ledger.charged()
                 self._db.execute(

@@ -17,6 +17,7 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt, Hello, Outgoing, Push, Report, Retired, ServerOutput
 from tacit.protocol.vertical import Embed
+from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.transfer import Download, Transfer
 from tacit_services.worker.contract import LoopSettings, Worker
@@ -24,6 +25,7 @@ from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
+_MAX_PROOF = 64  # bytes
 MOST_BUSY = 60.0  # seconds that an aggregator may ask for
 IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
 
@@ -65,7 +67,7 @@ class Session:
         """
         self._role, self.outbox, self._settings = role, outbox, settings
         self._connection, self._present, self._kept = connection, present, kept
-        self.standing = Standing.ONLINE
+        self.standing, self._seldom = Standing.ONLINE, Seldom()
         self._task: ServerOutput | None = None  # the server's newest word
         self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
@@ -103,7 +105,8 @@ class Session:
             assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
             seq = self.outbox.next_seq()
             terms = self._settings
-            envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition)
+            held = self.outbox.receipt
+            envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition, held)
             self.outbox.put(seq, envelope, self._role.releaser.ledger, self._kept())
         hold()
         self._asked()
@@ -170,9 +173,9 @@ class Session:
             if envelope is not None:
                 self._dispatch(wire.decode(envelope), inbound.retained)
         except WireError as error:
-            log.warning(
-                "refused a message on %s: %s", inbound.topic, error, extra={"edge": self._role.edge}
-            )
+            if count := self._seldom.due(error.reason):
+                said = "refused a message on %s: %s" + (f" (one of {count})" if count > 1 else "")
+                log.warning(said, inbound.topic, error, extra={"edge": self._role.edge})
         inbound.done()
 
     def _whole(self, inbound: Inbound) -> bytes | bytearray | None:
@@ -238,6 +241,8 @@ class Session:
                 f"{self.outbox.next_seq() - 1}; its ledger was rolled back or lost, refusing to "
                 f"train"
             )
+        if receipt.proof and receipt.last_seq < self.outbox.next_seq():
+            self.outbox.hold(pb.Held(seq=receipt.last_seq, proof=receipt.proof[:_MAX_PROOF]))
         if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
             self._send(seq, self._upload.more(receipt.missing))
         elif receipt.status in _FINAL:

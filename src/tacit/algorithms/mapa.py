@@ -102,6 +102,7 @@ class Server(ServerRole):
         if like.clip_is_bounded:
             self.clip = min(max(self.clip, like.clip_min), like.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
+        self._clips = [(0, self.clip)]  # from which version on models went out with which C
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges
         # say of themselves.
         self.noise_variance = max(
@@ -122,6 +123,11 @@ class Server(ServerRole):
         lower = max(self.algorithm.reduction * self.clip, self.clip_min)  # line 15, with the floor
         if lower < self.clip:  # at the floor the stage goes on: nothing would change
             self.clip, self.stage, self.stage_step = lower, self.stage + 1, 0
+            self._clips.append((self.version, lower))
+
+    def clip_at(self, version: int) -> float:
+        """The C that went out with the model of this version."""
+        return next(clip for since, clip in reversed(self._clips) if since <= version)
 
     # -- the schedule ------------------------------------------------------------------------------
 
@@ -173,12 +179,16 @@ class Server(ServerRole):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the stage."""
         tensors, values = super().state()
-        return tensors, values | {"stage": self.stage, "stage_step": self.stage_step}
+        stage = {"stage": self.stage, "stage_step": self.stage_step, "clips": self._clips}
+        return tensors, values | stage
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self.stage, self.stage_step = values["stage"], values["stage_step"]
+        # A snapshot of 0.1 knows the present stage alone: before it C was the first at most.
+        known = [*self._clips[:1], (self.version - self.stage_step, self.clip)]
+        self._clips = [(since, clip) for since, clip in values.get("clips", known)]
 
 
 class Edge(EdgeRole):

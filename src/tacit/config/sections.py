@@ -29,7 +29,7 @@ class Run(Section):
     name: str = Field(
         "run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="for people and file names"
     )
-    updates: int = Field(gt=0, description="T: updates applied before Halt")
+    updates: int = Field(gt=0, le=2**53, description="T: updates applied before Halt")
     seed: int = Field(
         1, ge=0, lt=2**63, description="initial model and data partition; never the noise"
     )

@@ -198,15 +198,17 @@ def up(
     message: Hello | Push | Report | Embed | Retired,
     schema: bytes,
     definition: str = "",
+    held: pb.Held | None = None,
 ) -> bytes:
     """An edge's message as an envelope. definition: what the edge works by, which a Hello says.
 
+    held: the newest receipt that the edge has.
     Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
     `ReleasedEmbedding` in an Embed.
     """
     if not isinstance(message, Hello | Push | Report | Embed | Retired):
         raise TypeError(f"{type(message).__name__} may not leave an edge")
-    meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema)
+    meta = pb.Meta(run=run, edge=message.edge, seq=seq, schema_hash=schema, held=held)
     match message:
         case Hello():
             meta.hello.CopyFrom(pack_hello(message))

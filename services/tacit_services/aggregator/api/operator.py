@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, HTTPException, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Depends, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 BEARER = HTTPBearer(auto_error=False, description="the operator's token")
@@ -81,22 +79,3 @@ def _same(given: HTTPAuthorizationCredentials | None, token: str | None) -> bool
         and token is not None
         and hmac.compare_digest(given.credentials.encode(), token.encode())
     )
-
-
-def guarded(operator: Operator) -> type[APIRoute]:
-    """A kind of route that checks the token first: who has none learns nothing of what a good
-    request looks like, and no byte of the body is parsed.
-    """
-
-    class Guarded(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            """FastAPI's handler, behind the token."""
-            handler = super().get_route_handler()
-
-            async def answer(request: Request) -> Response:
-                operator.check(await BEARER(request))
-                return await handler(request)
-
-            return answer
-
-    return Guarded

@@ -8,7 +8,7 @@ and the accounting they may cause is cached. The driver thread never waits for H
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
@@ -19,14 +19,18 @@ from starlette.concurrency import run_in_threadpool
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
 from tacit.models import Model
 from tacit_services.aggregator.api import documents, metrics
-from tacit_services.aggregator.api.operator import BEARER, Operator, Readers, guarded
+from tacit_services.aggregator.api.operator import BEARER, Operator, Readers
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.transport.bearer import guarded
+from tacit_services.transport.known_hosts import KnownHosts
+from tacit_services.transport.places import Places
 from tacit_services.transport.problems import (
     SAFETENSORS,
+    address_of,
     document,
     documented,
     install,
@@ -37,6 +41,9 @@ from tacit_services.transport.problems import (
 
 MOST_EDGES = 1000  # in one answer
 _TICK = 0.1  # seconds until an open event stream sees that the server closes
+# Of 128 connections these may last; each=: of one address.
+STREAMS, STREAMS_EACH = 64, 16
+DOWNLOADS, DOWNLOADS_EACH = 8, 4
 _MOVING = (
     "duration_s",
     "updates_per_s",
@@ -48,12 +55,14 @@ def create_app(
     operator: Operator,
     model: Model,
     inference: Inference | None = None,
+    hosts: Iterable[str] = (),
     read_token: str | None = None,
 ) -> FastAPI:
     """The application of one run. Call `operator.close()` before stopping its server.
 
-    `inference`: vertical. `read_token`: what of the run is shown, metrics too, is shown to whoever
-    has it, or the operator's; None shows it to everybody.
+    `inference`: vertical. `hosts`: further names under which it may be asked for. `read_token`:
+    what of the run is shown, metrics too, is shown to whoever has it, or the operator's; None shows
+    it to everybody.
     """
     app = FastAPI(
         title="tacit aggregator",
@@ -61,7 +70,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         description="One federated run: its state, its model and its privacy ledger.",
+        responses=documented(400, 421),
     )
+    app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app)
     view = View(observer, model)
 
@@ -215,7 +226,7 @@ def _run(view: View) -> APIRouter:
 
 
 def _model(view: View) -> APIRouter:
-    router = APIRouter(tags=["model"])
+    router, downloads = APIRouter(tags=["model"]), Places(DOWNLOADS, DOWNLOADS_EACH)
 
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
     def info() -> Response:
@@ -231,21 +242,28 @@ def _model(view: View) -> APIRouter:
     @router.get(
         "/weights",
         response_class=Response,
-        responses=answers | documented(416),
+        responses=answers | documented(416, 503),
         summary="Safetensors file",
     )
     def file(request: Request) -> Response:
         newest = view.file()
-        return partial(request, newest.data, newest.sha256)
+        return partial(request, newest.data, newest.sha256, downloads)
 
     return router
 
 
 def _events(view: View, operator: Operator) -> APIRouter:
-    router = APIRouter()
+    router, streams = APIRouter(), Places(STREAMS, STREAMS_EACH)
+
+    async def place(request: Request) -> AsyncIterator[None]:
+        with streams.taken(address_of(request.scope)):
+            yield
 
     @router.get(
-        "/events", response_class=EventSourceResponse, summary="`status` events as the run changes"
+        "/events",
+        response_class=EventSourceResponse,
+        dependencies=[Depends(place)],
+        summary="`status` events as the run changes",
     )
     async def events() -> AsyncIterator[ServerSentEvent]:
         last: dict[str, Any] = {}
@@ -265,7 +283,7 @@ def _events(view: View, operator: Operator) -> APIRouter:
 
 def _operators(operator: Operator) -> APIRouter:
     """A router of what the operator alone may do."""
-    return APIRouter(route_class=guarded(operator), dependencies=[Depends(BEARER)])
+    return APIRouter(route_class=guarded(BEARER, operator.check), dependencies=[Depends(BEARER)])
 
 
 def _control(view: View, operator: Operator) -> APIRouter:

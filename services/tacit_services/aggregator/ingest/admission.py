@@ -30,12 +30,14 @@ from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
+from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
 from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Verdict
+from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
@@ -78,8 +80,10 @@ class Admission:
         small_talk: SmallTalk,
         bases: Bases,
         endings: Endings,
+        receipts: Receipts,
     ) -> None:
         """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
+        self._receipts, self._seldom = receipts, Seldom()
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
@@ -169,7 +173,7 @@ class Admission:
     ) -> Candidate | None:
         """The message as it is to be kept; None: a part or a question, which has been answered.
 
-        Raises WireError: it will never be accepted; RetryLater: not now.
+        Raises WireError: it will never be accepted; RetryLater: not now; StoreLost.
         """
         journal = self._journal
         if (
@@ -185,9 +189,7 @@ class Admission:
             return None
         self._small_talk.check(edge, envelope)
         received = wire.decode(envelope)
-        said = received.meta.run, received.meta.edge, received.meta.seq
-        if said != (journal.run_id, edge, seq):
-            raise WireError("identity", "says {}/{}/{}".format(*said))
+        self._check_sender(received.meta, edge, seq)
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
@@ -223,6 +225,16 @@ class Admission:
         """Who is there and has said Hello."""
         return {name for name in self._role.edges if self._presence.get(name) == "online"}
 
+    def _check_sender(self, meta: pb.Meta, edge: str, seq: int) -> None:
+        """Raise WireError where the message says another sender than its topic, StoreLost where
+        its sender holds a receipt that the store knows nothing of.
+        """
+        journal, said = self._journal, (meta.run, meta.edge, meta.seq)
+        if said != (journal.run_id, edge, seq):
+            raise WireError("identity", "says {}/{}/{}".format(*said))
+        if meta.HasField("held"):
+            self._receipts.check(edge, meta.held, journal.last_seqs.get(edge, 0))
+
     def _answer_part(self, edge: str, seq: int) -> None:
         """Say what is missing now and then, and where it is asked."""
         if answer := self._reassembly.answer(edge, seq):
@@ -232,7 +244,8 @@ class Admission:
         """Say that nothing is missing of a message that was accepted before."""
         self._counts[Verdict.DUPLICATE] += 1
         last = self._journal.last_seqs.get(edge, 0)
-        self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last))
+        receipt = pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last)
+        self._downlink.receipt(edge, seq, self._receipts.proven(edge, receipt))
         for out in self._answer_again(edge, seq):
             self._downlink.reply(out)
 
@@ -244,7 +257,9 @@ class Admission:
         else:
             self._counts[f"rejected:{reason}"] += 1
             facts = {"edge": edge, "seq": seq, "version": self._role.version, "reason": said}
-            log.warning("a message was refused", extra=facts)
+            if count := self._seldom.due(reason):
+                many = f"{count} messages were refused, the last:"
+                log.warning("a message was refused" if count == 1 else many, extra=facts)
             self._guard.refused(edge, reason)
         self._downlink.receipt(edge, seq, pb.Receipt(status=pb.Receipt.REJECTED, reason=said))
 
@@ -279,6 +294,7 @@ class Admission:
             candidate.inbound.done()
             version = self._role.version
             receipt, outgoing = self._journal.fold(candidate, answer)
+            receipt = self._receipts.proven(edge, receipt)
             if answer.verdict == Verdict.ACCEPTED:
                 self._bases.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)

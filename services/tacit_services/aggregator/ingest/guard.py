@@ -37,7 +37,6 @@ class Guard:
     ) -> None:
         """plan: the privacy plan of an edge, by its name."""
         self._section, self._role, self._plan, self._clock = section, role, plan, clock
-        self._first_clip = role.clip  # C falls only
         self._buckets: dict[
             str, tuple[Bucket, int]
         ] = {}  # and the highest number that was let through
@@ -75,14 +74,13 @@ class Guard:
     def bound(self, edge: str, base_version: int, size: int) -> float:
         """The longest that this update may be (Euclidean norm).
 
-        C is what the server asked for, not what the edge says it used.
+        C is what the server asked for with that model, not what the edge says it used.
         """
         role, section = self._role, self._section
         assert section.norm_factor is not None
         assert isinstance(role, mapa.Server)  # the run file refuses norm_factor with any other
-        this_stage = base_version >= role.version - role.stage_step
         return norm_bound(
-            role.clip if this_stage else self._first_clip,
+            role.clip_at(base_version),
             role.batch,
             self._plan(edge).noise_multiplier,
             size,

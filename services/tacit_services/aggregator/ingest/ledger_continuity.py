@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tacit.errors import WireError
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit_services.journal.store import MAX_SEQ, Anchor
+from tacit_services.logs import Seldom
 
 ROLLED_BACK = (
     "rollback",
@@ -36,6 +37,7 @@ class LedgerContinuity:
     def __init__(self, dataset: str) -> None:
         self._dataset = dataset
         self._seen: dict[str, _Seen] = {}
+        self._seldom = Seldom()
 
     def load(
         self, kept: Iterable[Anchor], last_seqs: Mapping[str, int], folded: Mapping[str, Charged]
@@ -78,12 +80,17 @@ class LedgerContinuity:
             reason = "clone"  # other bytes under the number, or another history of the same length
         if reason is None:
             return
+        if count := self._seldom.due(reason):
+            self._say(edge, charged, seen.charged, count)
+        raise WireError(reason, f"{charged.count} releases, seen {seen.charged.count}")
+
+    def _say(self, edge: str, charged: Charged, seen: Charged, count: int) -> None:
         log.warning(
-            "%s: its ledger says %d releases (%s), but was seen at %d (%s)",
+            "%s: its ledger says %d releases (%s), but was seen at %d (%s)%s",
             edge,
             charged.count,
             charged.head.hex()[:12],
-            seen.charged.count,
-            seen.charged.head.hex()[:12],
+            seen.count,
+            seen.head.hex()[:12],
+            "" if count == 1 else f", and {count - 1} such since the last line",
         )
-        raise WireError(reason, f"{charged.count} releases, seen {seen.charged.count}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-# KEYS meta journal snapshot; ARGV format, fingerprint and older ones.
-# Answers {epoch, 0, -1 or -2; fingerprint or format held; entries there; entries due}: 0 if the
+# KEYS meta journal snapshot seq; ARGV format, fingerprint and older ones.
+# Answers {epoch, 0, -1, -2 or -3; fingerprint or format held; entries there; entries due}: 0 if the
 # parameters are others, -1 unless every entry behind the snapshot is there, -2 if the format is
-# another (tacit 0.1 wrote none: it is the first). In these three cases nothing has been written.
+# another (tacit 0.1 wrote none: it is the first), -3 if one of the keys is gone without the others,
+# as when the server evicts. In these four cases nothing has been written.
 OPEN = """
 local format = redis.call('HGET', KEYS[1], 'format') or '1'
 if format ~= ARGV[1] then return {-2, format, 0, 0} end
@@ -15,6 +16,7 @@ for each = 2, #ARGV do same = same or held == ARGV[each] end
 if not same then return {0, held, 0, 0} end
 local there = redis.call('XLEN', KEYS[2])
 local position = tonumber(redis.call('HGET', KEYS[1], 'position') or 0)
+if (position > 0) ~= (redis.call('EXISTS', KEYS[4]) == 1) then return {-3, '', 0, 0} end
 local due = position - tonumber(redis.call('HGET', KEYS[3], 'cursor') or 0)
 if there ~= due then return {-1, '', there, due} end
 redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
@@ -23,7 +25,8 @@ return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 
 # KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq
 # payload lineage count head check (no lineage: no anchor).
-# Answers {verdict, position, last} for each; none at all if fenced.
+# Answers {verdict, position, last} for each; none at all if fenced; {{'lost', 0, 0}} if the last
+# numbers of all edges are gone, as when the server evicts: every duplicate would be accepted.
 # `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows
 # what it drops without reading the payloads. If the server refuses memory, it does so at the first
 # XADD, when nothing has been written.
@@ -32,6 +35,7 @@ local epoch, position, appended, dropped =
     unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
 if epoch ~= ARGV[1] then return {} end
 position = tonumber(position or 0)
+if position > 0 and redis.call('EXISTS', KEYS[3]) == 0 then return {{'lost', 0, 0}} end
 appended, dropped = tonumber(appended or 0), tonumber(dropped or 0)
 local length, answers = redis.call('XLEN', KEYS[1]), {}
 for first = 4, #ARGV, 7 do

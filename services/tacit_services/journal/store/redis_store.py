@@ -65,13 +65,16 @@ class RedisStore:
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
-        keys = (self._meta, self._journal, self._snapshot)
+        self._refuse_eviction()
+        keys = (self._meta, self._journal, self._snapshot, self._seq)
         epoch, held, there, due = self._call(
             "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint, *older
         )
         if epoch == -2:
             said = f"has format {held.decode()}, this tacit reads {_FORMAT}"
             raise errors.ServiceError(f"store: {self._shown}: run {self._run!r} {said}")
+        if epoch == -3:
+            raise rules.lost(self._shown, self._run)
         if epoch == -1:
             raise rules.incomplete(self._shown, self._run, there, due)
         if epoch == 0:
@@ -90,15 +93,30 @@ class RedisStore:
 
         It is "", too, where the server does not let us read its settings.
         """
-        try:
-            found = self._client.config_get("append*")
-        # A hosted server keeps CONFIG to itself; a server that is lost shows at once.
-        except (redis.RedisError, OSError):
-            return ""
-        kept = {"appendonly": "yes", "appendfsync": "always"}
+        kept, found = {"appendonly": "yes", "appendfsync": "always"}, self._settings("append*")
         return ", ".join(
             f"{name} {found[name]}" for name, good in kept.items() if found.get(name, good) != good
         )
+
+    def _refuse_eviction(self) -> None:
+        """Raise ConfigError where the server may throw our keys away to make room for others."""
+        policy = self._settings("maxmemory-policy").get("maxmemory-policy", "noeviction")
+        if policy.startswith("allkeys"):
+            raise errors.ConfigError(
+                f"store: {self._shown}: maxmemory-policy={policy} throws accepted messages away "
+                "when memory is full; set it to noeviction"
+            )
+        if policy != "noeviction":
+            log.warning("store: %s: maxmemory-policy=%s; noeviction is meant", self._shown, policy)
+
+    def _settings(self, pattern: str) -> dict[str, str]:
+        """The server's settings of these names, as far as it lets us read them."""
+        try:
+            found: dict[str, str] = self._client.config_get(pattern)
+        # A hosted server keeps CONFIG to itself; a server that is lost shows at once.
+        except (redis.RedisError, OSError):
+            return {}
+        return found
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """See base.Store.append."""
@@ -131,6 +149,8 @@ class RedisStore:
                 self._client.connection_pool.release(connection)
         if not rows:
             raise rules.fenced(self._run, self._epoch)
+        if rows[0][0] == b"lost":
+            raise rules.lost(self._shown, self._run)
         return [
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
         ]

@@ -82,6 +82,15 @@ def incomplete(store: str, run: str, there: int, due: int) -> errors.WireError:
     )
 
 
+def lost(store: str, run: str) -> errors.StoreLost:
+    """The error where a part of what the store had of `run` is gone."""
+    return errors.StoreLost(
+        f"{store}: run {run!r} has lost a part of what the store had of it (a server that evicts "
+        "keys, or somebody's hand). Empty the store of the run and put all back (tacit recover "
+        "--from JOURNAL), or begin anew under another TACIT_RUN_ID"
+    )
+
+
 def altered(store: str, run: str, what: str) -> errors.WireError:
     """The error for something in a store that is not as it was written."""
     return errors.WireError("journal", f"{store}: {what} of run {run!r} was altered")

@@ -198,7 +198,7 @@ class Deadline(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Receipt(_message.Message):
-    __slots__ = ("status", "reason", "retry_after_s", "last_seq", "missing")
+    __slots__ = ("status", "reason", "retry_after_s", "last_seq", "missing", "proof")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[Receipt.Status]
@@ -220,12 +220,22 @@ class Receipt(_message.Message):
     RETRY_AFTER_S_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     status: Receipt.Status
     reason: str
     retry_after_s: float
     last_seq: int
     missing: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, status: _Optional[_Union[Receipt.Status, str]] = ..., reason: _Optional[str] = ..., retry_after_s: _Optional[float] = ..., last_seq: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, status: _Optional[_Union[Receipt.Status, str]] = ..., reason: _Optional[str] = ..., retry_after_s: _Optional[float] = ..., last_seq: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., proof: _Optional[bytes] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("seq", "proof")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    proof: bytes
+    def __init__(self, seq: _Optional[int] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Want(_message.Message):
     __slots__ = ("head", "missing", "lost")
@@ -254,7 +264,7 @@ class Announcement(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., model_sha256: _Optional[str] = ..., model_bytes: _Optional[int] = ..., url: _Optional[str] = ...) -> None: ...
 
 class Meta(_message.Message):
-    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "hello", "update", "retired", "model", "halt", "receipt", "announcement", "deadline", "want", "proposal", "exchanged", "share", "missing", "roster", "feedback", "request")
+    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "held", "hello", "update", "retired", "model", "halt", "receipt", "announcement", "deadline", "want", "proposal", "exchanged", "share", "missing", "roster", "feedback", "request")
     RUN_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -264,6 +274,7 @@ class Meta(_message.Message):
     SCHEMA_HASH_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
@@ -289,6 +300,7 @@ class Meta(_message.Message):
     schema_hash: bytes
     answer: Receipt
     answered: int
+    held: Held
     hello: Hello
     update: Update
     retired: Retired
@@ -305,4 +317,4 @@ class Meta(_message.Message):
     roster: Roster
     feedback: Feedback
     request: Request
-    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., deadline: _Optional[_Union[Deadline, _Mapping]] = ..., want: _Optional[_Union[Want, _Mapping]] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., exchanged: _Optional[_Union[Answer, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., feedback: _Optional[_Union[Feedback, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., deadline: _Optional[_Union[Deadline, _Mapping]] = ..., want: _Optional[_Union[Want, _Mapping]] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., exchanged: _Optional[_Union[Answer, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., feedback: _Optional[_Union[Feedback, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ...) -> None: ...

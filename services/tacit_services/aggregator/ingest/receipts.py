@@ -1,0 +1,60 @@
+"""Receipts that prove themselves: who holds one can show what the store has accepted.
+
+A store that was emptied, cut or rolled back does not know what it has lost, and neither does an
+aggregator that starts on it. Its edges do: each keeps its newest receipt and shows it with every
+message. A proof is a keyed digest, which no edge can make, so one that lies cannot stop a run. The
+key is in a file beside the aggregator, not in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+
+from tacit.errors import StoreLost
+from tacit.protocol._pb import wire_pb2 as pb
+
+log = logging.getLogger("tacit.receipts")
+_PROVEN = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE)
+
+
+class Receipts:
+    """The proofs of one run."""
+
+    def __init__(self, key: bytes, run_id: str) -> None:
+        self._key, self._run = key, run_id
+        self._doubted = False
+
+    def proven(self, edge: str, receipt: pb.Receipt) -> pb.Receipt:
+        """The receipt, with the proof of its `last_seq` if that was accepted."""
+        if receipt.status in _PROVEN and receipt.last_seq:
+            receipt.proof = self._proof(edge, receipt.last_seq)
+        return receipt
+
+    def check(self, edge: str, held: pb.Held, last: int) -> None:
+        """Raise StoreLost if this edge holds a receipt for a later message than the store's `last`.
+
+        A proof that this aggregator has not made shows nothing: it is lied, or the key was lost.
+        """
+        if held.seq <= last:
+            return
+        if hmac.compare_digest(self._proof(edge, held.seq), held.proof):
+            raise StoreLost(
+                f"store: run {self._run!r} has lost messages: {edge} holds a receipt for its "
+                f"message {held.seq}, the store ends at its {last}. Nothing was written. Put them "
+                "back (tacit recover --from JOURNAL), or begin anew under another TACIT_RUN_ID"
+            )
+        if not self._doubted:
+            log.warning(
+                "%s shows a receipt for its message %d, the store ends at its %d; not one of this "
+                "aggregator's, which go by the key of TACIT_RECEIPTS",
+                edge,
+                held.seq,
+                last,
+            )
+        self._doubted = True
+
+    def _proof(self, edge: str, seq: int) -> bytes:
+        said = f"tacit receipt/{self._run}/{edge}/{seq}".encode()  # no name has a slash
+        return hmac.digest(self._key, said, hashlib.sha256)

@@ -1,0 +1,114 @@
+"""Puts back into a store what it has lost, out of the journal file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tacit.errors import ConfigError
+from tacit.protocol import wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import Hello, Retired, Update
+from tacit_services.aggregator import entries
+from tacit_services.aggregator.entries import OPERATOR
+from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.journal.journal_file import FileRecord
+from tacit_services.journal.store import Anchor, StoredEntry
+
+_BATCH = 64
+
+
+def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) -> int:
+    """Append the records that the store lacks, and fold them; returns how many.
+
+    journal: not taken over yet. begins: the position after which the file begins. Raises
+    ConfigError where the store holds another history, or begins before the file; WireError.
+    """
+    journal.take_over()
+    if journal.cursor < begins:
+        raise ConfigError(
+            f"journal: begins after message {begins}, but the store ends at {journal.cursor}; what "
+            "lies between is in neither: begin anew under another TACIT_RUN_ID"
+        )
+    history, back = _History(journal, whole=begins == 0), 0
+    pending: list[StoredEntry] = []
+    for record in records:
+        entry = history.judged(record)
+        if entry is not None:
+            pending.append(entry)
+        if len(pending) == _BATCH:
+            back += _put(journal, pending)
+    back += _put(journal, pending)
+    if not back:
+        history.check_numbers()
+    journal.save()
+    return back
+
+
+class _History:
+    """What the store should hold by the file, beside what it does hold."""
+
+    def __init__(self, journal: RunJournal, *, whole: bool) -> None:
+        """whole: the file begins where the run does."""
+        self._journal, self._upto, self._whole = journal, journal.cursor, whole
+        self._operators = journal.last_seqs.get(OPERATOR, 0)
+        self._stored = self._entries()
+        self._numbers: dict[str, int] = {}  # the last of every edge, by the file
+
+    def judged(self, record: FileRecord) -> StoredEntry | None:
+        """The entry to append for this record; None: the store has it. Raises ConfigError."""
+        meta = wire.decode(record.payload).meta
+        if record.position == self._upto + 1:
+            self.check_numbers()
+        if record.position > self._upto:
+            return StoredEntry(record.position, meta.edge, self._number(meta), record.payload)
+        if meta.edge != OPERATOR:
+            self._numbers[meta.edge] = meta.seq
+        if record.position > self._journal.saved:
+            kept = next(self._stored, None)
+            if kept is None or kept.payload != record.payload:
+                raise self._another(record.position)
+        return None
+
+    def check_numbers(self) -> None:
+        """Raise ConfigError unless the store's last numbers are those of the file up to there."""
+        held = {edge: seq for edge, seq in self._journal.last_seqs.items() if edge != OPERATOR}
+        if not self._whole:
+            held = {edge: held.get(edge, 0) for edge in self._numbers}
+        if held != self._numbers:
+            raise self._another(self._upto)
+
+    def _number(self, meta: pb.Meta) -> int:
+        """Of the operator's entries the store counts the numbers."""
+        if meta.edge != OPERATOR:
+            return meta.seq
+        self._operators += 1
+        return self._operators
+
+    def _entries(self) -> Iterator[StoredEntry]:
+        after = self._journal.saved
+        while page := self._journal.store.read(after, _BATCH):
+            yield from page
+            after = page[-1].position
+
+    def _another(self, position: int) -> ConfigError:
+        return ConfigError(
+            f"store: its message {position} of run {self._journal.run_id!r} is not the journal's: "
+            "something has gone on with the run since; empty the store of this run first"
+        )
+
+
+def _put(journal: RunJournal, pending: list[StoredEntry]) -> int:
+    """Append what is pending, and empty the list."""
+    size = len(pending)
+    journal.put_back(pending, [_anchor(journal, entry) for entry in pending])
+    pending.clear()
+    return size
+
+
+def _anchor(journal: RunJournal, entry: StoredEntry) -> Anchor | None:
+    """Where the sender's ledger stood."""
+    message = entries.read(entry.payload, journal.schema, journal.size)
+    if not isinstance(message, Hello | Update | Retired):
+        return None
+    lineage = f"{journal.role.dataset}/{entry.edge}"
+    return Anchor(lineage, message.charged.count, message.charged.head)

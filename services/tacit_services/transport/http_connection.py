@@ -1,0 +1,81 @@
+"""uvicorn's HTTP connection, which says for how long it has waited for its client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tacit_services.transport.problems import PROBLEM, problem
+
+
+class BoundedConnection(H11Protocol):
+    """An HTTP connection of which `waited` is known, and `lost` is told the end.
+
+    It waits for its client where that owes it the rest of a request, or does not read an answer.
+    The time in which the application computes one does not count.
+    """
+
+    def __init__(self, *given: Any, lost: Callable[[], None]) -> None:
+        """`given`: as uvicorn's. It waits from here on, for the TLS handshake first."""
+        super().__init__(*given)
+        self._lost = lost
+        self._asked = time.monotonic()  # when the request began for which it waits
+        self._unread: float | None = None  # since when the client has read too little
+        self._closing: float | None = None  # since when it is to be closed
+
+    def waited(self, now: float) -> float:
+        """Seconds for which it has waited for its client by now; 0: it does not."""
+        if self.transport is None:
+            return now - self._asked
+        if self.transport.is_closing():  # an answer that nobody reads keeps it open for ever
+            self._closing = self._closing or now
+            return now - self._closing
+        if self._unread is not None:
+            return now - self._unread
+        owed = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        return now - self._asked if owed else 0.0
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come. The first byte behind an answer begins a request."""
+        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            self._asked = time.monotonic()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """The answer is on its way; what is still to come of the request is late from now on."""
+        self._asked = time.monotonic()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than the application writes."""
+        self._unread = time.monotonic()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._unread = None
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end."""
+        super().connection_lost(exc)
+        self._lost()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, as every error is answered."""
+        answer = problem(400, f"not a request: {msg}")
+        content = bytes(answer.body)
+        fields = [
+            (b"content-type", PROBLEM.encode()),
+            (b"content-length", str(len(content)).encode()),
+            (b"connection", b"close"),
+        ]
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            head = h11.Response(status_code=400, headers=fields, reason=b"Bad Request")
+            for event in (head, h11.Data(data=content), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

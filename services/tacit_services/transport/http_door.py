@@ -1,0 +1,149 @@
+"""The door of an HTTP server: a bounded number of connections, and always room for one more.
+
+asyncio's own server counts a connection when its TLS handshake is over, and uvicorn never. Here it
+counts from the moment it is accepted. One for which there is no room takes the place of one that
+waits for its client: of the address that has most, the one that has waited longest. So whoever
+sends a request at once gets in, however many others say nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+import ssl
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tacit_services.transport.http_connection import BoundedConnection
+
+log = logging.getLogger("tacit.http")
+_TICK = 0.5
+_BACKLOG = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What strangers may hold of a server.
+
+    connections: at a time; 128 is half of the file descriptors that macOS, the least, allows.
+    handshake: seconds for all of a TLS handshake. client: seconds for all of a request, head and
+    body, and for reading some of an answer.
+    """
+
+    connections: int = 128
+    handshake: float = 5.0
+    client: float = 10.0
+
+
+@dataclass(eq=False)
+class Guest:
+    """A connection that holds a place."""
+
+    address: str
+    connection: BoundedConnection
+    task: asyncio.Task[None] | None = None
+
+    def leave(self) -> None:
+        """End it at once; its place is free when it has gone."""
+        if self.connection.transport is not None:
+            self.connection.transport.abort()
+        elif self.task is not None:
+            self.task.cancel()
+
+
+@dataclass
+class Door:
+    """Takes connections at `listener`, in the running event loop.
+
+    make: a connection that calls what it is given when it is lost. tls: None for plain HTTP.
+    """
+
+    listener: socket.socket
+    make: Callable[[Callable[[], None]], BoundedConnection]
+    tls: ssl.SSLContext | None
+    limits: Limits
+    _guests: set[Guest] = field(default_factory=set)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def open(self) -> None:
+        """Begin to take connections."""
+        self.listener.setblocking(False)
+        self.listener.listen(_BACKLOG)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._accept()), loop.create_task(self._watch())]
+
+    def close(self) -> None:
+        """Take no more. Those that are in stay, but for those that are not past the handshake."""
+        for task in self._tasks:
+            task.cancel()
+        for guest in list(self._guests):
+            if guest.connection.transport is None:
+                guest.leave()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, peer = await loop.sock_accept(self.listener)
+            except OSError as error:  # the process has no descriptor left, or the peer has gone
+                log.debug("no connection taken: %s", error)
+                await asyncio.sleep(0.05)
+                continue
+            self._let_in(taken, str(peer[0]))
+            await asyncio.sleep(0)  # where many wait at the door, those that are in go on
+
+    def _let_in(self, taken: socket.socket, address: str) -> None:
+        if len(self._guests) >= self.limits.connections and not self._make_room():
+            taken.close()
+            return
+        guest = Guest(address, self.make(lambda: self._guests.discard(guest)))
+        self._guests.add(guest)
+        guest.task = asyncio.get_running_loop().create_task(self._begin(guest, taken))
+        # A task that is cancelled before its first step closes nothing.
+        guest.task.add_done_callback(functools.partial(self._begun, guest, taken))
+
+    async def _begin(self, guest: Guest, taken: socket.socket) -> None:
+        seconds = self.limits.handshake if self.tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: guest.connection,
+                taken,
+                ssl=self.tls,
+                ssl_handshake_timeout=seconds,
+                ssl_shutdown_timeout=seconds,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            log.debug("%s: no handshake: %r", guest.address, error)
+            # They hold the buffers of the handshake, in a circle with the error.
+            traceback.clear_frames(error.__traceback__)
+
+    def _begun(self, guest: Guest, taken: socket.socket, _: asyncio.Task[None]) -> None:
+        guest.task = None
+        if guest.connection.transport is None:
+            self._guests.discard(guest)
+            taken.close()
+
+    def _make_room(self) -> bool:
+        """End the connection that is of least use; False: none waits for its client."""
+        now, held = time.monotonic(), Counter(guest.address for guest in self._guests)
+        waiting = [(guest.connection.waited(now), guest) for guest in self._guests]
+        idle = [(held[guest.address], waited, guest) for waited, guest in waiting if waited > 0]
+        if not idle:
+            return False
+        guest = max(idle, key=lambda one: one[:2])[2]
+        self._guests.discard(guest)
+        guest.leave()
+        return True
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            now = time.monotonic()
+            for guest in list(self._guests):
+                if guest.connection.waited(now) > self.limits.client:
+                    guest.leave()

@@ -1,0 +1,34 @@
+"""A bounded number of places, of which no address has more than its part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.exceptions import HTTPException
+
+
+class Places:
+    """For one thread."""
+
+    def __init__(self, total: int, each: int) -> None:
+        """`total` places; `each` of them at most for one address."""
+        self.total, self.each = total, each
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, address: str) -> Iterator[None]:
+        """Hold a place until the end of the block. Raises HTTPException (503): none is free."""
+        if self._taken.total() >= self.total or self._taken[address] >= self.each:
+            raise HTTPException(503, self._full(), {"Retry-After": "5"})
+        self._taken[address] += 1
+        try:
+            yield
+        finally:
+            self._taken[address] -= 1
+            if not self._taken[address]:
+                del self._taken[address]
+
+    def _full(self) -> str:
+        return f"{self.total} at a time, {self.each} for one address; try again later"

@@ -1,0 +1,53 @@
+"""A real HTTP server of an application, and clients that do not behave."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tacit_services.transport.http_server import Server
+
+from tests.helpers.servers import HOST, PATIENCE
+
+
+@contextmanager
+def listening(app: Any, **more: Any) -> Iterator[str]:
+    """Serve `app` on a free loopback port; yields HOST:PORT. more: of http_server.Server."""
+    # It listens already: the first request waits for the server.
+    with socket.create_server((HOST, 0)) as listener:
+        server = Server(app, **{"timeout_graceful_shutdown": 30} | more)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield "{}:{}".format(*listener.getsockname())
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "an open connection delays the shutdown"
+
+
+def dial(address: str, source: str = HOST) -> socket.socket:
+    """A connection to HOST:PORT from the loopback address `source`."""
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    return socket.create_connection((host, int(port)), PATIENCE, (source, 0))
+
+
+def ending(connection: socket.socket) -> bytes:
+    """What a connection that is closed against its will still says."""
+    said = b""
+    try:
+        while got := connection.recv(1 << 16):
+            said += got
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+    return said
+
+
+def raw(address: str, request: bytes, source: str = HOST) -> bytes:
+    """All that is answered to these bytes."""
+    with dial(address, source) as connection:
+        connection.sendall(request)
+        return ending(connection)

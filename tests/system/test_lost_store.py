@@ -1,0 +1,192 @@
+"""A store that loses what it had accepted is noticed, and nothing goes on before the operator has
+chosen: with what the journal file has, or anew under another name.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis as client
+from tacit_services.cli import main
+from tacit_services.cli.replay import fold
+
+from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
+from tests.helpers.run_files import MAPA, toml
+from tests.helpers.servers import Mosquitto, RedisServer, mosquitto, redis_server, wait_for
+
+UPDATES = 120
+LOST = 7  # the exit code
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path: Path, broker: Mosquitto, redis: RedisServer) -> Iterator[Deployment]:
+    text = toml(MAPA, run={"updates": UPDATES, "snapshot_every": 30}, edges={"count": 2})
+    address = f"{broker.host}:{broker.port}"
+    with deployment(tmp_path, text, address, redis.url, "lost") as made:
+        yield made
+
+
+def journal(run: Deployment) -> Path:
+    return run.folder / "run.journal"
+
+
+def begun(run: Deployment, *, kept: bool) -> tuple[Service, list[Service]]:
+    """Aggregator and two edges in the middle of the run. kept: with a journal file."""
+    more = {"TACIT_JOURNAL_FILE": str(journal(run))} if kept else {}
+    aggregator, edges = run.aggregator(**more), [run.edge(0), run.edge(1)]
+    run.wait_accepted(45)
+    return aggregator, edges
+
+
+def stopped(service: Service) -> int:
+    """Its exit code, whether it has ended by now or is ended here."""
+    assert service.process is not None
+    wait_for(lambda: service.process is None or service.process.poll() is not None, PATIENCE)
+    return service.wait()
+
+
+def emptied(redis: RedisServer) -> None:
+    client.Redis.from_url(redis.url).flushall()
+
+
+def cut(redis: RedisServer, folder: Path, size: int) -> None:
+    """kill -9, and the last `size` bytes of the append-only file are not on the disk."""
+    redis.kill()
+    (newest,) = folder.glob("appendonlydir/*.incr.aof")
+    os.truncate(newest, newest.stat().st_size - size)
+    redis.start()
+
+
+def recovered(run: Deployment) -> int:
+    """The exit code of `tacit recover`."""
+    with pytest.raises(SystemExit) as ended:
+        main.main(["recover", "--from", str(journal(run)), "--store", run.url])
+    return int(ended.value.code or 0)
+
+
+def test_an_emptied_store_is_noticed_by_what_its_edges_hold(
+    run: Deployment, redis: RedisServer
+) -> None:
+    aggregator, edges = begun(run, kept=False)
+    aggregator.kill()
+    emptied(redis)
+    before = [run.pushes(number) for number in range(2)]
+    aggregator.start()
+    assert stopped(aggregator) == LOST, aggregator.log
+    assert "holds a receipt for its message" in aggregator.log
+    assert "tacit recover --from" in aggregator.log
+    assert run.accepted() == 0  # nothing was begun anew
+    assert [run.pushes(number) for number in range(2)] == before
+    aggregator.start()  # and it does not get used to it
+    assert stopped(aggregator) == LOST
+    for edge in edges:
+        edge.signal(signal.SIGTERM)
+
+
+def test_a_store_that_is_emptied_in_mid_run_is_put_back_and_the_run_ends(
+    run: Deployment, redis: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aggregator, _ = begun(run, kept=True)
+    emptied(redis)
+    assert stopped(aggregator) in (4, LOST), aggregator.log
+    aggregator.start()
+    assert stopped(aggregator) == LOST
+    assert f"tacit recover --from {journal(run)}" in aggregator.log
+    assert recovered(run) == 0
+    assert "put back" in capsys.readouterr().out
+    _ends(run, aggregator)
+
+
+def test_a_cut_append_only_file_is_noticed_and_put_back(
+    run: Deployment, redis: RedisServer, tmp_path: Path
+) -> None:
+    aggregator, _ = begun(run, kept=True)
+    aggregator.kill()
+    had = run.accepted()
+    cut(redis, tmp_path, 30_000)
+    assert 0 < run.accepted() < had
+    aggregator.start()
+    assert stopped(aggregator) == LOST, aggregator.log
+    assert recovered(run) == 0
+    assert run.accepted() == had
+    assert recovered(run) == 0  # nothing is put back twice
+    assert run.accepted() == had
+    _ends(run, aggregator)
+
+
+def test_a_cut_append_only_file_is_noticed_without_a_journal_file(
+    run: Deployment, redis: RedisServer, tmp_path: Path
+) -> None:
+    aggregator, edges = begun(run, kept=False)
+    cut(redis, tmp_path, 30_000)
+    assert stopped(aggregator) == LOST, aggregator.log  # by what it has folded itself
+    aggregator.start()
+    assert stopped(aggregator) == LOST  # by what its edges hold
+    assert "holds a receipt for its message" in aggregator.log
+    for edge in edges:
+        edge.signal(signal.SIGTERM)
+
+
+def test_a_store_that_has_gone_on_otherwise_is_not_mixed(
+    run: Deployment, redis: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aggregator, edges = begun(run, kept=True)
+    for service in (aggregator, *edges):
+        service.kill()
+    kept = journal(run).rename(run.folder / "kept")
+    emptied(redis)
+    (run.folder / "receipts.key").unlink()  # what an aggregator could know it by
+    again = run.aggregator(TACIT_JOURNAL_FILE=str(journal(run)))
+    edges[0].start()
+    run.wait_accepted(3)
+    again.kill()
+    kept.rename(journal(run))
+    assert recovered(run) == 2
+    assert "something has gone on with the run since" in capsys.readouterr().err
+
+
+def test_a_server_that_evicts_is_refused_at_the_start(run: Deployment, redis: RedisServer) -> None:
+    server = client.Redis.from_url(redis.url)
+    server.config_set("maxmemory", "50mb")
+    server.config_set("maxmemory-policy", "allkeys-lru")
+    aggregator = run.aggregator()
+    assert stopped(aggregator) == 2
+    assert "maxmemory-policy=allkeys-lru" in aggregator.log
+    server.config_set("maxmemory-policy", "volatile-lru")  # none of our keys has a time to live
+    aggregator.start()
+    wait_for(lambda: "noeviction is meant" in aggregator.log, PATIENCE)
+
+
+def test_an_evicted_key_is_noticed_in_mid_run(run: Deployment, redis: RedisServer) -> None:
+    aggregator, _ = begun(run, kept=False)
+    client.Redis.from_url(redis.url).delete("tacit:{lost}:seq")
+    assert stopped(aggregator) == LOST, aggregator.log
+    assert "has lost a part of what the store had" in aggregator.log
+
+
+def _ends(run: Deployment, aggregator: Service) -> None:
+    """The run goes on to its end; the journal file is its one story."""
+    aggregator.start()
+    summary = run.ended()
+    found = fold(journal(run))
+    assert (summary["applied"], found.version) == (UPDATES, UPDATES)
+    assert found.model_sha256 == summary["model_sha256"]
+    for number in range(2):  # of what was released nothing is left out
+        reported = summary["privacy"]["edges"][f"edge-{number}"]["pushes"]
+        assert 0 < reported <= run.pushes(number) <= reported + 1
