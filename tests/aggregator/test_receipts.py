@@ -75,5 +75,5 @@ def test_refused_messages_are_counted_and_seldom_logged(
             rig.send("edge-0", pb.Meta(update=pb.Update(base_version=99)))
         for _ in range(100):
             rig.send("stranger", pb.Meta(halt=pb.Halt()))
-    assert sum(rig.driver.counts[f"rejected:{why}"] for why in ("shape", "kind")) == 200
+    assert sum(rig.driver.counts[f"rejected:{why}"] for why in ("shape", "name")) == 200
     assert len(caplog.records) == 2

@@ -15,7 +15,7 @@ from tacit.config.definition import Definition
 Keys = Mapping[str, Any] | str  # a section's keys; or as lines of TOML
 Layer = Mapping[str, Keys] | str  # sections by name; or as TOML
 
-PLACES = 64  # edges that a rig's run has a name for
+PLACES = 256  # as many edges as a file of tests has, which share a rig
 DEFAULTS: Layer = {"data": {"dataset": "digits"}, "model": {"name": "logistic"}}
 # MAPA with noise, where what it teaches is no matter; [run] and [edges] are the test's.
 MAPA: Layer = {

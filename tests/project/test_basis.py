@@ -93,3 +93,32 @@ def test_what_cannot_be_is_one_line(
     out.touch()
     assert tacit("basis", str(out), "--public", str(arrays(tmp_path)), "--axes", "3") == 2
     assert "nothing is overwritten" in capsys.readouterr().err
+
+
+def test_published_colours_become_grey_and_of_the_size_asked(tmp_path: Path, data: Path) -> None:
+    out = tmp_path / "photos.safetensors"
+    command = ["basis", str(out), "--public", "cifar10", "--axes", "20", "--most", "300"]
+    assert tacit(*command, "--channels", "1", "--size", "28", "--data", str(data)) == 0
+    step = Projection(out, digest(out), 20, 0.5)
+    assert step.shape_of((1, 28, 28)) == (20,)
+    assert says(out).startswith("300 records of cifar10")
+
+
+@pytest.mark.parametrize(
+    ("public", "more", "said"),
+    [
+        ("digits", ["--channels", "3"], "--channels 3: digits has 1"),
+        ("adult", ["--size", "28"], "--public adult: has no pictures; leave --size out"),
+    ],
+)
+def test_what_cannot_be_brought_to_a_form_is_said(
+    tmp_path: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    public: str,
+    more: list[str],
+    said: str,
+) -> None:
+    command = ["basis", str(tmp_path / "b"), "--public", public, "--axes", "2"]
+    assert tacit(*command, *more, "--data", str(data)) == 2
+    assert said in capsys.readouterr().err

@@ -26,8 +26,14 @@ def basis(
     features: Annotated[
         str, typer.Option(help="steps before it, with commas: upright, scattering")
     ] = "",
-    size: Annotated[int, typer.Option(min=1, help="side that pictures are brought to")] = 28,
-    channels: Annotated[int, typer.Option(min=1, max=3, help="of pictures: 1 or 3")] = 1,
+    size: Annotated[
+        int | None,
+        typer.Option(min=1, help="side that pictures are brought to [default: 28; published: none]"),
+    ] = None,
+    channels: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="of pictures: 1 or 3 [default: 1; published: theirs]"),
+    ] = None,
     low: Annotated[float, typer.Option(help="lower bound of x")] = 0.0,
     high: Annotated[float, typer.Option(help="upper bound of x")] = 255.0,
     most: Annotated[
@@ -45,7 +51,8 @@ def basis(
     steps = tuple(step.strip() for step in features.split(",") if step.strip())
     if unknown := [step for step in steps if step not in _STEPS]:
         raise ConfigError(f"--features {unknown[0]}: expected {', '.join(_STEPS)}")
-    wanted = Wanted(public, steps, axes, (size, size), channels, low, high, most)  # type: ignore[arg-type]
+    sides = None if size is None else (size, size)
+    wanted = Wanted(public, steps, axes, sides, channels, low, high, most)  # type: ignore[arg-type]
     with LongWork("reading records", most) as work:
         made = make(out, wanted, data_folder(data), data_home(), work.at)
     typer.echo(f"{out}: {axes} axes of {made.says}; SHA-256 {made.sha256}")

@@ -151,7 +151,7 @@ def _run_acl() -> tuple[tuple[str, ...], str]:
     return definition.names, acl(settings.run_id, definition.names, peers=peers)
 
 
-@app.command("acl")
+@app.command("acl", epilog="Example: TACIT_RUN_FILE=run.toml tacit pki acl")
 def acl_() -> None:
     """Print the broker's ACL for the run of TACIT_RUN_FILE and TACIT_RUN_ID."""
     typer.echo(_run_acl()[1], nl=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from tacit.datasets import load
 from tacit.datasets.features import Features, apply
@@ -22,6 +23,8 @@ from tacit_services.identity import own_ledgers
 
 _BLOCK = 256  # records at a time
 _MOST = 20_000  # numbers of a record: the square of it has to be kept
+_SIDE = 28  # of pictures in files, if nothing is said
+_LUMINANCE = torch.tensor([0.299, 0.587, 0.114])  # of red, green, blue: ITU-R BT.601, as Pillow's
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,16 @@ class Wanted:
     """What a basis is to be made of.
 
     public: a folder or table of pictures, an npz or safetensors with x, or a published data set's
-    name. features: steps before it. size, channels: that pictures are brought to. low, high: bounds
-    of x. most: records that are read, at most.
+    name. features: steps before it. size, channels: that pictures are brought to; None: as they
+    are, which only published ones can be. low, high: bounds of x. most: records that are read, at
+    most.
     """
 
     public: str
     features: Features
     axes: int
-    size: tuple[int, int]
-    channels: int
+    size: tuple[int, int] | None
+    channels: int | None
     low: float
     high: float
     most: int | None
@@ -87,8 +91,8 @@ def make(
 def _records(wanted: Wanted, root: Path | None, home: Path) -> Iterator[Tensor]:
     path = Path(wanted.public).resolve()
     if not path.exists():
-        rows = load(wanted.public, "train", root).x
-        yield from torch.split(rows, _BLOCK)
+        for rows in torch.split(load(wanted.public, "train", root).x, _BLOCK):
+            yield _brought(rows, wanted)
         return
     reader = _reader(wanted, path)
     if (owner := own_ledgers.known(str(path), reader.content(path), home)) is not None:
@@ -100,6 +104,19 @@ def _records(wanted: Wanted, root: Path | None, home: Path) -> Iterator[Tensor]:
         yield from torch.split(torch.from_numpy(block), _BLOCK)
 
 
+def _brought(rows: Tensor, wanted: Wanted) -> Tensor:
+    """Published pictures (n, channels, height, width), grey and of another size if so wanted."""
+    if rows.dim() != 4 and (wanted.size or wanted.channels):
+        raise ConfigError(f"--public {wanted.public}: has no pictures; leave --size out")
+    if wanted.channels == 1 and rows.shape[1] == 3:
+        rows = (rows * _LUMINANCE[:, None, None]).sum(1, keepdim=True)
+    elif wanted.channels not in (None, rows.shape[1]):
+        raise ConfigError(f"--channels {wanted.channels}: {wanted.public} has {rows.shape[1]}")
+    if wanted.size is None:
+        return rows
+    return functional.interpolate(rows, wanted.size, mode="bilinear", antialias=True)
+
+
 def _reader(wanted: Wanted, path: Path) -> Reader:
     if path.suffix in (".npz", ".safetensors"):
         bounds = Bounds(wanted.low, wanted.high)
@@ -108,4 +125,5 @@ def _reader(wanted: Wanted, path: Path) -> Reader:
         raise ConfigError("--public: pictures need Pillow; pip install 'tacit[images]'")
     from tacit.datasets.own.images import ImagesReader
 
-    return ImagesReader(wanted.size, wanted.channels, (), "path", "label", None)
+    size, channels = wanted.size or (_SIDE, _SIDE), wanted.channels or 1
+    return ImagesReader(size, channels, (), "path", "label", None)

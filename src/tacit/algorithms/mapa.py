@@ -179,15 +179,19 @@ class Server(ServerRole):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the stage."""
         tensors, values = super().state()
-        stage = {"stage": self.stage, "stage_step": self.stage_step, "clips": self._clips}
+        stage: dict[str, Any] = {"stage": self.stage, "stage_step": self.stage_step}
+        if self.stage > 1:  # before, there has been one C only
+            stage["clips"] = self._clips
         return tensors, values | stage
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self.stage, self.stage_step = values["stage"], values["stage_step"]
-        # A snapshot of 0.1 knows the present stage alone: before it C was the first at most.
-        known = [*self._clips[:1], (self.version - self.stage_step, self.clip)]
+        known = self._clips[:1]
+        if self.stage > 1:
+            # A snapshot of 0.1 knows the present stage alone: before it C was the first at most.
+            known += [(self.version - self.stage_step, self.clip)]
         self._clips = [(since, clip) for since, clip in values.get("clips", known)]
 
 

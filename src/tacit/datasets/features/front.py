@@ -94,7 +94,7 @@ def _module(front: Front) -> nn.Module:
     module = made()
     if front.weights is not None:
         _load(front, module, front.weights)
-    return module.eval().requires_grad_(False)
+    return module.train(False).requires_grad_(False)
 
 
 def _load(front: Front, module: nn.Module, path: Path) -> None:
