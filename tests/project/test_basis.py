@@ -95,10 +95,14 @@ def test_what_cannot_be_is_one_line(
     assert "nothing is overwritten" in capsys.readouterr().err
 
 
-def test_published_colours_become_grey_and_of_the_size_asked(tmp_path: Path, data: Path) -> None:
+def test_published_colours_become_grey_and_of_the_size_asked(
+    tmp_path: Path, data_root: Path | None
+) -> None:
+    if data_root is None:
+        pytest.skip("no folder of published data")
     out = tmp_path / "photos.safetensors"
     command = ["basis", str(out), "--public", "cifar10", "--axes", "20", "--most", "300"]
-    assert tacit(*command, "--channels", "1", "--size", "28", "--data", str(data)) == 0
+    assert tacit(*command, "--channels", "1", "--size", "28", "--data", str(data_root)) == 0
     step = Projection(out, digest(out), 20, 0.5)
     assert step.shape_of((1, 28, 28)) == (20,)
     assert says(out).startswith("300 records of cifar10")
@@ -113,12 +117,14 @@ def test_published_colours_become_grey_and_of_the_size_asked(tmp_path: Path, dat
 )
 def test_what_cannot_be_brought_to_a_form_is_said(
     tmp_path: Path,
-    data: Path,
+    data_root: Path | None,
     capsys: pytest.CaptureFixture[str],
     public: str,
     more: list[str],
     said: str,
 ) -> None:
+    if data_root is None:
+        pytest.skip("no folder of published data")
     command = ["basis", str(tmp_path / "b"), "--public", public, "--axes", "2"]
-    assert tacit(*command, *more, "--data", str(data)) == 2
+    assert tacit(*command, *more, "--data", str(data_root)) == 2
     assert said in capsys.readouterr().err

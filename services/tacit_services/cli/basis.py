@@ -28,7 +28,9 @@ def basis(
     ] = "",
     size: Annotated[
         int | None,
-        typer.Option(min=1, help="side that pictures are brought to [default: 28; published: none]"),
+        typer.Option(
+            min=1, help="side that pictures are brought to [default: 28; published: none]"
+        ),
     ] = None,
     channels: Annotated[
         int | None,
