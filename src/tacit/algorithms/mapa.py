@@ -38,6 +38,7 @@ from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
+from tacit.robust.law import Law
 
 
 def first_clip(deviation: float, failure: float) -> float:
@@ -102,6 +103,7 @@ class Server(ServerRole):
         if like.clip_is_bounded:
             self.clip = min(max(self.clip, like.clip_min), like.clip_max)
         self.stage, self.stage_step = 1, 0  # s, t_s
+        self.clips = [(0, self.clip)]  # (version, C): C since that version
         # Δ_0/C² of the noisiest edge that the run file foresees (ε_0 = min ε_k), whatever the edges
         # say of themselves.
         self.noise_variance = max(
@@ -122,6 +124,16 @@ class Server(ServerRole):
         lower = max(self.algorithm.reduction * self.clip, self.clip_min)  # line 15, with the floor
         if lower < self.clip:  # at the floor the stage goes on: nothing would change
             self.clip, self.stage, self.stage_step = lower, self.stage + 1, 0
+            self.clips.append((self.version, self.clip))
+
+    def base(self, update: Update) -> Tensor:
+        """0: an update is a gradient."""
+        return torch.zeros_like(self.params)
+
+    def law(self, update: Update) -> Law:
+        """(sum + noise)/b, at the C that was asked for in its version's stage."""
+        clip = next(clip for since, clip in reversed(self.clips) if since <= update.base_version)
+        return self.laws.gradient(update.edge, clip)
 
     # -- the schedule ------------------------------------------------------------------------------
 
@@ -173,12 +185,17 @@ class Server(ServerRole):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The base's, with the stage."""
         tensors, values = super().state()
-        return tensors, values | {"stage": self.stage, "stage_step": self.stage_step}
+        own: dict[str, Any] = {"stage": self.stage, "stage_step": self.stage_step}
+        if self.watch is not None:
+            own["clips"] = self.clips
+        return tensors, values | own
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self.stage, self.stage_step = values["stage"], values["stage_step"]
+        if self.watch is not None:
+            self.clips = [(since, clip) for since, clip in values["clips"]]
 
 
 class Edge(EdgeRole):

@@ -29,8 +29,16 @@ from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
 from tacit.privacy.report import Promise
 
-_NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
+# What a fingerprint leaves out: what may change while a run goes on, as no fold asks for it.
+_NOT_THE_RUNS = (
+    "network",
+    "guard.norm_factor",
+    "guard.rate",
+    "guard.burst",
+    "guard.quarantine_after",
+)
 _THE_AGGREGATORS = (
+    "guard",
     "evaluation",
     "run.name",
     "run.snapshot_every",
@@ -84,6 +92,7 @@ class RunFile(Section):
                 f"no bound; only gaussian "
                 "and discrete_gaussian at the edge do"
             )
+        self._guard_agrees()
         self.data.agree(self)
         self.algorithm.agree(self)
         rows = self.public_size()
@@ -93,6 +102,23 @@ class RunFile(Section):
             if len(each) > edges.count:
                 raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
         return self
+
+    def _guard_agrees(self) -> None:
+        guard, p, a = self.guard, self.privacy, self.algorithm
+        if guard.sums and not a.watched:
+            raise ValueError(
+                f"guard.sums=true: nothing is known of what {a.name} sends; leave it out"
+            )
+        if guard.sums and (p.mechanism not in GAUSSIAN or p.noise_at != "edge"):
+            raise ValueError(
+                f"guard.sums=true: privacy.mechanism={p.mechanism} at the {p.noise_at} has no law; "
+                f"only gaussian and discrete_gaussian at the edge do"
+            )
+        if guard.rule != "mean" and not a.combines:
+            raise ValueError(
+                f'guard.rule="{guard.rule}": {a.name} takes updates one by one; only fedbuff, '
+                f"fedavg and dp-pasgd combine several"
+            )
 
     @model_validator(mode="after")
     def _network_agrees(self) -> Self:
@@ -204,7 +230,9 @@ class RunFile(Section):
     def _names(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         different = names.differences(self)
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
-        of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
+        of_the_run = names.without(different, _NOT_THE_RUNS)
+        if "guard" in of_the_run:  # 0.1 had no fold with a guard
+            first = None
         of_the_run["data"] = self.data.stated(of_the_run["data"])
         own = {} if self.model.entry is None else self.model.module(self._folder).digests()
         if code := own | self.data.code(self._folder):
@@ -243,6 +271,7 @@ class RunFile(Section):
             batch=p.batch,
             clip=clip,
             privacy=p,
+            guard=self.guard,
             plans=plans,
             terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
             promise=self._promise(plans, clip),
