@@ -1,0 +1,266 @@
+"""Edges that lie, with and without the guard: `python -m bench.poison [--quick]`, out/poison.json.
+
+Digits, five edges, ε = 4, by MAPA, FedAsync, FedBuff, DP-PASGD and FedAvg in the simulator. One or
+two edges replace what an honest edge would have sent. Then honest runs, half of them on unequal
+data, of which none may be accused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit import config
+from tacit.algorithms.base.server import ServerRole
+from tacit.config import RunFile
+from tacit.datasets.source import Part
+from tacit.models import Model, evaluate
+from tacit.models.vectors import learnable
+from tacit.protocol.messages import GlobalModel, Hello, Retired, Update
+from tacit.simulation.client_server import Simulator
+from tacit_services.testbed.simulate import Simulation, rows_by_edge
+
+HEAD = """
+[run]
+updates = {updates}
+[data]
+dataset = "digits"
+{partition}
+[model]
+name = "logistic"
+[privacy]
+epsilon = 4.0
+pushes = {pushes}
+batch = 96
+clip = 0.2
+clip_min = 0.025
+[network]
+compute = {{model = "uniform", seconds = 1.0, spread = 0.5}}
+"""
+MAPA = """[algorithm]
+name = "mapa"
+smoothness = 0.013
+deviation = 0.1
+initial_gap = 1.0
+"""
+LOCAL = """[algorithm]
+name = "{name}"
+learning_rate = {rate}
+{steps}
+{more}
+"""
+GUARD = """[guard]
+sums = true
+agreement = true
+"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One algorithm of the table: versions, releases an edge may make, its section."""
+
+    updates: int
+    pushes: int
+    section: str
+
+
+def _local(name: str, rate: float, steps: str, more: str = "") -> str:
+    return LOCAL.format(name=name, rate=rate, steps=steps, more=more)
+
+
+SETTINGS = {
+    "mapa": Setting(1500, 360, MAPA),
+    "fedasync": Setting(750, 720, _local("fedasync", 1.0, "steps_min = 4", "mixing = 0.4")),
+    "fedbuff": Setting(150, 720, _local("fedbuff", 1.0, "steps_min = 4", "buffer = 5")),
+    "dp-pasgd": Setting(150, 720, _local("dp-pasgd", 1.5, "tau = 4")),
+    "fedavg": Setting(150, 720, _local("fedavg", 1.5, "steps_min = 4")),
+}
+
+Lie = Callable[["World", Update, Tensor], Tensor]  # (world, honest update, how far it led) → led
+
+
+@dataclass
+class World:
+    """What a hostile edge knows: everything but the others' randomness."""
+
+    server: ServerRole
+    direction: Tensor  # (d,), of length 1: towards "everything is a 0"
+    random: torch.Generator
+
+    def pull(self, update: Update) -> float:
+        """The longest mean of an honest update, as rows and clip allow."""
+        law = self.server.law(update)
+        return law.pull * law.rows
+
+    def noise(self, update: Update, led: Tensor) -> Tensor:
+        """The noise that an honest update has."""
+        drawn = torch.randn(led.shape, generator=self.random)
+        return drawn * self.server.law(update).deviation
+
+
+def turned(world: World, update: Update, led: Tensor) -> Tensor:
+    """The sign of everything."""
+    return -led
+
+
+def tenfold(world: World, update: Update, led: Tensor) -> Tensor:
+    """Ten times as far."""
+    return 10 * led
+
+
+def turned_tenfold(world: World, update: Update, led: Tensor) -> Tensor:
+    """Ten times as far the other way."""
+    return -10 * led
+
+
+def huge(world: World, update: Update, led: Tensor) -> Tensor:
+    """The largest number that the aggregator reads, everywhere."""
+    return torch.full_like(led, 9.9e5)
+
+
+def nan(world: World, update: Update, led: Tensor) -> Tensor:
+    """No number."""
+    return torch.full_like(led, float("nan"))
+
+
+def constant(world: World, update: Update, led: Tensor) -> Tensor:
+    """One direction, always as far as an honest update."""
+    return world.direction * torch.linalg.vector_norm(led)
+
+
+def within(world: World, update: Update, led: Tensor) -> Tensor:
+    """One direction as far as the law lets a mean go, and the noise that it asks for."""
+    return world.direction * world.pull(update) + world.noise(update, led)
+
+
+def quiet(world: World, update: Update, led: Tensor) -> Tensor:
+    """The same a tenth as far: about as long as an honest mean."""
+    return world.direction * world.pull(update) / 10 + world.noise(update, led)
+
+
+LIES: dict[str, Lie | None] = {
+    "sign flip": turned,
+    "x10": tenfold,
+    "flip x10": turned_tenfold,
+    "all 9.9e5": huge,
+    "NaN": nan,
+    "constant": constant,
+    "constant, fast": constant,
+    "wrong labels": None,
+    "pull within the law": within,
+    "a tenth of it": quiet,
+}
+
+
+class HostileSimulator(Simulator):
+    """The simulator, whose `liars` replace what their honest selves would have sent."""
+
+    def __init__(self, *args: Any, liars: frozenset[str], lie: Lie | None, world: World) -> None:
+        super().__init__(*args)
+        self._liars, self._lie, self._world = liars, lie, world
+        self._base: Tensor | None = None  # of the answer that comes next
+        self.kept_out: dict[str, str] = {}  # whom the aggregator's own checks refuse
+
+    def answer(self, name: str) -> None:
+        """As the simulator's, noting the model that the task was of."""
+        task = self.tasks[name]
+        self._base = task.params if isinstance(task, GlobalModel) else None
+        super().answer(name)
+
+    def fold(self, message: Hello | Update | Retired) -> None:  # type: ignore[override]
+        """As the simulator's, with the lie, and what the aggregator refuses of any algorithm."""
+        if isinstance(message, Update) and message.edge in self._liars and self._lie is not None:
+            message = self._poisoned(message)
+            if not learnable(message.vector):
+                self.kept_out[message.edge] = "not finite"
+                return
+        super().fold(message)
+
+    def _poisoned(self, update: Update) -> Update:
+        assert self._base is not None and self._lie is not None
+        base = self._base if self._sends_models() else torch.zeros_like(self._base)
+        led = self._lie(self._world, update, update.vector - base)
+        return replace(update, vector=base + led)
+
+    def _sends_models(self) -> bool:
+        return self.run_file.algorithm.name in ("fedasync", "fedavg", "dp-pasgd")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: an algorithm, a lie told by the first `liars` edges, a seed, a guard."""
+
+    algorithm: str
+    lie: str = ""
+    liars: int = 0
+    seed: int = 1
+    guard: str = ""
+    partition: str = ""
+
+
+def run_file(case: Case) -> RunFile:
+    """The run of a case."""
+    setting = SETTINGS[case.algorithm]
+    head = HEAD.format(updates=setting.updates, pushes=setting.pushes, partition=case.partition)
+    fast = "[edges]\nslowdown = [1, 4, 4, 4, 4]\n" if case.lie.endswith("fast") else ""
+    return config.parse(head + setting.section + fast + case.guard, "case", seed=case.seed)
+
+
+def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
+    """The direction (d,), of length 1, that raises the score of class 0 for everything."""
+    params = model.init(seed).requires_grad_()
+    x = torch.full((1, *shape), 0.3)
+    loss = torch.nn.functional.cross_entropy(model.logits(params, x), torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(loss, params)
+    return -gradient / torch.linalg.vector_norm(gradient)
+
+
+def outcome(case: Case) -> dict[str, Any]:
+    """What came of a case: accuracy in per cent, versions, who was accused and when."""
+    torch.set_num_threads(1)
+    root = Path(os.environ["TACIT_DATA"])
+    run = run_file(case)
+    parts = rows_by_edge(run.define(), root)
+    liars = frozenset(f"edge-{number}" for number in range(case.liars))
+    if case.lie == "wrong labels":
+        parts = [_mislabelled(p) if n < case.liars else p for n, p in enumerate(parts)]
+    simulation = Simulation(run, root, parts)
+    role = simulation.role
+    direction = towards_zero(simulation.model, run.source.shape[0], case.seed)
+    if case.algorithm == "mapa":  # which goes against what it is sent
+        direction = -direction
+    world = World(role, direction, torch.Generator().manual_seed(case.seed))
+    lie = LIES[case.lie] if case.lie else None
+    workers = list(simulation.simulator.edges.values())
+    simulator = HostileSimulator(run, role, workers, liars=liars, lie=lie, world=world)
+    when: dict[str, int] = {}
+
+    def observe(server: ServerRole) -> None:
+        for edge in server.accused:
+            when.setdefault(edge, sum(record.updates for record in server.edges.values()))
+
+    simulator.run(observe)
+    test = simulation.definition.source.test(root)
+    assert test is not None
+    accuracy = evaluate(simulation.model, role.params, test)[0]
+    return {
+        "accuracy": round(100 * accuracy, 2),
+        "version": role.version,
+        "accused": {edge: [when.get(edge, 0), why] for edge, why in role.accused.items()},
+        "halted": role.halted,
+    }
+
+
+def _mislabelled(part: Part) -> Part:
+    rows = part.rows
+    return replace(part, rows=replace(rows, y=(rows.y + 1) % 10))
