@@ -80,8 +80,8 @@ def _local(name: str, rate: float, steps: str, more: str = "") -> str:
 
 SETTINGS = {
     "mapa": Setting(1500, 360, MAPA),
-    "fedasync": Setting(750, 720, _local("fedasync", 1.0, "steps_min = 4", "mixing = 0.4")),
-    "fedbuff": Setting(150, 720, _local("fedbuff", 1.0, "steps_min = 4", "buffer = 5")),
+    "fedasync": Setting(750, 720, _local("fedasync", 1.5, "steps_min = 4", "mixing = 0.2")),
+    "fedbuff": Setting(150, 720, _local("fedbuff", 1.5, "steps_min = 4", "buffer = 5")),
     "dp-pasgd": Setting(150, 720, _local("dp-pasgd", 1.5, "tau = 4")),
     "fedavg": Setting(150, 720, _local("fedavg", 1.5, "steps_min = 4")),
 }
