@@ -15,7 +15,6 @@ from torch import Tensor
 
 from tacit.robust.law import Walk
 
-MARGIN = 0.25  # of the others' own agreement: what disagreement of unequal data is let be
 FEWEST = 3  # edges of which a majority can be told
 STARTS = 16  # of the search for the set that disagrees
 
@@ -23,10 +22,17 @@ STARTS = 16  # of the search for the set that disagrees
 def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
     """The edges, fewer than half, that work against the others beyond doubt; none where in doubt.
 
-    They are the set whose products with all others are most negative in standard deviations. Three things must hold. The products' sum is below zero, and their mean below that
-    of the products among the others, each by so many deviations that noise does it with probability
-    e^-t at most (as if the sum of many products were normal). The mean is below -MARGIN times the
-    others' own.
+    They are the set A whose products with all others are most negative in standard deviations. Four
+    sums of products must be below zero, each by so many deviations that noise does it with
+    probability e^-t at most (as if the sum of many products were normal):
+
+    1. A with the others;
+    2. the mean of these, less the mean among the others: A is not only as far from them as they are
+       from each other;
+    3. A with everybody, itself too: all that was done makes worse what A's updates speak of, to
+       first order. Unequal data, pulled at from two sides, comes to rest where this is 0;
+    4. the mean of these, less the others' mean: what noise and its correction make of all alike
+       accuses nobody.
     """
     names = sorted(name for name, walk in walks.items() if walk.count)
     if len(names) < FEWEST:
@@ -35,20 +41,23 @@ def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
     chosen = _most_negative(products, variances)
     # so many sets could have been chosen
     z = math.sqrt(2 * (t + len(names) * math.log(2)))
-    return [names[one] for one in chosen] if _against(products, variances, chosen, z) else []
+    found = max(_deviations(products, variances, chosen)) < -z
+    return [names[one] for one in chosen] if found else []
 
 
 def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
-    """⟨S_i, S_j⟩ and its noise's variance, (K, K) each.
+    """⟨S_i, S_j⟩ less what noise adds to ‖S_i‖², and the noise's variance, (K, K) each.
 
     n_i·‖S_j‖² + n_j·‖S_i‖² - n_i·n_j·d, as each sum's noise meets the other's mean and noise; never
-    below what the noises alone do.
+    below what the noises alone do. Of ‖S_i‖² it is twice as much.
     """
     stacked = torch.stack([walk.total for walk in walks])
     counts = torch.tensor([float(walk.count) for walk in walks], dtype=torch.float64)
     gram, noise = stacked @ stacked.T, torch.outer(counts, counts) * stacked.shape[1]
     meets = torch.outer(counts, gram.diagonal())
-    return gram, torch.maximum(meets + meets.T - noise, noise)
+    variance = torch.maximum(meets + meets.T - noise, noise)
+    own = torch.diag(variance.diagonal())
+    return gram - torch.diag(counts) * stacked.shape[1], variance + own
 
 
 def _most_negative(products: Tensor, variances: Tensor) -> list[int]:
@@ -92,38 +101,34 @@ def _off_diagonal(matrix: Tensor) -> Tensor:
     return matrix - torch.diag(matrix.diagonal())
 
 
+def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[float]:
+    """The four sums of `opponents`, in standard deviations of their noise."""
+    count = len(products)
+    a = torch.zeros(count, dtype=torch.float64)
+    a[chosen] = 1.0
+    rest, everybody = 1 - a, torch.ones(count, dtype=torch.float64)
+    size, others = float(a.sum()), float(rest.sum())
+    cut, among = torch.outer(a, rest), torch.outer(rest, rest)
+    among.fill_diagonal_(0.0)
+    with_all, rest_with_all = torch.outer(a, everybody), torch.outer(rest, everybody)
+    return [
+        _deviation(products, variances, weights)
+        for weights in (
+            cut,
+            cut / (size * others) - among / max(1.0, others * (others - 1)),
+            with_all,
+            with_all / size - rest_with_all / others,
+        )
+    ]
+
+
+def _deviation(products: Tensor, variances: Tensor, weights: Tensor) -> float:
+    """Σ w_ij·p_ij over its deviation; p_ij and p_ji are one number."""
+    both = weights + weights.T
+    both.diagonal().div_(2)
+    both = torch.triu(both)
+    return float((both * products).sum()) / _root((both * both * variances).sum())
+
+
 def _root(variance: Tensor) -> float:
-    return math.sqrt(max(1.0, float(variance)))
-
-
-def _cut(products: Tensor, variances: Tensor, chosen: list[int]) -> tuple[float, float, int]:
-    """Sum, variance and number of the products between `chosen` and the rest."""
-    rest = [one for one in range(len(products)) if one not in chosen]
-    part, noise = products[chosen][:, rest], variances[chosen][:, rest]
-    return float(part.sum()), float(noise.sum()), part.numel()
-
-
-def _within(products: Tensor, variances: Tensor, chosen: list[int]) -> tuple[float, float, int]:
-    """The same of the products among the rest."""
-    rest = [one for one in range(len(products)) if one not in chosen]
-    pairs = torch.triu_indices(len(rest), len(rest), 1)
-    part, noise = products[rest][:, rest], variances[rest][:, rest]
-    return (
-        float(part[pairs[0], pairs[1]].sum()),
-        float(noise[pairs[0], pairs[1]].sum()),
-        pairs.shape[1],
-    )
-
-
-def _against(products: Tensor, variances: Tensor, chosen: list[int], z: float) -> bool:
-    cut, noise, pairs = _cut(products, variances, chosen)
-    own, own_noise, own_pairs = _within(products, variances, chosen)
-    if not chosen or not own_pairs:
-        return False
-    cut_mean, own_mean = cut / pairs, own / own_pairs
-    spread = math.sqrt(noise / pairs**2 + own_noise / own_pairs**2)
-    return (
-        cut < -z * math.sqrt(noise)
-        and cut_mean - own_mean < -z * spread
-        and cut_mean < -MARGIN * own_mean
-    )
+    return math.sqrt(max(1e-12, float(variance)))
