@@ -16,23 +16,25 @@ from torch import Tensor
 from tacit.robust.law import Walk
 
 FEWEST = 3  # edges of which a majority can be told
+OPPOSED, TOGETHER = -0.55, 0.5  # mean cosines: with the others, among the others
+WORSE, BEHIND = -1.0, -2.5  # deviations
 STARTS = 16  # of the search for the set that disagrees
 
 
 def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
     """The edges, fewer than half, that work against the others beyond doubt; none where in doubt.
 
-    They are the set A whose products with all others are most negative in standard deviations. Four
-    sums of products must be below zero, each by so many deviations that noise does it with
-    probability e^-t at most (as if the sum of many products were normal):
+    They are the set A whose products with all others are most negative in standard deviations. Two
+    things exclude noise, each but for probability e^-t (as if the sum of many products were
+    normal): A's products with the others are below 0, and their mean below that among the others.
+    Four exclude unequal data, by margins that were measured (docs/attacks.md), not proven:
 
-    1. A with the others;
-    2. the mean of these, less the mean among the others: A is not only as far from them as they are
-       from each other;
-    3. A with everybody, itself too: all that was done makes worse what A's updates speak of, to
-       first order. Unequal data, pulled at from two sides, comes to rest where this is 0;
-    4. the mean of these, less the others' mean: what noise and its correction make of all alike
-       accuses nobody.
+    1. A points away from the others (OPPOSED), who are of one mind (TOGETHER): data that is unequal
+       all round has many directions;
+    2. what all did makes worse what A's updates speak of, to first order (WORSE, in deviations).
+       Honest data that is pulled at from two sides comes to rest where this is 0, and gained before;
+    3. A's share of that is below the others' (BEHIND): what noise and its correction make of all
+       alike accuses nobody.
     """
     names = sorted(name for name, walk in walks.items() if walk.count)
     if len(names) < FEWEST:
@@ -41,8 +43,11 @@ def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
     chosen = _most_negative(products, variances)
     # so many sets could have been chosen
     z = math.sqrt(2 * (t + len(names) * math.log(2)))
-    found = max(_deviations(products, variances, chosen)) < -z
-    return [names[one] for one in chosen] if found else []
+    cut, contrast, gained, behind = _deviations(products, variances, chosen)
+    opposed, together = _cosines(products, chosen)
+    noise = max(cut, contrast) >= -z
+    unequal = opposed > OPPOSED or together < TOGETHER or gained > WORSE or behind > BEHIND
+    return [] if noise or unequal else [names[one] for one in chosen]
 
 
 def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
@@ -120,6 +125,16 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
             with_all / size - rest_with_all / others,
         )
     ]
+
+
+def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
+    """The mean product between `chosen` and the rest, and among the rest, over mean lengths."""
+    rest = [one for one in range(len(products)) if one not in chosen]
+    lengths = products.diagonal().clamp(min=1.0)
+    ours, theirs = float(lengths[chosen].mean()), float(lengths[rest].mean())
+    among = _off_diagonal(products[rest][:, rest])
+    own = float(among.sum()) / max(1, len(rest) * (len(rest) - 1))
+    return float(products[chosen][:, rest].mean()) / math.sqrt(ours * theirs), own / theirs
 
 
 def _deviation(products: Tensor, variances: Tensor, weights: Tensor) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.robust.agreement import FEWEST, opponents
 from tacit.robust.law import Law, Sums, Walk
 
-LONGER = 1.25  # times the others' median length: what an edge's mean may be and keep its weight
+_DOUBT = 4.0  # e^-4: of a length that takes weight from an honest edge, a little, for a while
 _WALK = ("count", "squared", "pull", "pull2", "most", "deviation")
 _SUMS = ("energy", "owed", "most_one")
 
@@ -73,19 +73,18 @@ class Watch:
     def _weight(self, edge: str) -> float:
         """What part of its update counts:
 
-        less than all where its mean is certainly longer than LONGER times the others' median can
-        be. So that an edge adds what the others' data show that data can.
+        less than all where its mean is longer than the others' median can be. So that an edge adds
+        what the others' data show that data can.
         """
         if len(self.edges) < FEWEST:
             return 1.0
-        t = self.t + 2 * math.log(1 + self.seen)
-        return min(self._share(edge, "whole", t), self._share(edge, "block", t))
+        return min(self._share(edge, "whole"), self._share(edge, "block"))
 
-    def _share(self, edge: str, name: str, t: float) -> float:
+    def _share(self, edge: str, name: str) -> float:
         walks: dict[str, Walk] = {other: getattr(sums, name) for other, sums in self.edges.items()}
-        own, _ = walks.pop(edge).between(t)
-        others = [walk.between(t)[1] if walk.count else math.inf for walk in walks.values()]
-        most = LONGER * median(others)
+        own, _ = walks.pop(edge).between(_DOUBT)
+        others = [walk.between(_DOUBT)[1] if walk.count else math.inf for walk in walks.values()]
+        most = median(others)
         return 1.0 if own <= most else most / own
 
     def _renew(self) -> None:
