@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tacit_services.testbed.simulate import Simulation, rows_by_edge
 from torch import Tensor
 
 from tacit import config
@@ -28,7 +29,6 @@ from tacit.models import Model, evaluate
 from tacit.models.vectors import learnable
 from tacit.protocol.messages import GlobalModel, Hello, Retired, Update
 from tacit.simulation.client_server import Simulator
-from tacit_services.testbed.simulate import Simulation, rows_by_edge
 
 HEAD = """
 [run]
@@ -264,3 +264,79 @@ def outcome(case: Case) -> dict[str, Any]:
 def _mislabelled(part: Part) -> Part:
     rows = part.rows
     return replace(part, rows=replace(rows, y=(rows.y + 1) % 10))
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+ALGORITHMS = ("mapa", "fedasync", "fedbuff", "dp-pasgd")
+SEEDS = (1, 2, 3)
+UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
+
+
+def cases(quick: bool) -> Iterator[Case]:
+    """Every run of the table: honest ones first."""
+    for seed in range(1, 3 if quick else 21):
+        partition = "" if seed % 2 else UNEQUAL[seed // 2 % 2]
+        yield from (
+            Case("mapa", seed=seed, guard=guard, partition=partition) for guard in ("", GUARD)
+        )
+    for algorithm in ("mapa",) if quick else ALGORITHMS:
+        for seed in SEEDS[:1] if quick else SEEDS:
+            if algorithm != "mapa":
+                for partition in ("", UNEQUAL[0]):
+                    yield Case(algorithm, seed=seed, guard=GUARD, partition=partition)
+            for lie in LIES:
+                for liars in (1, 2):
+                    yield Case(algorithm, lie, liars, seed, GUARD)
+                    if seed == 1 and not quick:
+                        yield Case(algorithm, lie, liars, seed)
+
+
+def table(found: list[tuple[Case, dict[str, Any]]]) -> str:
+    """Markdown: per algorithm and lie, the worst accuracy of the seeds with and without guard."""
+    worst: dict[tuple[str, str, int, bool], float] = {}
+    for case, came in found:
+        key = (case.algorithm, case.lie, case.liars, bool(case.guard))
+        if not case.partition:
+            worst[key] = min(worst.get(key, 100.0), came["accuracy"])
+    names = sorted({algorithm for algorithm, *_ in worst}, key=list(SETTINGS).index)
+    lines = ["| lie | liars | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
+    for lie in ("", *LIES):
+        for liars in (1, 2) if lie else (0,):
+            cells = [
+                f"{worst.get((name, lie, liars, True), 0):.1f} "
+                f"({worst.get((name, lie, liars, False), 0):.1f})"
+                for name in names
+            ]
+            lines.append(f"| {lie or 'none'} | {liars} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run all cases, two at a time, and write them down as they come."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="MAPA, one seed")
+    parser.add_argument("--out", type=Path, default=Path("out/poison.json"))
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    found: list[tuple[Case, dict[str, Any]]] = []
+    with ProcessPoolExecutor(2) as pool:
+        every = list(cases(given.quick))
+        for case, came in zip(every, pool.map(outcome, every), strict=True):
+            found.append((case, came))
+            kept = [{"case": case.__dict__ | {"guard": bool(case.guard)}} | c for case, c in found]
+            given.out.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    print(table(found))
+    honest = [(case, came) for case, came in found if not case.lie]
+    accused = [came for case, came in honest if came["accused"]]
+    for guard in (False, True):
+        got = [c["accuracy"] for case, c in honest if bool(case.guard) == guard]
+        spread = statistics.stdev(got) if len(got) > 1 else 0.0
+        print(
+            f"honest, guard {guard}: {statistics.mean(got):.2f} ± {spread:.2f} of {len(got)} runs"
+        )
+    print(f"honest runs that accused anybody: {len(accused)}")
+
+
+if __name__ == "__main__":
+    main()
