@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Set
 
 from tacit.errors import Fenced, ServiceError
-from tacit.protocol.messages import EVERYONE, Deadline, Halt, Outgoing, Timer
+from tacit.protocol.messages import EVERYONE, Deadline, Halt, Outgoing, Release, Timer
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.downlink import Downlink
@@ -65,6 +65,10 @@ class ServerDriver:
         """Edges that the guard hears no more."""
         return self.guard.quarantined
 
+    def why_quarantined(self, edge: str) -> str:
+        """Why the guard hears `edge` no more; "" where it does."""
+        return self.guard.why(edge)
+
     @property
     def state(self) -> str:
         """waiting (for a first update), training, finished (T reached) or halted."""
@@ -112,6 +116,7 @@ class ServerDriver:
                 self.admission.accept()
                 self.admission.serve_waiting()
                 self._keep_time()
+                self._release()
                 self.reassembly.expire()
                 if self.journal.save_due():
                     self.save()
@@ -136,6 +141,14 @@ class ServerDriver:
             for out in (
                 self.journal.enter(entries.deadline(self.run_id, timer.number), deadline) or ()
             ):
+                if out.to != EVERYONE:
+                    self._downlink.reply(out)
+
+    def _release(self) -> None:
+        """Enter in the journal what an operator has released. Full: it is to be asked again."""
+        for edge in self.guard.releases():
+            entry = entries.release(self.run_id, edge)
+            for out in self.journal.enter(entry, Release(edge)) or ():
                 if out.to != EVERYONE:
                     self._downlink.reply(out)
 

@@ -278,7 +278,7 @@ class ServerRole(Fold, ABC):
 
     def _accuse(self, edge: str, why: str) -> list[Outgoing]:
         """Hear `edge` no more. The run ends where no majority is left."""
-        self.accused[edge] = why
+        self.accused = self.accused | {edge: why}  # another thread may read it
         if 2 * len(self.accused) >= len(self.edges):
             said = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
             return self._halt(f"no majority of honest edges ({said})")
@@ -290,8 +290,9 @@ class ServerRole(Fold, ABC):
 
     def _release(self, edge: str) -> list[Outgoing]:
         """An operator ends an accusation: the edge begins anew, as if it had sent nothing yet."""
-        if self.accused.pop(edge, None) is None or self.watch is None or self.halted:
+        if edge not in self.accused or self.watch is None or self.halted:
             return []
+        self.accused = {name: why for name, why in self.accused.items() if name != edge}
         self.watch.forget(edge)
         return self.joined(edge)
 
