@@ -187,7 +187,8 @@ class HostileSimulator(Simulator):
         super().fold(message)
 
     def _poisoned(self, update: Update) -> Update:
-        assert self._base is not None and self._lie is not None
+        assert self._base is not None
+        assert self._lie is not None
         base = self._base if self._sends_models() else torch.zeros_like(self._base)
         led = self._lie(self._world, update, update.vector - base)
         return replace(update, vector=base + led)
@@ -277,9 +278,8 @@ def cases(quick: bool) -> Iterator[Case]:
     """Every run of the table: honest ones first."""
     for seed in range(1, 3 if quick else 21):
         partition = "" if seed % 2 else UNEQUAL[seed // 2 % 2]
-        yield from (
-            Case("mapa", seed=seed, guard=guard, partition=partition) for guard in ("", GUARD)
-        )
+        for guard in ("", GUARD):
+            yield Case("mapa", seed=seed, guard=guard, partition=partition)
     for algorithm in ("mapa",) if quick else ALGORITHMS:
         for seed in SEEDS[:1] if quick else SEEDS:
             if algorithm != "mapa":

@@ -58,6 +58,7 @@ class ServerDriver:
         self.presence = presence
         self.epoch = 0  # of the store; 0: the run has not been taken over yet
         self.store_up = True
+        self._said_accused: set[str] = set()
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
 
     @property
@@ -117,6 +118,7 @@ class ServerDriver:
                 self.admission.serve_waiting()
                 self._keep_time()
                 self._release()
+                self._say_accused()
                 self.reassembly.expire()
                 if self.journal.save_due():
                     self.save()
@@ -145,12 +147,22 @@ class ServerDriver:
                     self._downlink.reply(out)
 
     def _release(self) -> None:
-        """Enter in the journal what an operator has released. Full: it is to be asked again."""
+        """Enter in the journal what an operator has released; where it is full, later."""
         for edge in self.guard.releases():
             entry = entries.release(self.run_id, edge)
-            for out in self.journal.enter(entry, Release(edge)) or ():
+            outgoing = self.journal.enter(entry, Release(edge))
+            if outgoing is None:
+                self.guard.release(edge)
+            for out in outgoing or ():
                 if out.to != EVERYONE:
                     self._downlink.reply(out)
+
+    def _say_accused(self) -> None:
+        """Log whom the updates' sums accuse, once."""
+        accused = self.role.accused
+        for edge in accused.keys() - self._said_accused:
+            log.warning("%s is in quarantine: %s", edge, accused[edge])
+        self._said_accused = set(accused)
 
     def _wait_for_store(self, error: ServiceError, stop: threading.Event) -> None:
         """Take the store over again once it is back.

@@ -249,8 +249,8 @@ class Evaluation(Section):
 class Guard(Section):
     """What the server refuses beyond what is malformed;
 
-    everything is off by default (docs/privacy.md). `sums`, `agreement` and `rule` are of the model's
-    making, so a run keeps them.
+    everything is off by default (docs/privacy.md). `sums`, `agreement` and `rule` decide what the
+    model is, so a run keeps them.
     """
 
     norm_factor: float | None = Field(
@@ -271,7 +271,7 @@ class Guard(Section):
     )
     sums: bool = Field(
         False,
-        description="quarantine an edge whose updates, all together, no honest data and noise make; "
+        description="quarantine an edge whose updates, taken together, no data and noise can make; "
         "`false_alarm` is then a whole run's",
     )
     rows: float = Field(
@@ -305,6 +305,6 @@ class Guard(Section):
     def _agreement_of_sums(self) -> Self:
         if self.agreement and not self.sums:
             raise ValueError("agreement=true: it is of the edges' sums; set guard.sums = true")
-        if "trim" in self.model_fields_set and self.rule != "trimmed":
+        if self.trim != 1 and self.rule != "trimmed":
             raise ValueError(f'trim={self.trim}: rule={self.rule} trims nothing; say "trimmed"')
         return self

@@ -32,7 +32,7 @@ def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
     1. A points away from the others (OPPOSED), who are of one mind (TOGETHER): data that is unequal
        all round has many directions;
     2. what all did makes worse what A's updates speak of, to first order (WORSE, in deviations).
-       Honest data that is pulled at from two sides comes to rest where this is 0, and gained before;
+       Honest data that is pulled at from two sides comes to rest where this is 0, having gained;
     3. A's share of that is below the others' (BEHIND): what noise and its correction make of all
        alike accuses nobody.
     """
