@@ -97,12 +97,7 @@ class MixingServer(ServerRole):
 
     def law(self, update: Update) -> Law:
         """H local steps, where the edge's name and τ say how many."""
-        a = self.algorithm
-        rate = a.learning_rate * a.factor(update.base_version, self.horizon)
-        most = local_steps(a, a.steps, update.edge, update.base_version)
-        return self.laws.steps(
-            update.edge, self.clip, rate, most=most, fewest=a.steps_min, proximal=a.proximal
-        )
+        return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
         """Not too stale; and where the guard watches sums, of a base that is still held."""
@@ -293,12 +288,7 @@ class AveragingServer(RoundServer):
 
     def law(self, update: Update) -> Law:
         """H local steps, as FedAsync's."""
-        a = self.algorithm
-        rate = a.learning_rate * a.factor(update.base_version, self.horizon)
-        most = local_steps(a, a.steps, update.edge, update.base_version)
-        return self.laws.steps(
-            update.edge, self.clip, rate, most=most, fewest=a.steps_min, proximal=a.proximal
-        )
+        return task_law(self, self.algorithm, update)
 
     def schedule(self) -> dict[str, float]:
         """C, γ, and how far the round has come."""
@@ -349,3 +339,12 @@ def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
     """H in [H_min, `most`] for a task on model `version`."""
     digest = hashlib.sha256(f"tacit steps|{edge}|{version}".encode()).digest()
     return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)
+
+
+def task_law(server: ServerRole, a: FedAsync, update: Update) -> Law:
+    """What is known of one task's distance to its base."""
+    rate = a.learning_rate * a.factor(update.base_version, server.horizon)
+    most = local_steps(a, a.steps, update.edge, update.base_version)
+    return server.laws.steps(
+        update.edge, server.clip, rate, most=most, fewest=a.steps_min, proximal=a.proximal
+    )

@@ -14,14 +14,14 @@ from typing import Any, Self
 from pydantic import PrivateAttr, ValidationError, model_validator
 
 from tacit.config import fingerprint as names
-from tacit.config import fingerprint_0_1, left_out
+from tacit.config import fingerprint_0_1, guarded, left_out
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
 from tacit.config.definition import UNCLIPPED, Definition
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import GAUSSIAN, Edges, Evaluation, Guard, Network, Privacy, Run, Section
+from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
 from tacit.datasets import Source
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -84,15 +84,7 @@ class RunFile(Section):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         p, edges = self.privacy, self.edges
-        if self.guard.norm_factor is not None and (
-            p.mechanism not in GAUSSIAN or p.noise_at != "edge"
-        ):
-            raise ValueError(
-                f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives "
-                f"no bound; only gaussian "
-                "and discrete_gaussian at the edge do"
-            )
-        self._guard_agrees()
+        guarded.agree(self)
         self.data.agree(self)
         self.algorithm.agree(self)
         rows = self.public_size()
@@ -102,23 +94,6 @@ class RunFile(Section):
             if len(each) > edges.count:
                 raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")
         return self
-
-    def _guard_agrees(self) -> None:
-        guard, p, a = self.guard, self.privacy, self.algorithm
-        if guard.sums and not a.watched:
-            raise ValueError(
-                f"guard.sums=true: nothing is known of what {a.name} sends; leave it out"
-            )
-        if guard.sums and (p.mechanism not in GAUSSIAN or p.noise_at != "edge"):
-            raise ValueError(
-                f"guard.sums=true: privacy.mechanism={p.mechanism} at the {p.noise_at} has no law; "
-                f"only gaussian and discrete_gaussian at the edge do"
-            )
-        if guard.rule != "mean" and not a.combines:
-            raise ValueError(
-                f'guard.rule="{guard.rule}": {a.name} takes updates one by one; only fedbuff, '
-                f"fedavg and dp-pasgd combine several"
-            )
 
     @model_validator(mode="after")
     def _network_agrees(self) -> Self:
@@ -207,8 +182,9 @@ class RunFile(Section):
         """SHA-256 of what differs from the defaults: two run files that mean the same have the same
         one.
 
-        [guard] is left out: what it refuses is not in the journal, so it may change while a run
-        goes on. So is [network], which only the simulator reads.
+        What [guard] refuses in front of the journal is left out, so it may change while a run goes
+        on: all but `sums`, `agreement`, `rule` and what they read. So is [network], which only the
+        simulator reads.
         """
         return names.name("run", self.stated())
 
