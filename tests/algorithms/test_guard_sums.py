@@ -168,7 +168,7 @@ def test_contradictions_are_refused(name: str, guard: dict[str, Any], said: str)
 
 
 def test_what_decides_the_model_is_in_a_runs_name_and_no_edges_business() -> None:
-    plain, sums = run("mapa", burst=9), run("mapa", sums=True)
+    plain, sums = run("mapa", burst=9, false_alarm=1e-6), run("mapa", sums=True)
     assert run("mapa", rate=5.0).fingerprint() == plain.fingerprint() != sums.fingerprint()
     assert sums.agreed() == plain.agreed()
     assert sums.older_fingerprints() == ()

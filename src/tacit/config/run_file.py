@@ -206,7 +206,8 @@ class RunFile(Section):
     def _names(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         different = names.differences(self)
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
-        of_the_run = names.without(different, _NOT_THE_RUNS)
+        unread = () if self.guard.sums else ("guard.false_alarm", "guard.rows")
+        of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
         if "guard" in of_the_run:  # 0.1 had no fold with a guard
             first = None
         of_the_run["data"] = self.data.stated(of_the_run["data"])
