@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.reporting.run_status import Observer
 
 from tacit.config import parse
