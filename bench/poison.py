@@ -24,6 +24,7 @@ from torch import Tensor
 from tacit import config
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
+from tacit.datasets import Dataset
 from tacit.datasets.source import Part
 from tacit.models import Model, evaluate
 from tacit.models.vectors import learnable
@@ -135,7 +136,7 @@ def nan(world: World, update: Update, led: Tensor) -> Tensor:
 
 def constant(world: World, update: Update, led: Tensor) -> Tensor:
     """One direction, always as far as an honest update."""
-    return world.direction * torch.linalg.vector_norm(led)
+    return world.direction * float(torch.linalg.vector_norm(led))
 
 
 def within(world: World, update: Update, led: Tensor) -> Tensor:
@@ -223,7 +224,7 @@ def towards_zero(model: Model, shape: tuple[int, ...], seed: int) -> Tensor:
     x = torch.full((1, *shape), 0.3)
     loss = torch.nn.functional.cross_entropy(model.logits(params, x), torch.tensor([0]))
     (gradient,) = torch.autograd.grad(loss, params)
-    return -gradient / torch.linalg.vector_norm(gradient)
+    return -gradient / float(torch.linalg.vector_norm(gradient))
 
 
 def outcome(case: Case) -> dict[str, Any]:
@@ -264,6 +265,7 @@ def outcome(case: Case) -> dict[str, Any]:
 
 def _mislabelled(part: Part) -> Part:
     rows = part.rows
+    assert isinstance(rows, Dataset)  # published
     return replace(part, rows=replace(rows, y=(rows.y + 1) % 10))
 
 

@@ -16,7 +16,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.protocol.messages import GlobalModel, Hello, Release, Update
 from tests.golden.harness import sha256
-from tests.helpers.run_files import MAPA, run_file
+from tests.helpers.run_files import run_file
 
 GUARD = {"sums": True, "agreement": True}
 LOCAL: dict[str, Any] = {"learning_rate": 0.5}
@@ -30,11 +30,11 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 
 
 def run(name: str, **guard: Any) -> RunFile:
-    of_mapa = dict(MAPA["algorithm"]) if name == "mapa" else {}  # type: ignore[index, call-overload]
+    of_mapa = {"name": "mapa", "smoothness": 1.0, "deviation": 1.0} if name == "mapa" else {}
     return run_file(
-        {"privacy": MAPA["privacy"]},  # type: ignore[index, dict-item]
         run={"updates": 1000},
         edges={"count": 5},
+        privacy={"noise_multiplier": 1.0, "clip": 1.0, "batch": 32, "epsilon": 100.0},
         algorithm=of_mapa | ALGORITHMS[name],
         guard=guard or GUARD,
     )

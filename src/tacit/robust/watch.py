@@ -98,7 +98,8 @@ class Watch:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, JSON values) from which `restore` continues to the same bits."""
-        tensors, values = {}, {}
+        tensors: dict[str, Tensor] = {}
+        values: dict[str, Any] = {}
         for edge, sums in self.edges.items():
             walks = {"whole": sums.whole, "block": sums.block}
             tensors |= {f"watch/{name}/{edge}": walk.total for name, walk in walks.items()}
