@@ -1,1 +1,1 @@
-"""What tells poison from honest updates: their law, their agreement, and rules that bear lies."""
+"""What tells poison from honest updates."""

@@ -17,11 +17,15 @@ from tacit.robust.law import Walk
 
 FEWEST = 3  # edges of which a majority can be told
 OPPOSED, TOGETHER = -0.55, 0.5  # mean cosines: with the others, among the others
-WORSE, BEHIND = -1.0, -2.5  # deviations
+# Deviations, of sums since the beginning. Later ones miss what honest data has gained at first.
+WORSE, BEHIND = -1.0, -2.5
+WORSE_LATER, BEHIND_LATER = -5.0, -5.0
 STARTS = 16  # of the search for the set that disagrees
 
 
-def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
+def opponents(
+    walks: Mapping[str, Walk], t: float, *, worse: float = WORSE, behind: float = BEHIND
+) -> list[str]:
     """The edges, fewer than half, that work against the others beyond doubt; none where in doubt.
 
     They are the set A whose products with all others are most negative in standard deviations. Two
@@ -31,9 +35,9 @@ def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
 
     1. A points away from the others (OPPOSED), who are of one mind (TOGETHER): data that is unequal
        all round has many directions;
-    2. what all did makes worse what A's updates speak of, to first order (WORSE, in deviations).
+    2. what all did makes worse what A's updates speak of, to first order (`worse`, in deviations).
        Honest data that is pulled at from two sides comes to rest where this is 0, having gained;
-    3. A's share of that is below the others' (BEHIND): what noise and its correction make of all
+    3. A's share of that is below the others' (`behind`): what noise and its correction make of all
        alike accuses nobody.
     """
     names = sorted(name for name, walk in walks.items() if walk.count)
@@ -43,10 +47,10 @@ def opponents(walks: Mapping[str, Walk], t: float) -> list[str]:
     chosen = _most_negative(products, variances)
     # so many sets could have been chosen
     z = math.sqrt(2 * (t + len(names) * math.log(2)))
-    cut, contrast, gained, behind = _deviations(products, variances, chosen)
+    cut, contrast, gained, less = _deviations(products, variances, chosen)
     opposed, together = _cosines(products, chosen)
     noise = max(cut, contrast) >= -z
-    unequal = opposed > OPPOSED or together < TOGETHER or gained > WORSE or behind > BEHIND
+    unequal = opposed > OPPOSED or together < TOGETHER or gained > worse or less > behind
     return [] if noise or unequal else [names[one] for one in chosen]
 
 

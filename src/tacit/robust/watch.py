@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.robust.agreement import FEWEST, opponents
+from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
 from tacit.robust.law import Law, Sums, Walk
 
 _DOUBT = 4.0  # e^-4: of a length that takes weight from an honest edge, a little, for a while
@@ -61,13 +61,12 @@ class Watch:
         if self.seen % max(1, len(self.edges)):
             return {}
         t = self.t + 2 * math.log(1 + self.seen / len(self.edges))  # over all that are asked
-        for name, walks in (
-            ("all", {name: sums.whole for name, sums in self.edges.items()}),
-            ("the latest", {name: sums.block for name, sums in self.edges.items()}),
-        ):
-            if found := opponents(walks, t):
-                said = f"{name} its updates work against the other edges'"
-                return dict.fromkeys(found, said)
+        whole = {name: sums.whole for name, sums in self.edges.items()}
+        if found := opponents(whole, t):
+            return dict.fromkeys(found, "all its updates work against the other edges'")
+        block = {name: sums.block for name, sums in self.edges.items()}
+        if found := opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER):
+            return dict.fromkeys(found, "its latest updates work against the other edges'")
         return {}
 
     def _weight(self, edge: str) -> float:
