@@ -213,7 +213,8 @@ class Case:
 def run_file(case: Case) -> RunFile:
     """The run of a case."""
     setting = SETTINGS[case.algorithm]
-    head = HEAD.format(updates=setting.updates, pushes=setting.pushes, partition=case.partition)
+    partition = "" if case.partition == HALVES else case.partition
+    head = HEAD.format(updates=setting.updates, pushes=setting.pushes, partition=partition)
     fast = "[edges]\nslowdown = [1, 4, 4, 4, 4]\n" if case.lie.endswith("fast") else ""
     return config.parse(head + setting.section + fast + case.guard, "case", seed=case.seed)
 
@@ -233,6 +234,8 @@ def outcome(case: Case) -> dict[str, Any]:
     root = Path(os.environ["TACIT_DATA"])
     run = run_file(case)
     parts = rows_by_edge(run.define(), root)
+    if case.partition == HALVES:
+        parts = _halves(parts, case.seed)
     liars = frozenset(f"edge-{number}" for number in range(case.liars))
     if case.lie == "wrong labels":
         parts = [_mislabelled(p) if n < case.liars else p for n, p in enumerate(parts)]
@@ -263,6 +266,22 @@ def outcome(case: Case) -> dict[str, Any]:
     }
 
 
+def _halves(parts: list[Part], seed: int) -> list[Part]:
+    """The first two edges have the lower classes, the others the rest: two camps of honest data."""
+    rows = [part.rows for part in parts]
+    assert all(isinstance(one, Dataset) for one in rows)
+    x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
+    size = min(len(one.y) for one in rows)
+    order, generator = torch.argsort(y, stable=True), torch.Generator().manual_seed(seed)
+    low, high = order[: 2 * size], order[2 * size :]
+    mixed = [side[torch.randperm(len(side), generator=generator)] for side in (low, high)]
+    dealt = torch.cat(mixed)[: 5 * size].split(size)
+    return [
+        replace(part, rows=replace(part.rows, x=x[index], y=y[index]))
+        for part, index in zip(parts, dealt, strict=True)
+    ]
+
+
 def _mislabelled(part: Part) -> Part:
     rows = part.rows
     assert isinstance(rows, Dataset)  # published
@@ -273,6 +292,7 @@ def _mislabelled(part: Part) -> Part:
 
 ALGORITHMS = ("mapa", "fedasync", "fedbuff", "dp-pasgd")
 SEEDS = (1, 2, 3)
+HALVES = "halves"  # not a key of [data]: classes dealt to two camps
 UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
 
 
@@ -282,6 +302,10 @@ def cases(quick: bool) -> Iterator[Case]:
         partition = "" if seed % 2 else UNEQUAL[seed // 2 % 2]
         for guard in ("", GUARD):
             yield Case("mapa", seed=seed, guard=guard, partition=partition)
+    for seed in SEEDS:
+        yield from (
+            Case(name, seed=seed, guard=GUARD, partition=HALVES) for name in ("mapa", "dp-pasgd")
+        )
     for algorithm in ("mapa",) if quick else ALGORITHMS:
         for seed in SEEDS[:1] if quick else SEEDS:
             if algorithm != "mapa":

@@ -1,1 +1,1 @@
-"""What tells poison from honest updates."""
+"""Finds poison."""
