@@ -195,23 +195,26 @@ def outcome(case: Case) -> dict[str, Any]:
 
 def _halves(parts: list[Part], seed: int) -> list[Part]:
     """The first two edges have the lower classes, the others the rest: two camps of honest data."""
-    rows = [part.rows for part in parts]
-    assert all(isinstance(one, Dataset) for one in rows)
+    rows = [_published(part) for part in parts]
     x, y = torch.cat([one.x for one in rows]), torch.cat([one.y for one in rows])
     size = min(len(one.y) for one in rows)
     order, generator = torch.argsort(y, stable=True), torch.Generator().manual_seed(seed)
     low, high = order[: 2 * size], order[2 * size :]
     mixed = [side[torch.randperm(len(side), generator=generator)] for side in (low, high)]
-    dealt = torch.cat(mixed)[: 5 * size].split(size)
+    dealt = torch.split(torch.cat(mixed)[: 5 * size], size)
     return [
-        replace(part, rows=replace(part.rows, x=x[index], y=y[index]))
-        for part, index in zip(parts, dealt, strict=True)
+        replace(part, rows=replace(one, x=x[index], y=y[index]))
+        for part, one, index in zip(parts, rows, dealt, strict=True)
     ]
 
 
+def _published(part: Part) -> Dataset:
+    assert isinstance(part.rows, Dataset)
+    return part.rows
+
+
 def _mislabelled(part: Part) -> Part:
-    rows = part.rows
-    assert isinstance(rows, Dataset)  # published
+    rows = _published(part)
     return replace(part, rows=replace(rows, y=(rows.y + 1) % 10))
 
 
