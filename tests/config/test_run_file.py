@@ -465,7 +465,7 @@ def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
     del sections[
         "guard"
-    ]  # what it refuses is never in a journal: it may change while a run goes on
+    ]  # test_guard_sums: but for what decides the model it may change while a run goes on
     del sections["network"]  # for the simulator, which has no journal
     sections |= {"algorithm": Mapa, "data": BenchmarkData}
     there = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Set
 
 from tacit.errors import Fenced, ServiceError
-from tacit.protocol.messages import EVERYONE, Deadline, Halt, Outgoing, Timer
+from tacit.protocol.messages import EVERYONE, Deadline, Halt, Outgoing, Release, Timer
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.downlink import Downlink
@@ -60,12 +60,17 @@ class ServerDriver:
         self.presence, self.names = presence, names
         self.epoch = 0  # of the store; 0: the run has not been taken over yet
         self.store_up = True
+        self._said_accused: set[str] = set()
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
 
     @property
     def quarantined(self) -> Set[str]:
         """Edges that the guard hears no more."""
         return self.guard.quarantined
+
+    def why_quarantined(self, edge: str) -> str:
+        """Why the guard hears `edge` no more; "" where it does."""
+        return self.guard.why(edge)
 
     @property
     def state(self) -> str:
@@ -113,6 +118,8 @@ class ServerDriver:
                 self.admission.accept()
                 self.admission.serve_waiting()
                 self._keep_time()
+                self._release()
+                self._say_accused()
                 self.reassembly.expire()
                 if self.journal.save_due():
                     self.save()
@@ -139,6 +146,24 @@ class ServerDriver:
             ):
                 if out.to != EVERYONE:
                     self._downlink.reply(out)
+
+    def _release(self) -> None:
+        """Enter in the journal what an operator has released; where it is full, later."""
+        for edge in self.guard.releases():
+            entry = entries.release(self.run_id, edge)
+            outgoing = self.journal.enter(entry, Release(edge))
+            if outgoing is None:
+                self.guard.release(edge)
+            for out in outgoing or ():
+                if out.to != EVERYONE:
+                    self._downlink.reply(out)
+
+    def _say_accused(self) -> None:
+        """Log whom the updates' sums accuse, once."""
+        accused = self.role.accused
+        for edge in accused.keys() - self._said_accused:
+            log.warning("%s is in quarantine: %s", edge, accused[edge])
+        self._said_accused = set(accused)
 
     def _wait_for_store(self, error: ServiceError, stop: threading.Event) -> None:
         """Take the store over again once it is back.

@@ -1,6 +1,6 @@
 """Journal entries as messages of the fold.
 
-Some are what edges sent; halts, deadlines and requests for inference are sent by no edge.
+Some are what edges sent; halts, deadlines, releases and requests for inference are sent by no edge.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tacit.protocol import wire, wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Deadline, Halt, Hello, Retired, Update
+from tacit.protocol.messages import Deadline, Halt, Hello, Release, Retired, Update
 from tacit.protocol.messages import ServerInput as Message
 from tacit.protocol.vertical import Request
 from tacit_services.journal.store import Anchor
@@ -42,6 +42,11 @@ def deadline(run: str, number: int) -> bytes:
     return wire.encode(pb.Meta(run=run, edge=OPERATOR, deadline=pb.Deadline(number=number)))
 
 
+def release(run: str, edge: str) -> bytes:
+    """The entry that ends what the guard's sums hold against `edge`."""
+    return wire.encode(pb.Meta(run=run, edge=OPERATOR, release=pb.Release(edge=edge)))
+
+
 def request(run: str, message: Request) -> bytes:
     """The entry that asks a vertical run, which is over, for embeddings of `message.rows`."""
     meta = pb.Meta(run=run, edge=OPERATOR)
@@ -63,6 +68,8 @@ def understood(received: wire.Received, schema: bytes, size: int) -> Message:
         kind = received.meta.WhichOneof("kind")
         if kind == "deadline":
             return Deadline(received.meta.deadline.number)
+        if kind == "release":
+            return Release(received.meta.release.edge)
         if kind == "request":
             asked = wire_vertical.read_server_message(received.meta, None)
             assert isinstance(asked, Request)

@@ -11,7 +11,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.errors import Fenced, StoreLost, WireError
 from tacit.privacy.ledger import Charged
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Deadline, Halt, Outgoing, Update
+from tacit.protocol.messages import Deadline, Halt, Outgoing, Release, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
@@ -164,18 +164,21 @@ class RunJournal:
             return BUSY, []
         if answer.verdict == Verdict.DUPLICATE:
             return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), []
-        stale, over = role.stale, role.halted
+        passed_over, over = role.stale + role.kept_out, role.halted
         with self.lock:
             outgoing = role.on_message(candidate.message)
         self.cursor = answer.position
         self.held_bytes += len(candidate.payload)
-        # One that is stale, or came after the last in the same batch, is in the journal but not in
-        # the model.
-        left_out = isinstance(candidate.message, Update) and (over or role.stale > stale)
+        # One that is stale, or the guard's sums keep out, or came after the last in the same batch,
+        # is in the journal but not in the model.
+        more = role.stale + role.kept_out > passed_over
+        left_out = isinstance(candidate.message, Update) and (bool(over) or more)
         status = pb.Receipt.STALE if left_out else pb.Receipt.ACCEPTED
         return pb.Receipt(status=status, last_seq=last), outgoing
 
-    def enter(self, payload: bytes, message: Halt | Deadline | Request) -> list[Outgoing] | None:
+    def enter(
+        self, payload: bytes, message: Halt | Deadline | Release | Request
+    ) -> list[Outgoing] | None:
         """Append and fold an entry that no edge sends; None: the journal is full for now.
 
         Raises ServiceError.

@@ -159,7 +159,15 @@ class Simulation:
         self.lock = threading.Lock()
         self.presence: dict[str, str] = dict.fromkeys(self.simulator.edges, "online")
         self.counts: Counter[str] = Counter()
-        self.quarantined: frozenset[str] = frozenset()
+
+    @property
+    def quarantined(self) -> frozenset[str]:
+        """Edges that the guard's sums accuse; nothing else of [guard] is simulated."""
+        return frozenset(self.role.accused)
+
+    def why_quarantined(self, edge: str) -> str:
+        """What they accuse `edge` of; "" where of nothing."""
+        return self.role.accused.get(edge, "")
 
     @property
     def state(self) -> str:

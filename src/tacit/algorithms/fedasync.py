@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.base.edge import LocalSteps, descend
-from tacit.algorithms.base.rounds import RoundServer, mean
+from tacit.algorithms.base.rounds import RoundServer
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import FedAsync
 from tacit.config.definition import Definition
@@ -37,6 +37,10 @@ from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.privacy.release import Releaser, Steps
 from tacit.protocol.messages import GlobalModel, Outgoing, Timer, Update
+from tacit.robust.law import Law
+from tacit.robust.rules import combine
+
+MODELS_HELD = 2**24  # bytes of earlier models, where the guard asks what updates are based on
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:
@@ -57,6 +61,8 @@ class MixingServer(ServerRole):
     The coordinator's queue is the journal.
     """
 
+    needs_base = True  # updates are models, not distances
+
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         super().__init__(definition, model)
         self.algorithm, self.max_staleness = (
@@ -67,11 +73,13 @@ class MixingServer(ServerRole):
         self.active: dict[str, int] = {}  # who is at work, and which trigger began it
         self.idle: list[str] = []  # who waits to be triggered, longest first
         self.triggers = 0
+        self.models: dict[int, Tensor] = {}  # by version: those that an update may be based on
 
     # -- Updater -----------------------------------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """One epoch: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
+        self._hold()
         self.mix(update.vector, tau)
         return self._next(update.edge)
 
@@ -80,6 +88,37 @@ class MixingServer(ServerRole):
         self.weight = self.mixing() * staleness_weight(tau, self.algorithm)
         self.params = torch.lerp(self.params, vector, self.weight)
         self.version += 1
+
+    # -- what the guard's sums ask -------------------------------------------------------------
+
+    def base(self, update: Update) -> Tensor:
+        """x_τ."""
+        return self.models.get(update.base_version, self.params)
+
+    def law(self, update: Update) -> Law:
+        """H local steps, where the edge's name and τ say how many."""
+        return task_law(self, self.algorithm, update)
+
+    def admits(self, update: Update, tau: int) -> bool:
+        """Not too stale; and where the guard watches sums, of a base that is still held."""
+        unknown = (
+            self.watch is not None
+            and self.needs_base
+            and update.base_version < min(self.models, default=self.version)
+        )
+        return super().admits(update, tau) and not unknown
+
+    def _hold(self) -> None:
+        """Keep this version's model, and of earlier ones what `MODELS_HELD` bytes allow, at least
+        two of every edge.
+        """
+        if self.watch is None or not self.needs_base:
+            return
+        self.models[self.version] = self.params
+        allowed = MODELS_HELD // (4 * self.params.numel())
+        keep = min(self.max_staleness + 1, max(2 * len(self.edges), allowed))
+        while len(self.models) > keep:
+            del self.models[min(self.models)]
 
     def mixing(self) -> float:
         """α at this epoch.
@@ -168,13 +207,19 @@ class MixingServer(ServerRole):
             "idle": self.idle,
             "triggers": self.triggers,
         }
-        return tensors, values | own
+        held = {f"model/{version}": model.clone() for version, model in self.models.items()}
+        return tensors | held, values | own
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self.weight, self.triggers = values["weight"], values["triggers"]
         self.active, self.idle = dict(values["active"]), list(values["idle"])
+        self.models = {
+            int(name.removeprefix("model/")): model
+            for name, model in tensors.items()
+            if name.startswith("model/")
+        }
 
 
 class BufferedServer(MixingServer):
@@ -183,30 +228,46 @@ class BufferedServer(MixingServer):
     Each is taken against its own base and weighted by s; a fresh one weighs 1.
     """
 
+    needs_base = False
+
     def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
         super().__init__(definition, model)
         self.buffer, self.held = torch.zeros_like(self.params), 0
+        self.waiting: list[Tensor] = []  # weighted deltas of this version, for a rule
+
+    def base(self, update: Update) -> Tensor:
+        """0: an update is a distance."""
+        return torch.zeros_like(self.params)
 
     def mix(self, vector: Tensor, tau: int) -> None:
         """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come."""
         self.weight = staleness_weight(tau, self.algorithm)
         self.buffer, self.held = torch.add(self.buffer, vector, alpha=self.weight), self.held + 1
+        if self.rule != "mean":
+            self.waiting.append(self.weight * vector)
         if self.held == self.algorithm.buffer:
+            total = self.buffer
+            if self.rule != "mean":
+                total = self.held * combine(self.rule, self.waiting, self.trim)
             self.params = torch.add(
-                self.params, self.buffer, alpha=self.algorithm.server_rate / self.held
+                self.params, total, alpha=self.algorithm.server_rate / self.held
             )
             self.buffer, self.held = torch.zeros_like(self.params), 0
+            self.waiting = []
             self.version += 1
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The mixing server's, with the buffer."""
         tensors, values = super().state()
-        return tensors | {"buffer": self.buffer}, values | {"held": self.held}
+        kept = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
+        return tensors | kept | {"buffer": self.buffer}, values | {"held": self.held}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self.buffer, self.held = tensors["buffer"], values["held"]
+        count = sum(name.startswith("waiting/") for name in tensors)
+        self.waiting = [tensors[f"waiting/{number}"] for number in range(count)]
 
 
 class AveragingServer(RoundServer):
@@ -222,7 +283,12 @@ class AveragingServer(RoundServer):
 
     def combine(self, answers: list[Tensor]) -> Tensor:
         """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
-        return self.params + mean(answers) if self.deltas else mean(answers)
+        made = self.average(answers)
+        return self.params + made if self.deltas else made
+
+    def law(self, update: Update) -> Law:
+        """H local steps, as FedAsync's."""
+        return task_law(self, self.algorithm, update)
 
     def schedule(self) -> dict[str, float]:
         """C, γ, and how far the round has come."""
@@ -266,5 +332,19 @@ class Edge(LocalSteps):
         most = a.steps
         if left is not None and a.steps_min <= left < most:
             most = left
-        digest = hashlib.sha256(f"tacit steps|{self.edge}|{version}".encode()).digest()
-        return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)
+        return local_steps(a, most, self.edge, version)
+
+
+def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
+    """H in [H_min, `most`] for a task on model `version`."""
+    digest = hashlib.sha256(f"tacit steps|{edge}|{version}".encode()).digest()
+    return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)
+
+
+def task_law(server: ServerRole, a: FedAsync, update: Update) -> Law:
+    """What is known of one task's distance to its base."""
+    rate = a.learning_rate * a.factor(update.base_version, server.horizon)
+    most = local_steps(a, a.steps, update.edge, update.base_version)
+    return server.laws.steps(
+        update.edge, server.clip, rate, most=most, fewest=a.steps_min, proximal=a.proximal
+    )

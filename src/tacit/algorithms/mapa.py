@@ -38,6 +38,7 @@ from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
+from tacit.robust.law import Law
 
 
 def first_clip(deviation: float, failure: float) -> float:
@@ -128,6 +129,14 @@ class Server(ServerRole):
     def clip_at(self, version: int) -> float:
         """The C that went out with the model of this version."""
         return next(clip for since, clip in reversed(self._clips) if since <= version)
+
+    def base(self, update: Update) -> Tensor:
+        """0: an update is a gradient."""
+        return torch.zeros_like(self.params)
+
+    def law(self, update: Update) -> Law:
+        """(sum + noise)/b, at the C that went out with its model."""
+        return self.laws.gradient(update.edge, self.clip_at(update.base_version))
 
     # -- the schedule ------------------------------------------------------------------------------
 

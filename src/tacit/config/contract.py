@@ -87,6 +87,16 @@ class AlgorithmSection(Section):
     name: str
 
     @property
+    def watched(self) -> bool:
+        """Whether `guard.sums` knows the law of its updates."""
+        return False
+
+    @property
+    def combines(self) -> bool:
+        """Whether it makes one vector of several edges', by `guard.rule`."""
+        return False
+
+    @property
     def steps(self) -> int:
         """Releases that one update costs, at most."""
         return 1

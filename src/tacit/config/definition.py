@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from tacit.config.contract import AlgorithmSection
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Privacy, Share
+from tacit.config.sections import Guard, Privacy, Share
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
 from tacit.models.metrics import Metrics, chosen
@@ -49,6 +49,7 @@ class Definition(Generic[A_co]):
     batch: float
     clip: float
     privacy: Privacy
+    guard: Guard
     plans: Plans
     terms: Terms
     promise: Promise

@@ -14,14 +14,14 @@ from typing import Any, Self
 from pydantic import PrivateAttr, ValidationError, model_validator
 
 from tacit.config import fingerprint as names
-from tacit.config import fingerprint_0_1, left_out
+from tacit.config import fingerprint_0_1, guarded, left_out
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
 from tacit.config.definition import UNCLIPPED, Definition
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import GAUSSIAN, Edges, Evaluation, Guard, Network, Privacy, Run, Section
+from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
 from tacit.datasets import Source
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -29,8 +29,16 @@ from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
 from tacit.privacy.report import Promise
 
-_NOT_THE_RUNS = ("guard", "network")  # sections that a fingerprint leaves out
+# What a fingerprint leaves out: what may change while a run goes on, as no fold asks for it.
+_NOT_THE_RUNS = (
+    "network",
+    "guard.norm_factor",
+    "guard.rate",
+    "guard.burst",
+    "guard.quarantine_after",
+)
 _THE_AGGREGATORS = (
+    "guard",
     "evaluation",
     "run.name",
     "run.snapshot_every",
@@ -76,14 +84,7 @@ class RunFile(Section):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         p, edges = self.privacy, self.edges
-        if self.guard.norm_factor is not None and (
-            p.mechanism not in GAUSSIAN or p.noise_at != "edge"
-        ):
-            raise ValueError(
-                f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives "
-                f"no bound; only gaussian "
-                "and discrete_gaussian at the edge do"
-            )
+        guarded.agree(self)
         self.data.agree(self)
         self.algorithm.agree(self)
         rows = self.public_size()
@@ -181,8 +182,9 @@ class RunFile(Section):
         """SHA-256 of what differs from the defaults: two run files that mean the same have the same
         one.
 
-        [guard] is left out: what it refuses is not in the journal, so it may change while a run
-        goes on. So is [network], which only the simulator reads.
+        What [guard] refuses in front of the journal is left out, so it may change while a run goes
+        on: all but `sums`, `agreement`, `rule` and what they read. So is [network], which only the
+        simulator reads.
         """
         return names.name("run", self.stated())
 
@@ -204,7 +206,10 @@ class RunFile(Section):
     def _names(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         different = names.differences(self)
         first = fingerprint_0_1.fingerprint(self, self.algorithm.name, different)
-        of_the_run = {key: value for key, value in different.items() if key not in _NOT_THE_RUNS}
+        unread = () if self.guard.sums else ("guard.false_alarm", "guard.rows")
+        of_the_run = names.without(different, (*_NOT_THE_RUNS, *unread))
+        if "guard" in of_the_run:  # 0.1 had no fold with a guard
+            first = None
         of_the_run["data"] = self.data.stated(of_the_run["data"])
         own = {} if self.model.entry is None else self.model.module(self._folder).digests()
         if code := own | self.data.code(self._folder):
@@ -243,6 +248,7 @@ class RunFile(Section):
             batch=p.batch,
             clip=clip,
             privacy=p,
+            guard=self.guard,
             plans=plans,
             terms=Terms(plans.like.declared, plans.like.sampling_rate, z),
             promise=self._promise(plans, clip),

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tacit.config.plans import Plans
 from tacit.privacy.release import PRIVATE, Mechanism, NoiseAt, Plan
+from tacit.robust.rules import Rule
 
 GAUSSIAN = ("gaussian", "discrete_gaussian")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -248,7 +249,8 @@ class Evaluation(Section):
 class Guard(Section):
     """What the server refuses beyond what is malformed;
 
-    everything is off by default (docs/privacy.md).
+    everything is off by default (docs/privacy.md). `sums`, `agreement` and `rule` decide what the
+    model is, so a run keeps them.
     """
 
     norm_factor: float | None = Field(
@@ -267,10 +269,42 @@ class Guard(Section):
     quarantine_after: int | None = Field(
         None, gt=0, description="refusals after which an edge is heard no more"
     )
+    sums: bool = Field(
+        False,
+        description="quarantine an edge whose updates, taken together, no data and noise can make; "
+        "`false_alarm` is then a whole run's",
+    )
+    rows: float = Field(
+        1.25,
+        ge=1,
+        le=1000,
+        description="sums: rows of an edge at most, in times of its nominal part",
+    )
+    agreement: bool = Field(
+        False,
+        description="quarantine edges that work against the others; one that pulls further than "
+        "they do counts for less (needs `sums`)",
+    )
+    rule: Rule = Field(
+        "mean",
+        description="how a round's or a buffer's updates become one: the plain mean, or of every "
+        "number the median, or the mean without `trim` at either end",
+    )
+    trim: int = Field(1, gt=0, le=5_000, description="rule trimmed: left out at either end")
 
     @property
     def active(self) -> bool:
         """Whether anything is on."""
-        return any(
-            value is not None for value in (self.norm_factor, self.rate, self.quarantine_after)
+        return (
+            any(value is not None for value in (self.norm_factor, self.rate, self.quarantine_after))
+            or self.sums
+            or self.rule != "mean"
         )
+
+    @model_validator(mode="after")
+    def _agreement_of_sums(self) -> Self:
+        if self.agreement and not self.sums:
+            raise ValueError("agreement=true: it is of the edges' sums; set guard.sums = true")
+        if self.trim != 1 and self.rule != "trimmed":
+            raise ValueError(f'trim={self.trim}: rule={self.rule} trims nothing; say "trimmed"')
+        return self

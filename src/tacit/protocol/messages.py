@@ -112,6 +112,13 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Operator → server: what the guard holds against `edge` is forgotten."""
+
+    edge: str
+
+
+@dataclass(frozen=True, slots=True)
 class Deadline:
     """Driver → server: the role's timer `number` has run out.
 
@@ -195,8 +202,8 @@ class Report:
 
 
 Uplink = Hello | Update | Retired  # what edges send to a server role
-# All that a server role is given, in journal order; a Request comes from an operator.
-ServerInput = Uplink | Halt | Deadline | Request
+# All that a server role is given, in journal order; a Release or a Request comes from an operator.
+ServerInput = Uplink | Halt | Release | Deadline | Request
 Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
 # All that a server role says; the last three go to a vertical party.
 ServerOutput = GlobalModel | Halt | Roster | Feedback | Request

@@ -92,6 +92,7 @@ class Edge(EdgePrivacy):
         description="models that its policy has refused to work on, as it last said"
     )
     refusal: str = Field(description="why it refused the latest of them")
+    quarantine: str = Field(description="why the guard hears it no more, if so")
     bound: bool = Field(description="ε is an upper bound, as long as the run goes on")
 
 

@@ -1,7 +1,8 @@
 """What [guard] of a run file refuses, in front of the journal.
 
 So a replay never meets it. An empty [guard] refuses nothing. The guard's memory is this process's:
-a restart begins with full buckets, no refusals and nobody in quarantine.
+a restart begins with full buckets and no refusals. Whom the role accuses by its updates' sums is in
+the journal, and stays in quarantine until an operator's release is there, too.
 """
 
 from __future__ import annotations
@@ -41,20 +42,25 @@ class Guard:
             str, tuple[Bucket, int]
         ] = {}  # and the highest number that was let through
         self._refused: Counter[str] = Counter()
-        self._quarantined: frozenset[str] = frozenset()
+        self._quarantined: dict[str, str] = {}  # and why
+        self._releases: list[str] = []  # for the journal
         self._lock = threading.Lock()
 
     @property
     def quarantined(self) -> frozenset[str]:
         """Edges of which nothing but a farewell is taken."""
-        return self._quarantined
+        return frozenset(self._quarantined) | frozenset(self._role.accused)
+
+    def why(self, edge: str) -> str:
+        """Why this edge is in quarantine; "" where it is not."""
+        return self._role.accused.get(edge, "") or self._quarantined.get(edge, "")
 
     def admit(self, edge: str, *, retires: bool) -> None:
         """Raise WireError ("quarantined") for a message of an edge in quarantine.
 
         What such an edge has spent is still heard, at its end and at the run's.
         """
-        if edge in self._quarantined and not self._role.halted and not retires:
+        if edge in self.quarantined and not self._role.halted and not retires:
             raise WireError("quarantined", "an operator may release it")
 
     @property
@@ -96,20 +102,30 @@ class Guard:
         with self._lock:
             self._refused[edge] += 1
             if self._refused[edge] >= limit and edge not in self._quarantined:
-                self._quarantined |= {edge}
-                log.warning(
-                    "%s is in quarantine after %d refusals (the last: %s)", edge, limit, reason
-                )
+                why = f"{limit} refusals (the last: {reason})"
+                self._quarantined = self._quarantined | {edge: why}
+                log.warning("%s is in quarantine: %s", edge, why)
 
     def release(self, edge: str) -> bool:
-        """End an edge's quarantine and forget its refusals; False if it was not in quarantine."""
+        """End an edge's quarantine and forget its refusals; False if it was not in quarantine.
+
+        Where its updates' sums accuse it, that ends when the driver has entered it in the journal.
+        """
         with self._lock:
-            held = edge in self._quarantined
-            self._quarantined -= {edge}
+            held = edge in self.quarantined
+            self._quarantined = {name: w for name, w in self._quarantined.items() if name != edge}
             del self._refused[edge]
+            if edge in self._role.accused and edge not in self._releases:
+                self._releases.append(edge)
         if held:
             log.info("%s is released from quarantine", edge)
         return held
+
+    def releases(self) -> list[str]:
+        """Edges whose release is to be entered in the journal; each is said once."""
+        with self._lock:
+            asked, self._releases = self._releases, []
+        return asked
 
     def throttle(self, edge: str, seq: int) -> None:
         """Raise RetryLater for one message too many; a resend is none."""

@@ -50,6 +50,9 @@ class Driver(Protocol):
     def quarantined(self) -> Set[str]:
         """Edges that are heard no more."""
 
+    def why_quarantined(self, edge: str) -> str:
+        """Why `edge` is heard no more; "" where it is."""
+
 
 _D = TypeVar("_D", bound=Driver)
 
@@ -273,6 +276,7 @@ class Observer(Generic[_D]):
             "retired": record.retired,
             "refusals": record.hello.refusals,
             "refusal": record.hello.refusal,
+            "quarantine": self.driver.why_quarantined(name),
             "bound": not self._ended,
             **spent.document(),
         }

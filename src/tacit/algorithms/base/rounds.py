@@ -14,13 +14,13 @@ import math
 from abc import abstractmethod
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol.messages import Outgoing, Timer, Update
+from tacit.robust.rules import combine
 
 
 class RoundServer(ServerRole):
@@ -113,12 +113,29 @@ class RoundServer(ServerRole):
         """How far the round has come, for `schedule`."""
         return {"asked": len(self.asked), "answered": len(self.answers), "absent": len(self.absent)}
 
+    def average(self, vectors: list[Tensor]) -> Tensor:
+        """What the vectors (d,) of a round make together, by `guard.rule`: the plain average (d,).
+
+        Weights n_k would need exact sizes, which are private; the rows of all edges are dealt
+        alike.
+        """
+        return combine(self.rule, vectors, self.trim)
+
+    def base(self, update: Update) -> Tensor:
+        """The round's model."""
+        return self.params
+
+    def shut_out(self, edge: str) -> list[Outgoing]:
+        """What it has said in this round does not count either."""
+        self.answers.pop(edge, None)
+        return self.left(edge)
+
     def present(self) -> list[str]:
         """Edges that may be asked, by name."""
         return sorted(
             name
             for name, record in self.edges.items()
-            if not record.retired and name not in self.absent
+            if not record.retired and name not in self.absent and name not in self.accused
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -170,11 +187,3 @@ class RoundServer(ServerRole):
             return hashlib.sha256(f"tacit round|{self.seed}|{self.waits}|{edge}".encode()).digest()
 
         return sorted(sorted(edges, key=lot)[:count])
-
-
-def mean(vectors: list[Tensor]) -> Tensor:
-    """The plain average (d,) of vectors (d,).
-
-    Weights n_k would need exact sizes, which are private; the rows of all edges are dealt alike.
-    """
-    return torch.stack(vectors).mean(0)

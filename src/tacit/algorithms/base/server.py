@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from tacit.algorithms.base import records
+from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
@@ -20,11 +22,14 @@ from tacit.protocol.messages import (
     Halt,
     Hello,
     Outgoing,
+    Release,
     Retired,
     ServerInput,
     Timer,
     Update,
 )
+from tacit.robust.law import Law
+from tacit.robust.watch import Watch
 
 STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
 
@@ -49,6 +54,15 @@ class Fold:
         self.staleness: Counter[int] = Counter()
         self.stale = 0
         self.halted = ""
+        guard = definition.guard
+        self.rule, self.trim = guard.rule, guard.trim  # where updates are combined
+        self.laws = Laws(definition)
+        self.watch: Watch | None = None
+        if guard.sums:
+            most = definition.plans.workers  # spare ones too
+            self.watch = Watch(model.size, most, guard.false_alarm, agreement=guard.agreement)
+        self.accused: dict[str, str] = {}  # edges whose updates count no more, and why
+        self.kept_out = 0  # updates that did not count for that
 
     def note_staleness(self, tau: int) -> None:
         """One more update of staleness τ = `tau`."""
@@ -74,7 +88,13 @@ class Fold:
             "halted": self.halted,
             "edges": records.dump(self.edges),
         }
-        return {"params": self.params}, values
+        tensors = {"params": self.params}
+        if self.watch is not None:
+            sums, watched = self.watch.state()
+            tensors |= sums
+            values["watch"] = watched
+            values |= {"accused": self.accused, "kept_out": self.kept_out}
+        return tensors, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
@@ -85,6 +105,9 @@ class Fold:
         self.tau_max = max(self.recent, default=0)
         self.staleness = Counter(dict(values["staleness"]))
         self.edges = records.read(values["edges"])
+        if self.watch is not None:
+            self.watch.restore(tensors, values["watch"])
+            self.accused, self.kept_out = dict(values["accused"]), values["kept_out"]
 
 
 class ServerRole(Fold, ABC):
@@ -106,6 +129,20 @@ class ServerRole(Fold, ABC):
 
         There are `clip` and `learning_rate`, and what it has besides.
         """
+
+    def base(self, update: Update) -> Tensor:
+        """What the update's vector is counted from (d,): how far it led is the difference.
+
+        Of an update that is admitted, where the guard watches sums.
+        """
+        raise NotImplementedError
+
+    def law(self, update: Update) -> Law:
+        """What is known of it, had an honest edge made it: by the run definition, not by its word.
+
+        Where the guard watches sums.
+        """
+        raise NotImplementedError
 
     def answer(self, edge: str) -> list[Outgoing]:
         """What `edge` is to work on, if anything. Pure: it may be asked again."""
@@ -163,6 +200,8 @@ class ServerRole(Fold, ABC):
                 return self._hello(message)
             case Halt():
                 return self._halt(message.reason)
+            case Release(edge):
+                return self._release(edge)
             case Retired(edge) if edge in self.edges:
                 records.retire(self.edges[edge], message)
                 outgoing = [] if self.halted else self.left(edge)
@@ -197,6 +236,8 @@ class ServerRole(Fold, ABC):
         record.account(hello.spent, hello.charged)
         if self.halted:
             return [Outgoing(hello.edge, Halt(self.version, self.halted))]
+        if hello.edge in self.accused:  # a model would cost it budget for nothing
+            return []
         return self.joined(hello.edge)
 
     def _update(self, update: Update) -> list[Outgoing]:
@@ -205,12 +246,55 @@ class ServerRole(Fold, ABC):
         )  # t - τ: measured, never assumed; reports may be ahead of t
         record = self.edges[update.edge]
         record.account(update.spent, update.charged)
+        if update.edge in self.accused:
+            self.kept_out += 1
+            return []
         if not self.admits(update, tau):
             self.stale += 1
             return self.answer(update.edge)
+        judged, outgoing = self._judged(update)
+        if self.halted or judged is None:
+            self.kept_out += 1
+            return outgoing
         self.note_staleness(tau)
         record.updates += 1
-        return self.apply(update, tau)
+        return outgoing + self.apply(judged, tau)
+
+    # -- the guard's sums --------------------------------------------------------------------------
+
+    def _judged(self, update: Update) -> tuple[Update | None, list[Outgoing]]:
+        """The update as far as it counts, None: not at all; and what follows of its verdict."""
+        if self.watch is None:
+            return update, []
+        base = self.base(update)
+        led = update.vector - base
+        verdict = self.watch.judge(update.edge, led, self.law(update))
+        outgoing = [out for each, why in verdict.accused.items() for out in self._accuse(each, why)]
+        if update.edge in self.accused:
+            return None, outgoing
+        if verdict.weight == 1.0:
+            return update, outgoing
+        return replace(update, vector=base + verdict.weight * led), outgoing
+
+    def _accuse(self, edge: str, why: str) -> list[Outgoing]:
+        """Hear `edge` no more. The run ends where no majority is left."""
+        self.accused = self.accused | {edge: why}  # another thread may read it
+        if 2 * len(self.accused) >= len(self.edges):
+            said = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
+            return self._halt(f"no majority of honest edges ({said})")
+        return self.shut_out(edge)
+
+    def shut_out(self, edge: str) -> list[Outgoing]:
+        """The guard hears `edge` no more: as if it had left."""
+        return self.left(edge)
+
+    def _release(self, edge: str) -> list[Outgoing]:
+        """An operator ends an accusation: the edge begins anew, as if it had sent nothing yet."""
+        if edge not in self.accused or self.watch is None or self.halted:
+            return []
+        self.accused = {name: why for name, why in self.accused.items() if name != edge}
+        self.watch.forget(edge)
+        return self.joined(edge)
 
     def _halt(self, reason: str) -> list[Outgoing]:
         if self.halted:

@@ -26,13 +26,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from tacit.algorithms.base.edge import LocalSteps, descend
-from tacit.algorithms.base.rounds import RoundServer, mean
+from tacit.algorithms.base.rounds import RoundServer
 from tacit.config.algorithms import DpPasgd
 from tacit.config.definition import Definition
 from tacit.datasets import PrivateRows
 from tacit.models import Model
 from tacit.privacy.release import Releaser, Steps
-from tacit.protocol.messages import GlobalModel
+from tacit.protocol.messages import GlobalModel, Update
+from tacit.robust.law import Law
 
 
 class Server(RoundServer):
@@ -50,7 +51,13 @@ class Server(RoundServer):
 
         Over the devices that answered in time.
         """
-        return mean(answers)
+        return self.average(answers)
+
+    def law(self, update: Update) -> Law:
+        """τ local steps."""
+        a = self.algorithm
+        rate = a.learning_rate * a.factor(update.base_version, self.horizon)
+        return self.laws.steps(update.edge, self.clip, rate, most=a.tau, fewest=a.tau)
 
     def schedule(self) -> dict[str, float]:
         """C, η, τ, and how far the round has come."""

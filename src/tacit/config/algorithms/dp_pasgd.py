@@ -29,6 +29,16 @@ class DpPasgd(StepSizes):
         return self.tau
 
     @property
+    def watched(self) -> bool:
+        """Gradients, models and distances are judged alike."""
+        return True
+
+    @property
+    def combines(self) -> bool:
+        """Its rounds."""
+        return True
+
+    @property
     def usual_clip(self) -> float:
         """The same for all."""
         return USUAL_CLIP

@@ -86,6 +86,16 @@ class FedAsync(StepSizes):
         return USUAL_CLIP
 
     @property
+    def watched(self) -> bool:
+        """Gradients, models and distances are judged alike."""
+        return True
+
+    @property
+    def combines(self) -> bool:
+        """Rounds and buffers."""
+        return self.name in ("fedavg", "fedbuff")
+
+    @property
     def oldest(self) -> int | None:
         """`max_staleness`, but for FedAvg, which works in rounds."""
         return None if self.name == "fedavg" else self.max_staleness

@@ -42,6 +42,11 @@ class Mapa(StepSizes):
         return USUAL_CLIP if self.name == "audp" and not self.model_fields_set & _EQ_12 else None
 
     @property
+    def watched(self) -> bool:
+        """Gradients, models and distances are judged alike."""
+        return True
+
+    @property
     def oldest(self) -> int | None:
         """`max_staleness`."""
         return self.max_staleness

@@ -191,6 +191,12 @@ class Halt(_message.Message):
     reason: str
     def __init__(self, version: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class Release(_message.Message):
+    __slots__ = ("edge",)
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    edge: str
+    def __init__(self, edge: _Optional[str] = ...) -> None: ...
+
 class Deadline(_message.Message):
     __slots__ = ("number",)
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -264,7 +270,7 @@ class Announcement(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., model_sha256: _Optional[str] = ..., model_bytes: _Optional[int] = ..., url: _Optional[str] = ...) -> None: ...
 
 class Meta(_message.Message):
-    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "held", "hello", "update", "retired", "model", "halt", "receipt", "announcement", "deadline", "want", "proposal", "exchanged", "share", "missing", "roster", "feedback", "request")
+    __slots__ = ("run", "edge", "seq", "dtype", "numel", "sha256", "schema_hash", "answer", "answered", "held", "hello", "update", "retired", "model", "halt", "receipt", "announcement", "deadline", "want", "proposal", "exchanged", "share", "missing", "roster", "feedback", "request", "release")
     RUN_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +297,7 @@ class Meta(_message.Message):
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     run: str
     edge: str
     seq: int
@@ -317,4 +324,5 @@ class Meta(_message.Message):
     roster: Roster
     feedback: Feedback
     request: Request
-    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., deadline: _Optional[_Union[Deadline, _Mapping]] = ..., want: _Optional[_Union[Want, _Mapping]] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., exchanged: _Optional[_Union[Answer, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., feedback: _Optional[_Union[Feedback, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ...) -> None: ...
+    release: Release
+    def __init__(self, run: _Optional[str] = ..., edge: _Optional[str] = ..., seq: _Optional[int] = ..., dtype: _Optional[str] = ..., numel: _Optional[int] = ..., sha256: _Optional[bytes] = ..., schema_hash: _Optional[bytes] = ..., answer: _Optional[_Union[Receipt, _Mapping]] = ..., answered: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., update: _Optional[_Union[Update, _Mapping]] = ..., retired: _Optional[_Union[Retired, _Mapping]] = ..., model: _Optional[_Union[GlobalModel, _Mapping]] = ..., halt: _Optional[_Union[Halt, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., announcement: _Optional[_Union[Announcement, _Mapping]] = ..., deadline: _Optional[_Union[Deadline, _Mapping]] = ..., want: _Optional[_Union[Want, _Mapping]] = ..., proposal: _Optional[_Union[Proposal, _Mapping]] = ..., exchanged: _Optional[_Union[Answer, _Mapping]] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., missing: _Optional[_Union[Missing, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., feedback: _Optional[_Union[Feedback, _Mapping]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...

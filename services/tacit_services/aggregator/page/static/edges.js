@@ -76,7 +76,7 @@ function added(id) {
 
 function write({ row }, edge) {
   const [, state, spent, pushes, updates] = row.cells;
-  const why = edge.retired || (edge.state === "refusing" ? edge.refusal : "");
+  const why = edge.retired || edge.quarantine || (edge.state === "refusing" ? edge.refusal : "");
   state.replaceChildren(made("span", edge.state, stateClass(edge.state)));
   if (why) state.append(made("span", why, "why"));
   if (edge.state === "quarantined") state.append(" ", release(edge.id));

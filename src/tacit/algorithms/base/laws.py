@@ -1,0 +1,40 @@
+"""The law of every edge's updates, of what the run definition says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.config.definition import Definition
+from tacit.privacy.release import Plan
+from tacit.robust.law import Law
+
+
+class Laws:
+    """Laws by the edge's name: its own noise, and batches as large as `guard.rows` allows."""
+
+    def __init__(self, definition: Definition[Any]) -> None:
+        self._plans, self._rows = definition.plans, definition.guard.rows
+        self._known: dict[str, Plan] = {}
+
+    def gradient(self, edge: str, clip: float) -> Law:
+        """Of one noisy mean gradient, (clipped sum + zC·noise)/L."""
+        plan = self._plan(edge)
+        pull = clip / plan.batch
+        return Law(pull, self._rows * plan.batch, plan.noise_multiplier * pull)
+
+    def steps(
+        self, edge: str, clip: float, rate: float, *, most: int, fewest: int, proximal: float = 0.0
+    ) -> Law:
+        """Of `most` local steps of size `rate`, or `fewest` where the budget ends.
+
+        The proximal part shortens what earlier steps have added, (1 - γρ) each; that it turns none
+        around is the run file's business.
+        """
+        one, keeps = self.gradient(edge, clip), (1 - rate * proximal) ** 2
+        least = sum(keeps**step for step in range(fewest)) / most
+        return Law(rate * one.pull, most * one.rows, rate * one.deviation * most**0.5, least)
+
+    def _plan(self, edge: str) -> Plan:
+        if edge not in self._known:
+            self._known[edge] = self._plans.named(edge)
+        return self._known[edge]

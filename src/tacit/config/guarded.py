@@ -1,0 +1,29 @@
+"""Whether [guard] fits the rest of a run file."""
+
+from __future__ import annotations
+
+from tacit.config.contract import Sections
+from tacit.config.sections import GAUSSIAN
+
+
+def agree(run: Sections) -> None:
+    """Raise ValueError where [guard] asks for what this run has no law or no rule for."""
+    guard, p, a = run.guard, run.privacy, run.algorithm
+    noisy = p.mechanism in GAUSSIAN and p.noise_at == "edge"
+    if guard.norm_factor is not None and not noisy:
+        raise ValueError(
+            f"guard.norm_factor: privacy.mechanism={p.mechanism} at the {p.noise_at} gives "
+            f"no bound; only gaussian and discrete_gaussian at the edge do"
+        )
+    if guard.sums and not a.watched:
+        raise ValueError(f"guard.sums=true: nothing is known of what {a.name} sends; leave it out")
+    if guard.sums and not noisy:
+        raise ValueError(
+            f"guard.sums=true: privacy.mechanism={p.mechanism} at the {p.noise_at} has no law; "
+            f"only gaussian and discrete_gaussian at the edge do"
+        )
+    if guard.rule != "mean" and not a.combines:
+        raise ValueError(
+            f'guard.rule="{guard.rule}": {a.name} takes updates one by one; only fedbuff, '
+            f"fedavg and dp-pasgd combine several"
+        )

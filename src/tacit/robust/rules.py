@@ -1,0 +1,52 @@
+"""Rules that make one vector of several edges' and bear that some of them lie.
+
+Each takes the vectors as rows of a matrix (n, d), and how many at either end may be lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Rule = Literal["mean", "median", "trimmed"]
+
+
+def mean(vectors: Tensor, trim: int = 0) -> Tensor:
+    """The plain average (d,). It bears no lie: one is enough to put it anywhere."""
+    return vectors.mean(0)
+
+
+def median(vectors: Tensor, trim: int = 0) -> Tensor:
+    """The median of every coordinate (d,), between the two in the middle for an even number.
+
+    Yin et al., arXiv:1803.01498, Definition 1. It bears fewer than half.
+    """
+    ordered, middle = vectors.sort(0).values, len(vectors) // 2
+    if len(vectors) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def trimmed(vectors: Tensor, trim: int = 1) -> Tensor:
+    """The average (d,) of every coordinate without its `trim` largest and smallest.
+
+    Yin et al., arXiv:1803.01498, Definition 2. It bears `trim`; where fewer than 2·trim + 1 vectors
+    have come, as many as leave one or two.
+    """
+    cut = min(trim, (len(vectors) - 1) // 2)
+    return vectors.sort(0).values[cut : len(vectors) - cut].mean(0)
+
+
+RULES: dict[Rule, Callable[[Tensor, int], Tensor]] = {
+    "mean": mean,
+    "median": median,
+    "trimmed": trimmed,
+}
+
+
+def combine(rule: Rule, vectors: list[Tensor], trim: int) -> Tensor:
+    """One vector (d,) of `vectors` (d,), by the rule of this name."""
+    return RULES[rule](torch.stack(vectors), trim)

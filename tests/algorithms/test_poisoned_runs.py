@@ -1,0 +1,37 @@
+"""Whole simulated runs with edges that lie; the table of docs/attacks.md is `bench.poison`'s."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.poison import GUARD, HALVES, UNEQUAL, Case, outcome
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("algorithm", ["mapa", "fedbuff", "dp-pasgd"])
+@pytest.mark.parametrize(("lie", "liars"), [("sign flip", 1), ("sign flip", 2), ("constant", 2)])
+def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -> None:
+    came = outcome(Case(algorithm, lie, liars, 1, GUARD))
+    honest = outcome(Case(algorithm, seed=1))["accuracy"]
+    assert set(came["accused"]) == {f"edge-{number}" for number in range(liars)}
+    assert came["accuracy"] > honest - (3 if liars == 1 else 10)
+
+
+@pytest.mark.parametrize(
+    "partition", ["", *UNEQUAL, HALVES], ids=["iid", "dirichlet", "shards", "halves"]
+)
+@pytest.mark.parametrize("algorithm", ["mapa", "dp-pasgd"])
+def test_nobody_is_accused_where_all_are_honest(algorithm: str, partition: str) -> None:
+    came = outcome(Case(algorithm, seed=2, guard=GUARD, partition=partition))
+    assert came["accused"] == {}
+    assert came["accuracy"] > 88
+
+
+@pytest.mark.parametrize("liars", [1, 2])
+def test_a_pull_within_the_law_adds_less_than_it_asks_for(liars: int) -> None:
+    guarded, plain = (
+        outcome(Case("mapa", "pull within the law", liars, 1, guard))["accuracy"]
+        for guard in (GUARD, "")
+    )
+    assert guarded > plain + 5

@@ -1,0 +1,85 @@
+"""Who works against the others: found among few and many, and not where data is unequal."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.robust import agreement
+from tacit.robust.agreement import opponents
+from tacit.robust.law import Law, Walk
+
+SIZE, COUNT, T = 500, 100, math.log(1e6)
+LAW = Law(1.0, 1.0, 1.0)
+
+
+def walks(means: list[Tensor], seed: int = 1) -> dict[str, Walk]:
+    """Edges with these mean updates, and noise of deviation 1."""
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for number, mean in enumerate(means):
+        walk = found[f"edge-{number}"] = Walk.begin(SIZE)
+        for _ in range(COUNT):
+            walk.add(mean + torch.randn(SIZE, generator=generator, dtype=torch.float64), LAW)
+    return found
+
+
+def axis(number: int, length: float = 1.5) -> Tensor:
+    made = torch.zeros(SIZE, dtype=torch.float64)
+    made[number] = length
+    return made
+
+
+def test_one_that_turns_every_sign_is_found() -> None:
+    means = [-axis(0), axis(0), axis(0), axis(0), axis(0)]
+    assert opponents(walks(means), T) == ["edge-0"]
+
+
+def test_two_of_seven_are_found() -> None:
+    means = [-axis(0), -axis(0), *[axis(0)] * 5]
+    assert opponents(walks(means), T) == ["edge-0", "edge-1"]
+
+
+@pytest.mark.parametrize(
+    "means",
+    [
+        [axis(0)] * 5,
+        [axis(number) for number in range(5)],
+        [torch.zeros(SIZE, dtype=torch.float64)] * 5,
+        # at rest between two kinds of data: one edge pulls as far as the four others together
+        [-axis(0, 4.0), *[axis(0, 1.0)] * 4],
+        # at rest between five: their means add up to nothing
+        [axis(number) - sum(axis(other) for other in range(5)) / 5 for number in range(5)],
+        [-axis(0), axis(0)],
+    ],
+    ids=["alike", "nothing in common", "noise alone", "odd one", "all different", "two edges"],
+)
+def test_nobody_is_accused_for_unequal_data(means: list[Tensor]) -> None:
+    assert opponents(walks(means), T) == []
+
+
+def test_the_set_is_the_one_that_a_search_of_all_sets_finds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        count = 3 + int(torch.randint(6, (1,), generator=generator))
+        signs = torch.randn(count, 1, generator=generator, dtype=torch.float64)
+        sums = torch.randn(count, 40, generator=generator, dtype=torch.float64)
+        sums = sums + signs * torch.randn(40, generator=generator, dtype=torch.float64)
+        products, variances = sums @ sums.T, torch.full((count, count), 40.0, dtype=torch.float64)
+        chosen = agreement._most_negative(products, variances)
+
+        def score(some: tuple[int, ...], products: Tensor = products, count: int = count) -> float:
+            rest = [one for one in range(count) if one not in some]
+            cut = products[list(some)][:, rest]
+            return float(cut.sum()) / math.sqrt(40.0 * cut.numel())
+
+        sets = (
+            some
+            for size in range(1, (count - 1) // 2 + 1)
+            for some in itertools.combinations(range(count), size)
+        )
+        assert score(tuple(chosen)) == pytest.approx(min(map(score, sets)))

@@ -1,0 +1,31 @@
+"""Rules against their definitions, number by number."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+import torch
+
+from tacit.robust.rules import Rule, combine
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
+def test_rules_are_as_defined_for_every_number(count: int) -> None:
+    generator = torch.Generator().manual_seed(count)
+    vectors = [torch.randn(7, generator=generator, dtype=torch.float64) for _ in range(count)]
+    columns = [[float(vector[k]) for vector in vectors] for k in range(7)]
+    expected = [statistics.median(column) for column in columns]
+    assert combine("median", vectors, 1).tolist() == pytest.approx(expected)
+    for trim in (1, 2, 5):
+        cut = min(trim, (count - 1) // 2)
+        kept = [sorted(column)[cut : count - cut] for column in columns]
+        expected = [statistics.fmean(column) for column in kept]
+        assert combine("trimmed", vectors, trim).tolist() == pytest.approx(expected)
+    assert torch.equal(combine("mean", vectors, 1), torch.stack(vectors).mean(0))
+
+
+@pytest.mark.parametrize(("rule", "bears"), [("median", True), ("trimmed", True), ("mean", False)])
+def test_two_of_five_move_the_mean_and_nothing_else(rule: Rule, bears: bool) -> None:
+    vectors = [torch.full((3,), float(k)) for k in range(3)] + [torch.full((3,), 9.9e5)] * 2
+    assert bool((combine(rule, vectors, 2) <= 2).all()) is bears
