@@ -221,14 +221,14 @@ def _mislabelled(part: Part) -> Part:
 # -- the table -------------------------------------------------------------------------------------
 
 ALGORITHMS = ("mapa", "fedasync", "fedbuff", "dp-pasgd")
-SEEDS = (1, 2, 3)
+SEEDS = (101, 102, 103)  # none at which a margin of `agreement` was chosen
 HALVES = "halves"  # not a key of [data]: classes dealt to two camps
 UNEQUAL = ('partition = "dirichlet"\nalpha = 0.5', 'partition = "shards"')
 
 
 def honest(quick: bool) -> Iterator[Case]:
     """Runs of honest edges, half of them on unequal data; MAPA's without the guard, too."""
-    for seed in range(1, 3 if quick else 21):
+    for seed in range(SEEDS[0], SEEDS[0] + (2 if quick else 20)):
         partition = "" if seed % 2 else UNEQUAL[seed // 2 % 2]
         for guard in ("", GUARD):
             yield Case("mapa", seed=seed, guard=guard, partition=partition)
@@ -244,7 +244,7 @@ def hostile(quick: bool) -> Iterator[Case]:
         for seed in SEEDS[:1] if quick else SEEDS:
             for lie, liars in itertools.product(LIES, (1, 2)):
                 yield Case(name, lie, liars, seed, GUARD)
-                if seed == 1 and not quick:
+                if seed == SEEDS[0] and not quick:
                     yield Case(name, lie, liars, seed)
 
 
