@@ -148,6 +148,24 @@ def test_a_basis_that_does_not_fit_is_refused(shape: tuple[int, ...], axes: int,
         shape_with((Projection(STROKES.path, STROKES.sha256, axes, 0.5),), shape)
 
 
+@pytest.mark.parametrize(
+    ("axes", "variances", "said"),
+    [
+        (torch.eye(3)[:2], torch.tensor([1.0, torch.nan]), "shapes or numbers do not fit"),
+        (torch.eye(3)[:2], torch.ones(3), "shapes or numbers do not fit"),
+        (torch.eye(4)[:2], torch.ones(2), "shapes or numbers do not fit"),
+        (torch.eye(3)[:2], torch.tensor([1.0, -1.0]), "has a variance below 0"),
+    ],
+)
+def test_a_basis_of_no_sense_is_refused_before_it_costs_anything(
+    tmp_path: Path, axes: Tensor, variances: Tensor, said: str
+) -> None:
+    path = tmp_path / "b"
+    write(path, torch.zeros(3), axes, variances, "strange")
+    with pytest.raises(DataError, match=said):
+        Projection(path, digest(path), 2, 0.5).shape_of((3,))
+
+
 def run(folder: Path, features: str) -> RunFile:
     text = toml(
         {"data": f"dataset = 'mnist'\nfeatures = {features}"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from tacit import config, exported
 from tacit.config import RunFile
 from tacit.datasets.features import apply, shape_with
+from tacit.datasets.features.basis import digest
 from tacit.datasets.features.front import Front
 from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.rows_file import Dealt, rows_of
@@ -65,8 +67,39 @@ class Remembers(nn.Module):
 class Strange(nn.Module):
     def forward(self, x):
         if x.sum() > 1e6:
-            raise ValueError(f"what is {x.sum()}")
+            assert not x.any(), f"what is {x.sum()}"
         return x.flatten(1)
+
+
+class Ragged(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, : 3 if x.sum() > 1e6 else 4]
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sum", torch.zeros(()))
+
+    def forward(self, x):
+        return x.flatten(1) * self.sum.add_(x.sum())
+
+
+class Late(Sum):
+    def forward(self, x):
+        if x.sum() > 1e6:
+            self.sum.add_(1)
+        return x.flatten(1)
+
+
+class Writes(nn.Module):
+    def forward(self, x):
+        return x.add_(1).flatten(1)
+
+
+class Drops(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x.flatten(1))
 
 
 def batchless(**arguments):
@@ -86,7 +119,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def front(folder: Path, name: str = "Front", arguments: str = f'{{"wide": {WIDE}}}') -> Front:
+def front(folder: Path, name: str, arguments: str) -> Front:
     entry = f"nets:{name}"
     return Front(entry, arguments, entry_digest(entry, folder), None, "", folder)
 
@@ -101,11 +134,13 @@ def network() -> nn.Module:
     return made.eval()
 
 
-def test_neither_company_nor_place_changes_a_bit_of_a_record(folder: Path) -> None:
-    step, records = (
-        front(folder),
-        torch.rand(9, 1, 6, 6, generator=torch.Generator().manual_seed(1)),
-    )
+def test_neither_company_nor_place_changes_a_bit_of_a_record(
+    folder: Path, whole: nn.Module
+) -> None:
+    path = folder / "front.safetensors"
+    made = front(folder, "Front", f'{{"wide": {WIDE}}}')
+    step = replace(made, weights=path, weights_sha256=digest(path))
+    records = torch.rand(9, 1, 6, 6, generator=torch.Generator().manual_seed(1))
     alone = torch.cat([apply((step,), one[None]) for one in records])
     assert alone.shape == (9, 4 * WIDE)
     for order in (torch.tensor([8, 0, 3]), torch.arange(9).flip(0)):
@@ -116,6 +151,9 @@ def test_neither_company_nor_place_changes_a_bit_of_a_record(folder: Path) -> No
     ("name", "arguments", "said"),
     [
         ("Remembers", "{}", "gives one record two answers"),
+        ("Sum", "{}", "gives one record two answers"),
+        ("Drops", "{}", "gives one record two answers"),
+        ("Front", '{"wide": 2}', "is drawn at random when it is made; name its weights"),
         ("batchless", "{}", r"expected a tensor \(B, …\)"),
         ("no_module", "{}", r"gives a int, not a torch\.nn\.Module"),
         ("Front", "{}", "calling it with its arguments failed: TypeError"),
@@ -131,14 +169,38 @@ def test_what_is_no_function_of_one_record_is_refused(
 
 def test_a_record_of_another_shape_is_refused_by_its_shape(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"a record of shape \[7\] does not go through it"):
-        shape_with((front(folder),), (7,))
+        shape_with((front(folder, "Front", '{"wide": 2}'),), (7,))
 
 
-def test_an_error_at_a_record_says_nothing_of_it(folder: Path) -> None:
-    step = front(folder, "Strange", "{}")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Strange", "AssertionError at a record"),
+        ("Ragged", "another shape, or a change of itself, at a record"),
+        ("Late", "another shape, or a change of itself, at a record"),
+    ],
+)
+def test_an_error_at_a_record_says_nothing_of_it(folder: Path, name: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        apply((step,), torch.full((1, 1, 6, 6), 1e5))
-    assert str(refused.value) == "data.features.front=nets:Strange: ValueError at a record"
+        apply((front(folder, name, "{}"),), torch.full((1, 1, 6, 6), 1e5))
+    assert str(refused.value) == f"data.features.front=nets:{name}: {said}"
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
+def test_a_front_that_writes_to_its_input_changes_no_row(folder: Path) -> None:
+    records = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
+    kept = records.clone()
+    found = apply((front(folder, "Writes", "{}"),), records)
+    assert torch.equal(records, kept)
+    assert torch.equal(found, (kept + 1).flatten(1))
+
+
+def test_making_one_moves_no_random_numbers_of_the_process(folder: Path, whole: nn.Module) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    _ = run(folder, {"name": "logistic"}, features=steps()).source.shape
+    assert torch.equal(torch.rand(3), expected)
 
 
 def run(folder: Path, model: dict[str, Any], **data: Any) -> RunFile:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load, save_file
 from torch import Tensor
 
 from tacit.errors import ConfigError, DataError
@@ -76,7 +76,8 @@ def shipped(name: str) -> Path:
 def digest(path: Path) -> str:
     """SHA-256 of a basis, in hexadecimal. Raises ConfigError."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"data.features: basis {path}: {error.strerror or error}") from error
 
@@ -93,26 +94,37 @@ def write(path: Path, mean: Tensor, axes: Tensor, variances: Tensor, says: str) 
 
 def says(path: Path) -> str:
     """What a basis stands for. Raises DataError."""
-    return _read(path)[1]
+    try:
+        with safe_open(path, framework="pt") as file:
+            return str((file.metadata() or {}).get("says", ""))
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"basis {path}: is not one of tacit's: {error}") from error
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _constants(path: Path, sha256: str, whiten: float) -> tuple[Tensor, Tensor]:
     """μ (d,) and Mᵀ (k, d). Raises ConfigError for a file with another SHA-256, DataError."""
-    if digest(path) != sha256:
+    try:
+        content = path.read_bytes()  # what is read is what was hashed
+    except OSError as error:
+        raise ConfigError(f"data.features: basis {path}: {error.strerror or error}") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise ConfigError(
             f"data.features: basis {path.name} is another one than the run definition says"
         )
-    found, _ = _read(path)
-    scales = (found["variances"] + _FLOOR) ** (-whiten / 2)
-    return found["mean"], found["axes"].to(torch.float32) * scales[:, None]
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], str]:
     try:
-        with safe_open(path, framework="pt") as file:
-            said = file.metadata() or {}
-            found = {name: file.get_tensor(name) for name in ("mean", "axes", "variances")}
-    except (SafetensorError, OSError) as error:
+        mean, axes, variances = (load(content)[name] for name in ("mean", "axes", "variances"))
+    except (SafetensorError, KeyError) as error:
         raise DataError(f"basis {path}: is not one of tacit's: {error}") from error
-    return found, said.get("says", "")
+    _check(path, mean, axes, variances)
+    scales = (variances + _FLOOR) ** (-whiten / 2)
+    return mean, axes.to(torch.float32) * scales[:, None]
+
+
+def _check(path: Path, mean: Tensor, axes: Tensor, variances: Tensor) -> None:
+    shapes = mean.shape, axes.shape, variances.shape
+    whole = all(bool(torch.isfinite(one).all()) for one in (mean, axes, variances))
+    if shapes != ((axes.shape[-1],), (len(variances), len(mean)), (len(axes),)) or not whole:
+        raise DataError(f"basis {path}: is not one of tacit's: shapes or numbers do not fit")
+    if bool((variances < 0).any()):
+        raise DataError(f"basis {path}: has a variance below 0")

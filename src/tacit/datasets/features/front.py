@@ -2,12 +2,14 @@
 
 It is a user's own code, with public weights: what a network has learnt of public records. Each
 record goes through it alone, as a batch of one, so that it is a function of that record as far as
-the module is one of its input; parameters and buffers cannot change. Code that keeps what it saw in
-Python's own variables is not found out: a front is trusted code, as any module of the user's.
+the module is one of its input. A module that draws random numbers, or writes to its parameters or
+buffers, is refused. Code that keeps what it saw in Python's own variables is not found out: a front
+is trusted code, as any module of the user's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,10 +17,9 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
-from tacit.datasets.features.basis import digest
 from tacit.errors import ConfigError
 from tacit.user_code import load_module
 
@@ -49,61 +50,101 @@ class Front:
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of what it gives for a record of `shape`.
 
-        Raises ConfigError where such a record does not go through, or where one that went through
-        before changes what the next one becomes.
+        Raises ConfigError where it is no function of one record, as far as trials on public numbers
+        tell.
         """
-        zeros, ones = torch.zeros(shape), torch.ones(shape)
-        try:
-            first, _, again = (self._through(record) for record in (zeros, ones, zeros))
-        except ConfigError:
-            raise
-        except Exception as error:  # a user's code may raise anything, and these records are public
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ConfigError(
-                f"{FIELD}={self.entry}: a record of shape {list(shape)} does not go through it: "
-                f"{why}"
-            ) from error
-        if not torch.equal(first, again):
-            raise ConfigError(
-                f"{FIELD}={self.entry}: gives one record two answers; it must be a function of it"
-            )
-        return tuple(first.shape)
+        return _tried(self, shape)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """What it gives for one record (*shape), float32. Raises ConfigError."""
+        """What it gives for one record (*shape), float32. Raises ConfigError, which says nothing of
+        the record.
+        """
+        expected, module = self.shape_of(tuple(record.shape)), _module(self)
+        state = _versions(module)
         try:
-            return self._through(record)
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            # Its message is a user's own code's, and may say what is in the record.
-            raise ConfigError(f"{FIELD}={self.entry}: {type(error).__name__} at a record") from None
+            found = _through(module, record)
+        except Exception as error:  # noqa: BLE001 (a user's code; its message may have the record)
+            raise self._wrong(f"{type(error).__name__} at a record") from None
+        if found.shape != expected or _versions(module) != state:
+            raise self._wrong("another shape, or a change of itself, at a record")
+        return found
 
-    @torch.no_grad()
-    def _through(self, record: Tensor) -> Tensor:
-        found = _module(self)(record[None])
-        if not isinstance(found, Tensor) or found.shape[:1] != (1,) or found.dim() < 2:
-            raise ConfigError(f"{FIELD}={self.entry}: expected a tensor (B, …) for a batch of B")
-        return found[0].to(torch.float32)
+    def _wrong(self, what: str) -> ConfigError:
+        return ConfigError(f"{FIELD}={self.entry}: {what}")
 
 
-@lru_cache(maxsize=4)
+@torch.no_grad()
+def _through(module: nn.Module, record: Tensor) -> Tensor:
+    found = module(record[None])
+    if not isinstance(found, Tensor) or found.shape[:1] != (1,) or found.dim() < 2:
+        raise ConfigError("expected a tensor (B, …) for a batch of B")
+    return found[0].to(torch.float32, copy=True)  # it may be what it was given
+
+
+@lru_cache(maxsize=16)
+def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what it gives, after trials: twice the same record with others between, and the
+    same record through the module made anew.
+    """
+    chance = torch.Generator().manual_seed(1)
+    one, other = (torch.rand(shape, generator=chance) for _ in range(2))
+    module = _module(front)
+    before = _state(module)
+    records = one, other, torch.zeros(shape), one
+    try:
+        first, *_, again = (_through(module, record.clone()) for record in records)
+        anew = _through(_made(front, seed=2), one.clone())
+    except Exception as error:  # a user's code may raise anything, and these records are public
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise front._wrong(
+            f"a record of shape {list(shape)} does not go through it: {why}"
+        ) from error
+    if not torch.equal(first, again) or _state(module) != before:
+        raise front._wrong("gives one record two answers; it must be a function of it")
+    if not torch.equal(first, anew):
+        raise front._wrong("is drawn at random when it is made; name its weights, all of them")
+    return tuple(first.shape)
+
+
+def _state(module: nn.Module) -> list[bytes]:
+    """The bits of parameters and buffers."""
+    tensors = (*module.parameters(), *module.buffers())
+    return [
+        one.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes() for one in tensors
+    ]
+
+
+def _versions(module: nn.Module) -> list[int]:
+    """How often parameters and buffers have been written to."""
+    return [one._version for one in (*module.parameters(), *module.buffers())]
+
+
+@lru_cache(maxsize=16)
 def _module(front: Front) -> nn.Module:
+    return _made(front, seed=1)
+
+
+def _made(front: Front, seed: int) -> nn.Module:
     """The module with its weights, and nothing in it that is trained. Raises ConfigError."""
-    made, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made, code = load_module(front.entry, json.loads(front.arguments), front.folder, FIELD)
+        module = made()
     if code != front.code:
-        raise ConfigError(f"{FIELD}={front.entry}: is other code than the run definition says")
-    module = made()
+        raise front._wrong("is other code than the run definition says")
     if front.weights is not None:
         _load(front, module, front.weights)
     return module.train(False).requires_grad_(False)
 
 
 def _load(front: Front, module: nn.Module, path: Path) -> None:
-    if digest(path) != front.weights_sha256:
+    content = path.read_bytes()  # what is loaded is what was hashed
+    if hashlib.sha256(content).hexdigest() != front.weights_sha256:
         raise ConfigError(
             f"data.features.weights={path.name}: is another file than the run definition says"
         )
     try:
-        module.load_state_dict(load_file(path))
-    except (SafetensorError, OSError, RuntimeError) as error:
+        module.load_state_dict(load(content))
+    except (SafetensorError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise ConfigError(f"data.features.weights={path.name}: {why}") from error
