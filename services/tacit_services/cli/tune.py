@@ -48,14 +48,13 @@ def tune(
 
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
+    run = config.load(file)
+    if out is not None and run.source.owned(0) and out.resolve().parent != file.resolve().parent:
+        raise ConfigError(
+            f"--out {out}: its data lies beside {file}; write {file.parent / out.name}"
+        )
     found = tuning.tune(
-        config.load(file),
-        public,
-        root=data_folder(data),
-        home=data_home(),
-        trials=trials,
-        seed=seed,
-        shown=shown,
+        run, public, root=data_folder(data), home=data_home(), trials=trials, seed=seed, shown=shown
     )
     if out is not None:
         out.write_text(tuning.written(file.read_text("utf-8"), found.best.values), "utf-8")

@@ -172,7 +172,12 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
     """What one does with the model; a vertical run's stays where its parties are."""
     if summary["privacy"].get("mu") is not None:
         return [Text(f"next: tacit predict {out} --ids ID")]
-    return [Text(f"next: tacit export MODEL --run {out}, then tacit predict MODEL")]
+    return [
+        Text(
+            f"next: tacit export MODEL --run {out}, then tacit predict MODEL --table FILE (or "
+            "--images, --arrays, --rows)"
+        )
+    ]
 
 
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:

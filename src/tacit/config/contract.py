@@ -41,6 +41,11 @@ class DataSection(Section):
         return ()
 
     @property
+    def counted(self) -> str:
+        """What an edge has so many of, in the words of its owner."""
+        return "rows"
+
+    @property
     def entry_of_rows(self) -> str | None:
         """The own code that reads its rows, if any does."""
         return None

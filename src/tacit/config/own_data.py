@@ -86,6 +86,11 @@ class OwnData(FeaturedData):
         return EDGE not in self.train
 
     @property
+    def counted(self) -> str:
+        """Rows, or units."""
+        return "rows" if self.unit is None else f"units ({self.unit})"
+
+    @property
     def shared(self) -> bool:
         """Where `people` says so."""
         return self.people == "shared"

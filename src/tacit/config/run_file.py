@@ -89,7 +89,10 @@ class RunFile(Section):
         self.algorithm.agree(self)
         rows = self.public_size()
         if p.batch > rows and p.private:
-            raise ValueError(f"privacy.batch={p.batch} is above the {rows} rows of one edge")
+            raise ValueError(
+                f"privacy.batch={p.batch:g} is above the {rows} {self.data.counted} of one edge; a "
+                f"tenth, {max(1, rows // 10)}, is a good start"
+            )
         for name, each in (("epsilon", edges.epsilon), ("slowdown", edges.slowdown)):
             if len(each) > edges.count:
                 raise ValueError(f"edges.{name} names {len(each)} edges, edges.count={edges.count}")

@@ -58,10 +58,10 @@ _PRIVATE = """\
 | δ | {delta:g} |
 | who is trusted | {trusted} |
 
-In words: whoever has this model, or saw every update, and wonders whether one {unit} was in the
-training data, can tell little more than somebody who never saw them. No answer gets more likely
-than e^ε = {odds:.3g} times what it was without that {unit}, but for a chance of about δ. That holds
-whatever else he knows, and whatever is done with the model later.
+In words: somebody has this model, or saw every update, and wonders whether one {unit} was in the
+training data. No answer gets more likely than e^ε = {odds:.3g} times what it was without that
+{unit}, but for a chance of about δ. That holds whatever else he knows, and whatever is done with
+the model later.
 
 It is no promise that the model says nothing about people *like* them, nor that it is right. ε
 counts what these data have told in runs of tacit up to now, as the edges' ledgers have it; what is

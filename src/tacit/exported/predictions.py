@@ -15,6 +15,7 @@ from tacit.config import RunFile
 from tacit.config.own_data import OwnData
 from tacit.datasets import features as frozen
 from tacit.datasets.own.arrays import ArraysReader
+from tacit.datasets.own.featured import plain
 from tacit.datasets.own.rows import Reader
 from tacit.datasets.own.values import Bounds, Values
 from tacit.datasets.source import Benchmark
@@ -83,9 +84,10 @@ def _of_benchmark(run: RunFile, kind: Kind) -> Reader:
 
 def _names(reader: Reader, path: Path) -> list[str]:
     """The files of pictures, which say more than their number."""
-    if not hasattr(reader, "files"):
+    read = plain(reader)
+    if not hasattr(read, "files"):
         return []
-    files: list[Path] = reader.files(path)
+    files: list[Path] = read.files(path)
     folder = (path if path.is_dir() else path.parent).resolve()
     return [str(file.resolve().relative_to(folder)) for file in files]
 
