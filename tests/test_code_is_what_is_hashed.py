@@ -18,7 +18,7 @@ from tacit.user_code import entry_digest, entry_files, load_entry
 def test_a_planted_compiled_copy_is_not_run(tmp_path: Path) -> None:
     code = tmp_path / "bc_nets.py"
     code.write_text("def Net(): return 'evil'\n")
-    copy = Path(py_compile.compile(str(code)))
+    copy = Path(str(py_compile.compile(str(code))))
     written = code.stat()
     code.write_text("def Net(): return 'good'\n")
     os.utime(code, ns=(written.st_atime_ns, written.st_mtime_ns))
@@ -144,7 +144,7 @@ def test_a_file_that_is_no_source_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ns_nets.py").write_text("import ns_fast\ndef Net(): return 1\n")
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     (tmp_path / f"ns_fast{suffix}").write_bytes(b"")
-    with pytest.raises(ConfigError, match="is no Python source; only .py files are run"):
+    with pytest.raises(ConfigError, match="is no Python source"):
         load_entry("ns_nets:Net", tmp_path)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import decode_source, spec_from_file_location
+from io import BytesIO
 from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +25,7 @@ PACKAGES = [
     *(str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("purelib", "platlib")),
     str(Path(__file__).resolve().parents[2]),
 ]
-_PYTHON = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")]
+_PYTHON = [str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib")]
 
 
 class UnseenError(ImportError):
@@ -74,6 +75,8 @@ class Scan(ModuleFinder):
 
     def load_module(self, fqname: str, fp: Any, pathname: str, file_info: Any) -> Any:
         """As ModuleFinder's, of bytes that are kept."""
+        if pathname is None:  # it is built into Python
+            return super().load_module(fqname, fp, pathname, file_info)
         path = Path(pathname)
         if not path.resolve().is_relative_to(self._folder):
             raise NotSourceError(f"{path.name} leads out of the run file's folder")
@@ -82,17 +85,8 @@ class Scan(ModuleFinder):
         if path.suffix != ".py":
             raise NotSourceError(f"{path.name} is no Python source; only .py files are run")
         source = self.sources[fqname] = Source(path, fp.read())
-        return super().load_module(fqname, _Read(source.content), pathname, file_info)
-
-
-class _Read:
-    """A file that has been read."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def read(self) -> bytes:
-        return self._content
+        kept: Any = BytesIO(source.content)
+        return super().load_module(fqname, kept, pathname, file_info)
 
 
 class _Loader(SourceLoader):
@@ -150,7 +144,7 @@ class Folder(MetaPathFinder):
         """Where a module is. Raises UnseenError of one that is in the folder, and nowhere else."""
         if (source := self._sources.get(fullname)) is not None:
             # A package leads nowhere: what is in it comes from here, too.
-            inside = [] if source.package else None
+            inside: list[str] | None = [] if source.package else None
             return spec_from_file_location(
                 fullname, source.path, loader=_Loader(source), submodule_search_locations=inside
             )
@@ -180,7 +174,7 @@ class Folder(MetaPathFinder):
 
     def _holds(self, place: str) -> bool:
         path = Path(place).resolve()
-        installed = any(path.is_relative_to(one) for one in [*PACKAGES, *_PYTHON])
+        installed = any(path.is_relative_to(one) for one in (*PACKAGES, *_PYTHON))
         return path.is_relative_to(self.folder) and not installed
 
 
