@@ -13,26 +13,19 @@ import hashlib
 import importlib
 import re
 import sys
-import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
-from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from tacit.errors import ConfigError
+from tacit.user_code.memory import PACKAGES, NotSourceError, Scan, UnseenError, serve
 
-# Where installed packages are, and tacit, wherever it is.
-_PACKAGES = [
-    *(str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("purelib", "platlib")),
-    str(Path(__file__).resolve().parents[1]),
-]
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -52,17 +45,19 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
     """The function or class that `entry` names, in the run file's `folder` or in an installed
     package.
 
-    Its module is executed, as any import is. Raises ConfigError, which names `field`.
+    Its module is executed: of the folder, the very bytes that the SHA-256 is of, and nothing else
+    of it. Raises ConfigError, which names `field`.
     """
     module_name, _, name = _checked(entry, field).partition(":")
-    folder = folder.resolve()
-    files = _files(module_name, folder, f"{field}={entry}")
-    _forget_others(files, folder)
-    module = _imported(module_name, folder, f"{field}={entry}", set(files.values()))
+    folder, where = folder.resolve(), f"{field}={entry}"
+    scan = _scanned(module_name, folder, where)
+    digest = _digest(_contents(scan, module_name, folder, where))
+    if scan is not None:
+        serve(scan, folder)
+    module = _imported(module_name, where)
     if not callable(target := getattr(module, name, None)):
-        raise ConfigError(f"{field}={entry}: {module_name} has no class or function {name}")
-    own = all(path.is_relative_to(folder) for path in files.values())
-    return Entry(target, _digest(files), own)
+        raise ConfigError(f"{where}: {module_name} has no class or function {name}")
+    return Entry(target, digest, own=scan is not None)
 
 
 def load_module(
@@ -103,7 +98,8 @@ def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
     Executes nothing. Raises ConfigError.
     """
     module_name, _, _ = _checked(entry, field).partition(":")
-    return _digest(_files(module_name, folder.resolve(), f"{field}={entry}"))
+    folder, where = folder.resolve(), f"{field}={entry}"
+    return _digest(_contents(_scanned(module_name, folder, where), module_name, folder, where))
 
 
 def entry_files(entry: str, folder: Path, field: str = "model.entry") -> list[Path]:
@@ -111,9 +107,12 @@ def entry_files(entry: str, folder: Path, field: str = "model.entry") -> list[Pa
     package. Executes nothing. Raises ConfigError.
     """
     module_name, _, _ = _checked(entry, field).partition(":")
-    files = _files(module_name, folder.resolve(), f"{field}={entry}")
-    inside = (path for path in files.values() if path.is_relative_to(folder.resolve()))
-    return sorted(path.relative_to(folder.resolve()) for path in inside)
+    folder, where = folder.resolve(), f"{field}={entry}"
+    scan = _scanned(module_name, folder, where)
+    if scan is None:
+        _installed(module_name, where)
+        return []
+    return sorted(one.path.resolve().relative_to(folder) for one in scan.sources.values())
 
 
 def _checked(entry: str, field: str) -> str:
@@ -125,37 +124,43 @@ def _checked(entry: str, field: str) -> str:
     return entry
 
 
-def _files(module: str, folder: Path, field: str) -> dict[str, Path]:
-    """The code of `module` and of all that it imports from `folder`, by a name that is the same
-    everywhere. Of an installed package: its file, by its name and the package's version.
-    """
+def _scanned(module: str, folder: Path, field: str) -> Scan | None:
+    """The code of `module` and of all that it imports from `folder`; None of an installed one."""
     top = module.partition(".")[0]
-    elsewhere = _spec([top], _PACKAGES) is not None
     package = folder / top / "__init__.py"
     if not any(path.exists() for path in (folder / f"{top}.py", package)):
-        return {f"{module} {_version(top)}": _installed(module, field)}
-    if elsewhere or top in sys.stdlib_module_names:
+        return None
+    _no_other(top, field)
+    scan = Scan(folder)
+    try:
+        scan.import_hook(module)
+    except NotSourceError as error:
+        raise ConfigError(f"{field}: {error}") from error
+    except (SyntaxError, OSError, ValueError) as error:
+        raise ConfigError(f"{field}: {module} cannot be read: {error}") from error
+    except ImportError as error:
+        raise ConfigError(f"{field}: no module {module} beside the run file") from error
+    for name in scan.sources:
+        _no_other(name.partition(".")[0], field)
+    return scan
+
+
+def _no_other(top: str, field: str) -> None:
+    if top in sys.stdlib_module_names or _spec([top], PACKAGES) is not None:
         raise ConfigError(
             f"{field}: {top} is a name of Python's own or of an installed package, too; "
             "rename yours"
         )
-    return _own_files(module, folder, field)
 
 
-def _own_files(module: str, folder: Path, field: str) -> dict[str, Path]:
-    finder = ModuleFinder(path=[str(folder)])
-    try:
-        finder.import_hook(module)
-    except (SyntaxError, OSError) as error:
-        raise ConfigError(f"{field}: {module} cannot be read: {error}") from error
-    except ImportError as error:
-        raise ConfigError(f"{field}: no module {module} beside the run file") from error
-    names = (getattr(one, "__file__", None) for one in finder.modules.values())
-    found = [Path(name) for name in names if name]
-    for path in found:
-        if not path.resolve().is_relative_to(folder):
-            raise ConfigError(f"{field}: {path.name} leads out of the run file's folder")
-    return {str(path.relative_to(folder)): path.resolve() for path in found}
+def _contents(scan: Scan | None, module: str, folder: Path, field: str) -> dict[str, bytes]:
+    """What is hashed, by a name that is the same everywhere. Of an installed package: its file,
+    by its name and the package's version.
+    """
+    if scan is None:
+        version = _version(module.partition(".")[0])
+        return {f"{module} {version}": _installed(module, field).read_bytes()}
+    return {str(one.path.relative_to(folder)): one.content for one in scan.sources.values()}
 
 
 def _spec(parts: list[str], places: list[str]) -> ModuleSpec | None:
@@ -171,7 +176,7 @@ def _spec(parts: list[str], places: list[str]) -> ModuleSpec | None:
 
 
 def _installed(module: str, field: str) -> Path:
-    spec = _spec(module.split("."), _PACKAGES)
+    spec = _spec(module.split("."), PACKAGES)
     if spec is None or not spec.origin or not spec.has_location:
         raise ConfigError(
             f"{field}: no module {module} beside the run file or among the installed packages"
@@ -185,52 +190,21 @@ def _version(top: str) -> str:
     return metadata.version(names[0]) if names else ""
 
 
-def _imported(module: str, folder: Path, field: str, files: set[Path]) -> Any:
-    """The module; all that it loads from `folder` must be among `files`, whose SHA-256 is known."""
-    before = set(sys.modules)
-    with _first_on_path(folder):
-        try:
-            loaded = importlib.import_module(module)
-        except Exception as error:
-            why = str(error).splitlines()[0] if str(error) else ""
-            raise ConfigError(
-                f"{field}: importing {module} failed: {type(error).__name__}: {why}"
-            ) from error
-    for name in set(sys.modules) - before:
-        file = getattr(sys.modules[name], "__file__", None)
-        path = Path(file).resolve() if file else None
-        if path is not None and path.is_relative_to(folder) and path not in files:
-            del sys.modules[name]
-            raise ConfigError(f"{field}: {name} is imported unseen; write `import {name}`")
-    return loaded
-
-
-def _forget_others(files: dict[str, Path], folder: Path) -> None:
-    """Modules of the same names that were loaded from elsewhere are loaded anew."""
-    for path in files.values():
-        if path.is_relative_to(folder):
-            parts = path.relative_to(folder).with_suffix("").parts
-            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            loaded = getattr(sys.modules.get(name), "__file__", None)
-            if loaded and Path(loaded).resolve() != path:
-                del sys.modules[name]
-
-
-@contextmanager
-def _first_on_path(folder: Path) -> Iterator[None]:
-    """`folder` first on the path, as Python has it for a script."""
-    importlib.invalidate_caches()
-    sys.path.insert(0, str(folder))
+def _imported(module: str, field: str) -> Any:
     try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
+        return importlib.import_module(module)
+    except UnseenError as error:
+        raise ConfigError(f"{field}: {error}") from error
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else ""
+        raise ConfigError(
+            f"{field}: importing {module} failed: {type(error).__name__}: {why}"
+        ) from error
 
 
-def _digest(files: dict[str, Path]) -> str:
+def _digest(contents: Mapping[str, bytes]) -> str:
     """SHA-256 over names and contents, in the order of the names."""
     digest = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        content = path.read_bytes()
+    for name, content in sorted(contents.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

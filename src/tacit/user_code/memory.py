@@ -1,0 +1,193 @@
+"""Modules out of memory: the very bytes that were hashed are compiled and run.
+
+No file is read twice, and no compiled copy of one (`__pycache__`) is read or written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import decode_source, spec_from_file_location
+from io import BytesIO
+from modulefinder import ModuleFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# Where installed packages are, and tacit, wherever it is.
+PACKAGES = [
+    *(str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("purelib", "platlib")),
+    str(Path(__file__).resolve().parents[2]),
+]
+_PYTHON = [str(Path(sysconfig.get_path(kind)).resolve()) for kind in ("stdlib", "platstdlib")]
+
+
+class UnseenError(ImportError):
+    """A module of the run file's folder is asked for, and is in no SHA-256."""
+
+
+class NotSourceError(ValueError):
+    """A module of the run file's folder is no Python source, or is outside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of Python, as it was read."""
+
+    path: Path
+    content: bytes
+
+    @property
+    def package(self) -> bool:
+        """Whether it is a package's."""
+        return self.path.name == "__init__.py"
+
+
+class Scan(ModuleFinder):
+    """What a module imports from `folder`, each file read once; executes nothing.
+
+    sources: by the modules' names. Raises NotSourceError, and what ModuleFinder raises.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(path=[str(folder)])
+        self._folder = folder
+        self.sources: dict[str, Source] = {}
+
+    @property
+    def missing(self) -> set[str]:
+        """The names that were looked for in the folder, and not found."""
+        return set(self.badmodules) - set(self.sources)
+
+    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
+        """As ModuleFinder's, for which a folder without `__init__.py` is no module."""
+        PathFinder.invalidate_caches()
+        spec = PathFinder.find_spec(name, self.path if path is None else path)
+        if spec is not None and spec.loader is None:
+            raise ImportError(name)
+        return super().find_module(name, path, parent)
+
+    def load_module(self, fqname: str, fp: Any, pathname: str, file_info: Any) -> Any:
+        """As ModuleFinder's, of bytes that are kept."""
+        if pathname is None:  # it is built into Python
+            return super().load_module(fqname, fp, pathname, file_info)
+        path = Path(pathname)
+        if not path.resolve().is_relative_to(self._folder):
+            raise NotSourceError(f"{path.name} leads out of the run file's folder")
+        if path.is_dir():
+            return super().load_module(fqname, fp, pathname, file_info)
+        if path.suffix != ".py":
+            raise NotSourceError(f"{path.name} is no Python source; only .py files are run")
+        source = self.sources[fqname] = Source(path, fp.read())
+        kept: Any = BytesIO(source.content)
+        return super().load_module(fqname, kept, pathname, file_info)
+
+
+class _Loader(SourceLoader):
+    """Runs one source. It knows no time of the file, so no compiled copy of it counts."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self.source.path)
+
+    def get_data(self, path: Any) -> bytes:
+        if str(path) != str(self.source.path):
+            raise OSError(f"{path}: not in memory")
+        return self.source.content
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Runs it. Whoever asks for its text (torch.jit compiles it) is given the same bytes."""
+        name = str(self.source.path)
+        text = decode_source(self.source.content)
+        lines = text.splitlines(keepends=True)
+        linecache.cache[name] = (len(text), None, lines, name)  # None: never compared to the disk
+        super().exec_module(module)
+
+
+class Folder(MetaPathFinder):
+    """The modules of a run file's folder: those whose bytes are known, and no others.
+
+    All that are loaded are of one state of the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._sources: dict[str, Source] = {}
+        self._missing: set[str] = set()
+
+    def take(self, scan: Scan) -> None:
+        """From now on, imports are given these sources; what is loaded of others is forgotten."""
+        sources = scan.sources
+        changed = any(self._sources.get(name, one) != one for name, one in sources.items())
+        if changed or self._missing & set(sources) or scan.missing & set(self._sources):
+            self._forget(self._sources)
+            self._sources, self._missing = {}, set()
+        self._sources.update(sources)
+        self._missing |= scan.missing
+        self._forget(name for name, one in sources.items() if _source(name) != one)
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            sys.modules.pop(name, None)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Where a module is. Raises UnseenError of one that is in the folder, and nowhere else."""
+        if (source := self._sources.get(fullname)) is not None:
+            # A package leads nowhere: what is in it comes from here, too.
+            inside: list[str] | None = [] if source.package else None
+            return spec_from_file_location(
+                fullname, source.path, loader=_Loader(source), submodule_search_locations=inside
+            )
+        parent = fullname.rpartition(".")[0]
+        if parent and parent not in self._sources:
+            return None
+        places = sys.path if path is None else path
+        if not (self._beside(fullname) or self._inside(PathFinder.find_spec(fullname, places))):
+            return None
+        outside = [one for one in places if not self._holds(one or ".")]
+        if (spec := PathFinder.find_spec(fullname, outside)) is None:
+            raise UnseenError(
+                f"{fullname} is imported unseen; write `import {fullname}`", name=fullname
+            )
+        return spec
+
+    def _beside(self, fullname: str) -> bool:
+        place = self.folder.joinpath(*fullname.split(".")[:-1])
+        spec = PathFinder.find_spec(fullname, [str(place)])
+        return spec is not None and spec.loader is not None
+
+    def _inside(self, spec: ModuleSpec | None) -> bool:
+        if spec is None:
+            return False
+        places = [spec.origin] if spec.has_location else spec.submodule_search_locations or []
+        return any(self._holds(str(one)) for one in places)
+
+    def _holds(self, place: str) -> bool:
+        path = Path(place).resolve()
+        installed = any(path.is_relative_to(one) for one in (*PACKAGES, *_PYTHON))
+        return path.is_relative_to(self.folder) and not installed
+
+
+def _source(name: str) -> Source | None:
+    """What a loaded module was made of, if it was made here."""
+    loader = getattr(sys.modules.get(name), "__loader__", None)
+    return loader.source if isinstance(loader, _Loader) else None
+
+
+def serve(scan: Scan, folder: Path) -> None:
+    """Imports ask `folder` first, and are given what `scan` has read."""
+    importlib.invalidate_caches()
+    known = [one for one in sys.meta_path if isinstance(one, Folder) and one.folder == folder]
+    found = known[0] if known else Folder(folder)
+    sys.meta_path[:] = [found, *(one for one in sys.meta_path if one is not found)]
+    found.take(scan)
