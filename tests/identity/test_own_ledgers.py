@@ -132,3 +132,23 @@ def test_two_runs_at_once_have_not_the_same_data(tmp_path: Path) -> None:
             pass
     with own_ledgers.held([grown], tmp_path):
         pass
+
+
+def test_two_runs_at_once_have_not_two_copies_of_data_that_no_ledger_knows(tmp_path: Path) -> None:
+    copy = replace(DEALT, name="/elsewhere/copy.csv")
+    grown = replace(DEALT, digest="bb", dealing="by row to 2 edges, seed 2")
+    with own_ledgers.held([DEALT], tmp_path):  # for the first time; nothing has been charged
+        for same in (copy, grown):
+            with (
+                pytest.raises(PrivacyError, match="another run is training on it"),
+                own_ledgers.held([same], tmp_path),
+            ):
+                pass
+        charge(own_ledgers.place(DEALT, 0, tmp_path), 7)
+    with own_ledgers.held([copy], tmp_path):
+        assert spent(own_ledgers.place(copy, 0, tmp_path)) == 7
+    # Data that was only held has been charged nothing; its unit is not fixed.
+    other = Owned("/data/other.csv", "cc", "row", "by row to 2 edges, seed 1")
+    with own_ledgers.held([other], tmp_path):
+        pass
+    assert own_ledgers.history(replace(other, unit="patient"), 0, tmp_path) == ()

@@ -117,6 +117,36 @@ def test_what_cannot_be_guessed_is_said_in_one_line(
     assert not (public.parent / "ward").exists()
 
 
+def test_no_hidden_file_and_none_from_elsewhere_is_made_public(
+    public: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (public / ".private").mkdir()
+    (public / ".private" / "0.png").write_bytes((public / "bar" / "0.png").read_bytes())
+    (public / "disc" / ".hidden").write_text("who it is")
+    (public / "disc" / "again.png").symlink_to("0.png")
+    assert tacit("new", "ward", "--images", "shown") == 0
+    copied = public.parent / "ward" / "public"
+    assert not [path for path in copied.rglob("*") if path.name.startswith(".")]
+    assert len(list(copied.rglob("*.png"))) == 81
+    assert not [path for path in copied.rglob("*") if path.is_symlink()]
+    (public.parent / "secret.png").write_bytes((public / "bar" / "0.png").read_bytes())
+    (public / "bar" / "linked.png").symlink_to("../../secret.png")
+    assert tacit("new", "other", "--images", "shown") == 3
+    assert "a picture is a link that leaves the folder" in capsys.readouterr().err
+
+
+def test_nothing_is_left_of_a_folder_that_could_not_be_made_whole(
+    public: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(600):  # so many that not all are looked at before
+        (public / "disc" / f"more-{number}.png").hardlink_to(public / "disc" / "0.png")
+    (public / "disc" / "more-0.png").unlink()
+    (public / "disc" / "more-0.png").symlink_to("nowhere.png")
+    assert tacit("new", "ward", "--images", "shown") == 2
+    assert "ward: No such file" in capsys.readouterr().err
+    assert not (public.parent / "ward").exists()
+
+
 @pytest.mark.slow
 def test_it_learns_as_it_is_written(public: Path, tmp_path: Path) -> None:
     assert tacit("new", "ward", "--images", "shown") == 0

@@ -110,22 +110,31 @@ def held(data: Iterable[Owned], home: Path) -> Iterator[None]:
     """Keep these data for one run of this machine, as long as the context lasts.
 
     Two runs at once may deal the same rows in two ways; then each edge would have a ledger in both.
-    Raises PrivacyError where another run has one of them.
+    Names and bytes are registered before the next run can ask, so a copy is found, too. Raises
+    PrivacyError where another run has one of them.
     """
     root = home / "ledgers"
     with ExitStack() as kept:
         with _locked(root):
-            ids = {(_found(root, one) or _new(one)).id: one.name for one in data}
-        for id_, name in sorted(ids.items()):
-            (root / id_).mkdir(exist_ok=True, mode=0o700)
-            lock = kept.enter_context((root / id_ / "run.lock").open("ab"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise PrivacyError(
-                    f"data {name}: another run is training on it; wait for its end, or stop it"
-                ) from error
+            ours: set[str] = set()
+            for one in data:
+                entry = _found(root, one) or _new(one)
+                _write(root / entry.id, _named(entry, one))
+                if entry.id not in ours:
+                    _keep(kept, root / entry.id, one.name)
+                ours.add(entry.id)
         yield
+
+
+def _keep(kept: ExitStack, folder: Path, name: str) -> None:
+    """Lock the folder of some data for a run, as long as `kept` lasts. Raises PrivacyError."""
+    lock = kept.enter_context((folder / "run.lock").open("ab"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise PrivacyError(
+            f"data {name}: another run is training on it; wait for its end, or stop it"
+        ) from error
 
 
 @contextmanager
@@ -147,9 +156,7 @@ def _registered(root: Path, owned: Owned, number: int) -> Entry:
         entry = replace(
             entry, dealing=owned.dealing, number=entry.number + 1, before=before, edges={}
         )
-    entry = replace(
-        entry, names=_added(entry.names, owned.name), digests=_added(entry.digests, owned.digest)
-    )
+    entry = _named(entry, owned)
     if not owned.dealing:
         slot = _slot(entry, owned, number)
         known = entry.edges.get(slot, ())
@@ -174,6 +181,12 @@ def _found(root: Path, owned: Owned) -> Entry | None:
 def _new(owned: Owned) -> Entry:
     name = hashlib.sha256(owned.name.encode()).hexdigest()[:16]
     return Entry(name, (), (), owned.unit, owned.dealing)
+
+
+def _named(entry: Entry, owned: Owned) -> Entry:
+    """It knows the data's name and bytes from now on."""
+    names, digests = _added(entry.names, owned.name), _added(entry.digests, owned.digest)
+    return replace(entry, names=names, digests=digests)
 
 
 def _with_unit(folder: Path, entry: Entry, owned: Owned) -> Entry:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tacit.errors import ConfigError
@@ -30,12 +32,23 @@ def make(folder: Path, wanted: Wanted) -> list[Path]:
         files["nets.py"] = draft.nets
     try:
         folder.mkdir(parents=True)
-        for file, content in files.items():
-            (folder / file).write_text(content, encoding="utf-8")
-        _copy_public(wanted, folder / f"public{wanted.suffix}")
+        with _whole(folder):
+            for file, content in files.items():
+                (folder / file).write_text(content, encoding="utf-8")
+            _copy_public(wanted, folder / f"public{wanted.suffix}")
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
     return sorted(folder.iterdir())
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+    """Take away `folder`, which is ours, where something fails."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _draft(wanted: Wanted) -> Draft:
@@ -50,7 +63,10 @@ def _copy_public(wanted: Wanted, place: Path) -> None:
     if wanted.sample is not None:
         shutil.copyfile(wanted.sample, place)
     elif wanted.images is not None:
-        shutil.copytree(wanted.images, place)
+        for file in pictures.files(wanted.images):  # no hidden one, and none that lies elsewhere
+            copy = place / file.relative_to(wanted.images)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
 
 
 def _run_file(name: str, wanted: Wanted, draft: Draft) -> str:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tacit.errors import ConfigError, DataError
 from tacit_services.project.draft import Draft, Wanted
 from tacit_services.project.templates import PICTURE_NETS
+
+if TYPE_CHECKING:  # Pillow: only pictures need it
+    from tacit.datasets.own.images import ImagesReader
 
 _LOOKED_AT = 200  # pictures
 _SIDE = 32  # that pictures of many sizes, or of large ones, are brought to
@@ -42,6 +46,17 @@ def draft(wanted: Wanted, folder: Path) -> Draft:
     )
 
 
+def files(folder: Path) -> list[Path]:
+    """The files of all pictures in `folder`, as a run reads them. Raises DataError."""
+    return _reader().files(folder)
+
+
+def _reader() -> ImagesReader:
+    from tacit.datasets.own.images import ImagesReader
+
+    return ImagesReader((1, 1), 1, (), "path", "label", None)
+
+
 def _classes(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise DataError(f"--images {folder}: no such folder")
@@ -57,11 +72,11 @@ def _form(folder: Path) -> tuple[tuple[int, int], int]:
     """(height, width) and channels of the pictures: their own, where they are small and alike."""
     from PIL import Image
 
-    from tacit.datasets.own.images import FORMATS, ImagesReader
+    from tacit.datasets.own.images import FORMATS
 
-    files = ImagesReader((1, 1), 1, (), "path", "label", None).files(folder)
+    every = files(folder)
     seen: set[tuple[tuple[int, int], str]] = set()
-    for file in islice(files, 0, None, max(1, len(files) // _LOOKED_AT)):
+    for file in islice(every, 0, None, max(1, len(every) // _LOOKED_AT)):
         try:
             with Image.open(file, formats=FORMATS) as picture:
                 seen.add(((picture.height, picture.width), picture.mode))

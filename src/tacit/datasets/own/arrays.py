@@ -22,7 +22,8 @@ from safetensors import SafetensorError, safe_open
 
 from tacit.datasets.own.files import OTHERS, digest
 from tacit.datasets.own.rows import EncodedRows, Floats, each_its_own
-from tacit.datasets.own.values import Array, Values, units
+from tacit.datasets.own.unit_ids import unit_ids
+from tacit.datasets.own.values import Array, Values
 from tacit.datasets.target import Target
 from tacit.errors import DataError
 
@@ -64,7 +65,9 @@ class ArraysReader:
         for first, (raw, target, *unit) in self._blocks(path, whole=True):
             x = self.values.x(raw, f"{path.name}: array {self.x!r}", first)
             y = self.values.y(target, f"{path.name}: array {self.y!r}", first)
-            yield EncodedRows(x, y, units(unit[0]) if unit else each_its_own(x, y))
+            whose = f"{path.name}: array {self.unit!r}"
+            ids = unit_ids(unit[0].tolist(), whose, first) if unit else each_its_own(x, y)
+            yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """x of every row; the file need not have more. Raises DataError."""

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, Units, each_its_own, hashed
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, Units, each_its_own
 from tacit.datasets.own.schema import Category, Column, Number, TableSchema
+from tacit.datasets.own.unit_ids import unit_ids
 
 
 def encode(schema: TableSchema, batch: pa.RecordBatch, first: int = 0) -> EncodedRows:
@@ -89,13 +90,15 @@ def _places(column: Category, values: pa.Array, first: int) -> npt.NDArray[np.in
 def _as_text(column: Category | str, values: pa.Array, first: int) -> pa.Array:
     """Text, trimmed; null where a value is missing or nothing but blanks."""
     name = column if isinstance(column, str) else column.name
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
     try:
-        text = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        text = pc.utf8_trim_whitespace(_decoded(values).cast(pa.string()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RowError(f"column {name!r}: expected text, found {values.type}", first) from error
     return pc.if_else(pc.equal(text, ""), None, text)
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _units(
@@ -104,17 +107,17 @@ def _units(
     """16 bytes of SHA-256 of each row's unit; without a unit column, of the encoded row itself."""
     if schema.unit is None:
         return each_its_own(x, y)
-    text = _as_text(schema.unit, batch.column(schema.unit), first)
-    _refuse(text.is_null().to_numpy(zero_copy_only=False), schema.unit, "a missing value", first)
-    return hashed(one.encode() for one in text.to_pylist())
+    values = _decoded(batch.column(schema.unit))
+    if not pa.types.is_floating(values.type) and not pa.types.is_decimal(values.type):
+        values = _as_text(schema.unit, values, first)
+    return unit_ids(values.to_pylist(), f"column {schema.unit!r} (unit)", first)
 
 
-def _refuse(bad: npt.NDArray[np.bool_], column: Column | str, what: str, first: int) -> None:
+def _refuse(bad: npt.NDArray[np.bool_], column: Column, what: str, first: int) -> None:
     """Raise RowError for the first row that is `bad`."""
     if bad.any():
-        name = column if isinstance(column, str) else column.name
-        said = "unit" if isinstance(column, str) else type(column).__name__.lower()
-        raise RowError(f"column {name!r} ({said}): {what}", first + int(bad.argmax()))
+        said = type(column).__name__.lower()
+        raise RowError(f"column {column.name!r} ({said}): {what}", first + int(bad.argmax()))
 
 
 def _first_bad(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from tacit.datasets.own.files import digest_of
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, hashed
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
+from tacit.datasets.own.unit_ids import unit_ids, unit_text
 from tacit.datasets.target import Target
 from tacit.errors import DataError
 
@@ -82,7 +83,7 @@ class ImagesReader:
             x = self._x(block, path)
             y = np.array([self._place(one, count + n) for n, one in enumerate(block)], np.int64)
             own = [one.unit for one in block if one.unit is not None]
-            yield EncodedRows(x, y, hashed(map(str.encode, own)) if own else each_its_own(x, y))
+            yield EncodedRows(x, y, unit_ids(own, "unit", count) if own else each_its_own(x, y))
             count += len(block)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
@@ -118,22 +119,24 @@ class ImagesReader:
         row = 0
         for batch in batches(path, columns):
             for cells in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
-                yield self._picture(path, columns, [_text(cell) for cell in cells], row)
+                yield self._picture(path, columns, cells, row)
                 row += 1
 
     def _picture(
-        self, path: Path, columns: list[str], cells: list[str | None], row: int
+        self, path: Path, columns: list[str], cells: tuple[object, ...], row: int
     ) -> Picture:
-        for column, cell in zip(columns, cells, strict=True):
+        texts = [_text(cell) for cell in cells]
+        for column, cell in zip(columns, texts, strict=True):
             if cell is None:
                 raise RowError(f"{path.name}: column {column!r}: a missing value", row)
-        file, *others = cells
+        file, *label = texts[:2]
+        unit = [unit_text(cell, f"{path.name}: column {self.unit!r}", row) for cell in cells[2:]]
         place = (path.parent / str(file)).resolve()
         if not place.is_relative_to(path.parent.resolve()) or not place.is_file():
             raise RowError(
                 f"{path.name}: column {columns[0]!r}: no such picture in the table's folder", row
             )
-        return Picture(place, *others)
+        return Picture(place, *label, *unit)
 
     def _blocks(self, pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
         step = max(1, _BLOCK_BYTES // (4 * self.channels * self.size[0] * self.size[1]))

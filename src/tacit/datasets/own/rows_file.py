@@ -31,7 +31,7 @@ from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
 from tacit.errors import DataError
 
-FORMAT = 1
+FORMAT = 2  # 1: units had another text in some kinds of data
 _FILES = ("x.f32", "y.bin", "units.bin")
 
 

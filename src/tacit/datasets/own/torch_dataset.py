@@ -14,7 +14,8 @@ from torch.utils.data import Dataset
 
 from tacit.datasets.own.files import digest, digest_of
 from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
-from tacit.datasets.own.values import Values, units
+from tacit.datasets.own.unit_ids import unit_ids
+from tacit.datasets.own.values import Values
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError, DataError
 from tacit.user_code import entry_digest, load_entry
@@ -70,7 +71,9 @@ class DatasetReader:
         for first, (raw, target, *unit) in self._blocks(path, width):
             x = self.values.x(raw, f"{self.entry}: x", first)
             y = self.values.y(np.asarray(target), f"{self.entry}: y", first)
-            yield EncodedRows(x, y, units(np.asarray(unit[0])) if unit else each_its_own(x, y))
+            whose = f"{self.entry}: unit"
+            ids = unit_ids(unit[0], whose, first) if unit else each_its_own(x, y)
+            yield EncodedRows(x, y, ids)
 
     def inputs(self, path: Path) -> Iterator[Floats]:
         """x of every row. Raises ConfigError, DataError."""

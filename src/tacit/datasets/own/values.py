@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.datasets.own.rows import Floats, RowError, Units, hashed
+from tacit.datasets.own.rows import Floats, RowError
 from tacit.datasets.target import Target
 
 Array = npt.NDArray[Any]
@@ -62,11 +62,6 @@ class Values:
         wrong = (classes != raw) | (classes < 0) | (classes >= self.goal)
         refuse(wrong, f"{where}: a class that is not 0 to {self.goal - 1}", first)
         return classes
-
-
-def units(values: Array) -> Units:
-    """Numbers and words by their text, so that a unit is the same one in a table."""
-    return hashed(str(value).strip().encode() for value in values.tolist())
 
 
 def refuse(bad: npt.NDArray[np.bool_], what: str, first: int) -> None:

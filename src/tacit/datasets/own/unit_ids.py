@@ -1,0 +1,63 @@
+"""Whose a row is, as 16 bytes: a function of that row's value alone, one for every kind of data.
+
+A value has one text, whatever file or type it comes in: 7, 7.0 and "7.0" are "7". So a unit stays
+at its edge when its column's type changes, and depends on no value beside it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import uuid
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from tacit.datasets.own.rows import RowError, Units, hashed
+
+_EXACT = 1 << 53  # float64 holds every whole number up to here
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+_BY_TEXT = (str, int, datetime.date, uuid.UUID)  # whose str() says all that they hold
+
+
+def unit_ids(values: Iterable[Any], where: str, first: int) -> Units:
+    """The units of some rows, the first one row `first`. Raises RowError, which says `where`."""
+    return hashed(unit_text(value, where, first + row).encode() for row, value in enumerate(values))
+
+
+def unit_text(value: Any, where: str, row: int) -> str:
+    """The one text of a unit's value. Raises RowError, which says `where`, for one without."""
+    try:
+        text = _text(_plain(value))
+        text.encode()
+    except (ValueError, ArithmeticError) as error:  # also a word that is no Unicode
+        raise RowError(
+            f"{where}: a unit is a word or a whole number (as a float, below 2**53)", row
+        ) from error
+    if not text:
+        raise RowError(f"{where}: a missing value", row)
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """What Python has for a number of numpy's or torch's."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
+def _text(value: Any) -> str:
+    """Raises ValueError where a value has no text that is its own."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float | Decimal):
+        if value % 1 or (abs(value) > _EXACT and isinstance(value, float)):
+            raise ValueError
+        return str(int(value))
+    if isinstance(value, bytes):
+        value = value.decode()
+    if not isinstance(value, _BY_TEXT):
+        raise ValueError
+    text = str(value).strip()
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
