@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,25 @@ def test_what_a_ledger_knows_is_refused(
     assert tacit(*command) == 5
     assert "a ledger knows it (as ward)" in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("public", "code"),
+    [("photos/a", 5), ("site12", 5), ("site12/a", 5), ("", 5), ("public", 0), ("photos2/a", 0)],
+)
+def test_a_part_of_a_folder_that_a_ledger_knows_is_refused(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], public: str, code: int
+) -> None:
+    photos = pictures(tmp_path)
+    for name in ("site12", "public", "photos2", "own"):
+        shutil.copytree(photos, tmp_path / name / "a")
+    photos.rename(tmp_path / "own" / "b")
+    (tmp_path / "own").rename(photos)
+    for name in ("photos", "site{edge}"):
+        own_ledgers.place(Owned(str(tmp_path.resolve() / name), name, "row", ""), 0, home)
+    command = ["basis", str(tmp_path / "b.safetensors"), "--axes", "3", "--size", "8"]
+    assert tacit(*command, "--public", str(tmp_path / public)) == code
+    assert ("a ledger knows it (as" in capsys.readouterr().err) == (code == 5)
 
 
 @pytest.mark.parametrize(

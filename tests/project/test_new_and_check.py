@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from tacit_services.cli.main import main
+from tacit_services.identity import own_ledgers
 
 from tacit import config
 from tacit.config.own_table import TableData
+from tacit.datasets.own.files import digest
+from tacit.datasets.source import Owned
 
 
 def table(path: Path, rows: int, seed: int, outcome: str = "yes") -> None:
@@ -70,6 +73,18 @@ def test_sites_with_a_file_each_need_their_files_and_one_number(
     assert (run.data.train, run.data.rows) == ("site{edge}.csv", 5000)
     assert tacit("check", "clinic/run.toml") == 0
     assert "4000 to 4002 rows an edge, 5000 taken" in capsys.readouterr().out
+
+
+def test_a_table_that_a_ledger_knows_does_not_become_public(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owned = Owned(str(sample.parent / "patients{edge}.csv"), digest(sample), "row", "")
+    own_ledgers.place(owned, 0, sample.parent / "home" / "tacit")
+    table(sample.parent / "patients3.csv", 300, seed=2)
+    for name in (sample.name, "patients3.csv"):  # by its bytes, by its path
+        assert tacit("new", "clinic", "--table", name) == 5
+        assert f"{name}: a ledger knows it" in capsys.readouterr().err
+    assert not (sample.parent / "clinic").exists()
 
 
 def test_nothing_is_overwritten(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw
+from tacit_services.identity import own_ledgers
 
 from tacit import config
 from tacit.config.own_arrays import ImagesData
@@ -135,15 +137,38 @@ def test_no_hidden_file_and_none_from_elsewhere_is_made_public(
     assert "a picture is a link that leaves the folder" in capsys.readouterr().err
 
 
-def test_nothing_is_left_of_a_folder_that_could_not_be_made_whole(
+def test_pictures_that_a_ledger_knows_do_not_become_public(
     public: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert tacit("new", "ward", "--images", "shown") == 0
+    draw(public.parent / "ward" / "train", 700, seed=2)
+    owned = config.load(public.parent / "ward" / "run.toml").source.owned(0)
+    assert owned is not None
+    own_ledgers.place(owned, 0, public.parent / "home" / "tacit")
+    capsys.readouterr()
+    (public.parent / "ward" / "train").rename(public.parent / "renamed")
+    assert tacit("new", "other", "--images", "renamed") == 5  # by its bytes
+    assert "renamed: a ledger knows it" in capsys.readouterr().err
+    assert not (public.parent / "other").exists()
+    assert tacit("new", "other", "--images", "shown") == 0  # the control
+
+
+def test_nothing_is_left_of_a_folder_that_could_not_be_made_whole(
+    public: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("shutil.copyfile", full)
+        assert tacit("new", "ward", "--images", "shown") == 2
+    assert "ward: No space left" in capsys.readouterr().err
     for number in range(600):  # so many that not all are looked at before
         (public / "disc" / f"more-{number}.png").hardlink_to(public / "disc" / "0.png")
     (public / "disc" / "more-0.png").unlink()
     (public / "disc" / "more-0.png").symlink_to("nowhere.png")
-    assert tacit("new", "ward", "--images", "shown") == 2
-    assert "ward: No such file" in capsys.readouterr().err
+    assert tacit("new", "ward", "--images", "shown") == 3
+    assert "more-0.png: No such file" in capsys.readouterr().err
     assert not (public.parent / "ward").exists()
 
 

@@ -108,6 +108,9 @@ def test_rows_that_a_ledger_knows_are_refused(
 ) -> None:
     run = run_of(tmp_path)
     train = rows(tmp_path / "train.csv", 300, seed=2)
+    if not known:  # a copy, before any ledger knows the file
+        copy = shutil.copy(train, tmp_path / "copy.csv")
+        assert tacit("tune", str(run), "--public", str(copy), "--trials", "1") == 5
     if known:  # and have another name now
         owned = config.load(run).source.owned(0)
         assert owned is not None

@@ -44,9 +44,10 @@ def new(
     need("table" if images is None else "images")
     from tacit_services.project.draft import Wanted
     from tacit_services.project.new import make
+    from tacit_services.settings import data_home
 
     wanted = Wanted(table, target, unit, model, sites, images)
-    files = make(folder, wanted)
+    files = make(folder, wanted, data_home())
     typer.echo(f"{folder}/: {', '.join(file.name for file in files)}")
     if wanted.public is not None:
         read = "classes, size" if table is None else "columns, bounds, classes"

@@ -13,11 +13,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from tacit.datasets.own.own_rows import EDGE
 from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import History, epsilon_pld
@@ -25,6 +27,7 @@ from tacit.privacy.ledger import Ledger, read_chains
 from tacit_services.disk import files
 
 FORMAT = 1
+_ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 _DELTA = 1e-5  # that spends are compared at
 
 
@@ -93,16 +96,28 @@ def history(owned: Owned, number: int, home: Path) -> History:
     return _history(path) if path.exists() else _before(folder, entry)
 
 
-def known(name: str, digest: str, home: Path) -> str | None:
-    """What the data of a file is called, where some ledger has it by its path or its bytes.
+def known(place: Path, digest: str, home: Path) -> str | None:
+    """What the data of a file or folder is called, where some ledger has it by its path, by its
+    bytes, or by a path that it lies in or that lies in it.
 
     Raises PrivacyError for a damaged register.
     """
     for path in sorted((home / "ledgers").glob("*/data.json")):
         entry = _read(path)
-        if name in entry.names or digest in entry.digests:
+        if digest in entry.digests or any(_overlap(place, name) for name in entry.names):
             return entry.names[0]
     return None
+
+
+def _overlap(place: Path, name: str) -> bool:
+    """Whether `place` is what `name` says, where it says a path, or one is in the other."""
+    ours, named = place.resolve().parts, Path(name).parts
+    if not Path(name).is_absolute():  # its owner's name
+        return False
+    return all(
+        re.fullmatch(re.escape(there).replace(_ANY_EDGE, "[0-9]+"), here) is not None
+        for here, there in zip(ours, named, strict=False)  # as far as both go
+    )
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def _records(wanted: Wanted, root: Path | None, home: Path) -> Iterator[Tensor]:
             yield _brought(rows, wanted)
         return
     reader = _reader(wanted, path)
-    if (owner := own_ledgers.known(str(path), reader.content(path), home)) is not None:
+    if (owner := own_ledgers.known(path, reader.content(path), home)) is not None:
         raise PrivacyError(
             f"--public {path.name}: a ledger knows it (as {owner}); axes of private records tell "
             "of them, at no ε that anybody counts. Use public or made-up ones"

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.errors import ConfigError
+from tacit.datasets.own.files import digest
+from tacit.errors import ConfigError, PrivacyError
+from tacit_services.identity import own_ledgers
 from tacit_services.project import pictures
 from tacit_services.project.draft import Draft, Wanted
 from tacit_services.project.templates import POLICY, README, RUN_FILE
@@ -15,12 +17,14 @@ from tacit_services.project.templates import POLICY, README, RUN_FILE
 _PUSHES, _BATCH = 100, 256
 
 
-def make(folder: Path, wanted: Wanted) -> list[Path]:
-    """Write the files into `folder`, which must not be there; returns them.
+def make(folder: Path, wanted: Wanted, home: Path) -> list[Path]:
+    """Write the files into `folder`, which must not be there; returns them. home: of the ledgers.
 
-    Raises ConfigError, DataError; then nothing is left.
+    Raises ConfigError, DataError, PrivacyError where a ledger knows what is to be public; then
+    nothing is left.
     """
     draft = _draft(wanted)  # before anything is written
+    _refuse_private(wanted, home)
     if folder.exists():
         raise ConfigError(f"{folder}: is there already; nothing is overwritten")
     files = {
@@ -57,6 +61,17 @@ def _draft(wanted: Wanted) -> Draft:
     from tacit_services.project import table  # pyarrow: only tables need it
 
     return table.draft(wanted)
+
+
+def _refuse_private(wanted: Wanted, home: Path) -> None:
+    if wanted.public is None:
+        return
+    content = digest if wanted.images is None else pictures.content
+    if (owner := own_ledgers.known(wanted.public, content(wanted.public), home)) is not None:
+        raise PrivacyError(
+            f"{wanted.public}: a ledger knows it (as {owner}), and all that is read here becomes "
+            "public. Use public or made-up rows"
+        )
 
 
 def _copy_public(wanted: Wanted, place: Path) -> None:

@@ -51,6 +51,11 @@ def files(folder: Path) -> list[Path]:
     return _reader().files(folder)
 
 
+def content(folder: Path) -> str:
+    """SHA-256 of all pictures in `folder`, as a ledger has it. Raises DataError."""
+    return _reader().content(folder)
+
+
 def _reader() -> ImagesReader:
     from tacit.datasets.own.images import ImagesReader
 

@@ -19,7 +19,7 @@ from tacit.config.complaints import one_line
 from tacit.config.fingerprint import differences
 from tacit.config.own_data import OwnData
 from tacit.datasets import load
-from tacit.datasets.own.own_rows import EDGE
+from tacit.datasets.own.own_rows import EDGE, alike
 from tacit.datasets.own.rows import EncodedRows, each_its_own
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.source import Benchmark, Part
@@ -204,14 +204,18 @@ def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> St
 
 def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: Path) -> None:
     """Raise PrivacyError for the training file, and for any that a ledger knows."""
-    if (owner := own_ledgers.known(str(path), digest, home)) is not None:
+    if (owner := own_ledgers.known(path, digest, home)) is not None:
         raise PrivacyError(
             f"--public {path.name}: a ledger knows it (as {owner}); settings that are chosen on "
             "private rows tell of them, at no ε that anybody counts. Use public or made-up rows"
         )
     files = {data.train.replace(EDGE, str(number)) for number in range(run.edges.count)}
-    if any((run.folder / name).resolve() == path for name in files):
-        raise PrivacyError(f"--public {path.name}: is a training file; use public or made-up rows")
+    reader = data.reader(run.folder)
+    for private in ((run.folder / name).resolve() for name in files):
+        if private.exists() and (path.is_relative_to(private) or alike(reader, path, private)):
+            raise PrivacyError(
+                f"--public {path.name}: is a training file, or a copy; use public or made-up rows"
+            )
 
 
 def _rounded(value: float) -> float:

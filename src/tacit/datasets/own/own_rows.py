@@ -109,17 +109,11 @@ class OwnRows:
             return
         test = self._test_path(self.examples)
         for path in files:
-            if test.is_relative_to(path) or self._same(test, path):
+            if test.is_relative_to(path) or alike(self.reader, test, path):
                 raise ConfigError(
                     f"data.test={self.examples!r}: is the training file {path.name}; "
                     "the test set is public, and of other people"
                 )
-
-    def _same(self, one: Path, other: Path) -> bool:
-        """Whether they hold the same; files of two sizes are not read for it."""
-        if one.is_file() and other.is_file() and one.stat().st_size != other.stat().st_size:
-            return False
-        return self.reader.content(one) == self.reader.content(other)
 
     def _test_path(self, name: str) -> Path:
         return located(name, self.folder, "data.test", folders=self.reader.folders)
@@ -153,6 +147,13 @@ def counted(path: Path, reader: Reader, edges: int) -> Counts:
                 seen[unit.tobytes()] = seen.get(unit.tobytes(), 0) + 1
     units = len(seen) if reader.unit else rows
     return Counts(max(1, units // edges), max(seen.values(), default=1))
+
+
+def alike(reader: Reader, one: Path, other: Path) -> bool:
+    """Whether they hold the same; files of two sizes are not read for it. Raises DataError."""
+    if one.is_file() and other.is_file() and one.stat().st_size != other.stat().st_size:
+        return False
+    return reader.content(one) == reader.content(other)
 
 
 def together(path: Path, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
