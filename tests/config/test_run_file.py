@@ -305,8 +305,8 @@ def test_a_value_that_is_not_on_the_list_is_refused(key: str, value: str, said: 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"privacy.batch": "719"}, "privacy.batch=719.0 is above the 718 rows of one edge"),
-        ({"edges.count": "100"}, "privacy.batch=32.0 is above the 14 rows of one edge"),
+        ({"privacy.batch": "719"}, "privacy.batch=719 is above the 718 rows of one edge"),
+        ({"edges.count": "100"}, "privacy.batch=32 is above the 14 rows of one edge"),
         ({"edges.count": "2000"}, "edges.count = 2000 leaves less than one of 1437 rows"),
         ({**PLAIN, "edges.count": "2000"}, "edges.count = 2000 leaves less than one of 1437 rows"),
         ({**PLAIN, "data.dataset": '"cifar"'}, "data.dataset = 'cifar'"),

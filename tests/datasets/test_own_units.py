@@ -116,7 +116,7 @@ def test_batch_rows_and_q_count_units() -> None:
     assert plan.sampling_rate == 20 / 200
     assert (plan.batch, plan.most_rows) == (20, 240)
     assert plan.slots == run(UNITS.replace("50", "7")).plan(0, dealt=240).slots
-    with pytest.raises(ConfigError, match=r"privacy\.batch=20\.0 is above the 10 rows"):
+    with pytest.raises(ConfigError, match=r"privacy\.batch=20 is above the 10 units \(person\)"):
         run(UNITS.replace("rows = 200", "rows = 10"))
 
 

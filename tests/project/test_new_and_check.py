@@ -141,7 +141,7 @@ def test_a_run_that_is_well_is_said_to_be(sample: Path, capsys: pytest.CaptureFi
     [
         (("batch = 256", "batch = 2"), "the noise drowns what is learnt"),
         (("learning_rate = 4.0", "learning_rate = 0.001"), "the model will hardly move"),
-        (("batch = 256", "batch = 1000"), "is over half of the 1200 rows"),
+        (("batch = 256", "batch = 1000\nnoise_multiplier = 2.0"), "is over half of the 1200 rows"),
         (
             ("[data.columns]", 'unit = "id"\nunit_rows = 3\npeople = "shared"\n[data.columns]'),
             "but who is at all of 5 risks",

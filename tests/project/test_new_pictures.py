@@ -49,14 +49,14 @@ def test_a_new_run_has_the_folders_classes_size_and_channels(public: Path) -> No
     assert tacit("new", "ward", "--images", "shown") == 0
     folder = public.parent / "ward"
     assert {path.name for path in folder.iterdir()} == {
-        "run.toml", "policy.toml", "README.md", "nets.py", "public",
+        "run.toml", "policy.toml", "README.md", "public",
     }  # fmt: skip
     draw(folder / "train", 700, seed=2)
     run = config.load(folder / "run.toml")
     assert isinstance(run.data, ImagesData)
-    assert (run.data.classes, run.data.size, run.data.channels) == (KINDS, (12, 16), 1)
+    assert (run.data.classes, run.data.size, run.data.channels) == (KINDS, (28, 28), 1)
     assert run.data.rows == 280  # counted: 1,400 pictures, five edges
-    assert run.build_model().shape == (1, 12, 16)
+    assert run.source.shape == ((512,), 2)
     test = run.source.test(None)
     assert test is not None
     assert len(test) == 80
@@ -81,7 +81,7 @@ def test_pictures_keep_their_size_where_it_is_small_and_one(
             folder = public.parent / "other" / kind
             folder.mkdir(parents=True, exist_ok=True)
             Image.new(mode, size).save(folder / f"{number}.png")
-    assert tacit("new", "ward", "--images", "other") == 0
+    assert tacit("new", "ward", "--images", "other", "--model", "mine:Net") == 0
     data = tomllib.loads((public.parent / "ward" / "run.toml").read_text())["data"]
     size = data["size"]
     assert (tuple(size) if isinstance(size, list) else (size, size), data["channels"]) == expected
@@ -173,9 +173,11 @@ def test_nothing_is_left_of_a_folder_that_could_not_be_made_whole(
 
 
 @pytest.mark.slow
-def test_it_learns_as_it_is_written(public: Path, tmp_path: Path) -> None:
-    assert tacit("new", "ward", "--images", "shown") == 0
-    draw(tmp_path / "ward" / "train", 6400, seed=2)
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_it_learns_as_it_is_written(public: Path, tmp_path: Path, mode: str) -> None:
+    draw(tmp_path / "more", 100, seed=4, mode=mode)
+    assert tacit("new", "ward", "--images", "more") == 0
+    draw(tmp_path / "ward" / "train", 1500, seed=2, mode=mode)
     variables = environment(XDG_DATA_HOME=str(tmp_path / "home"))
     summary, _ = trained(tmp_path / "ward" / "run.toml", tmp_path / "out", variables)
     assert summary["privacy"]["epsilon"] <= 4

@@ -49,7 +49,11 @@ def tune(
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
     run = config.load(file)
-    if out is not None and run.source.owned(0) and out.resolve().parent != file.resolve().parent:
+    if (
+        out is not None
+        and run.data.kind != "benchmark"
+        and out.resolve().parent != file.resolve().parent
+    ):
         raise ConfigError(
             f"--out {out}: its data lies beside {file}; write {file.parent / out.name}"
         )

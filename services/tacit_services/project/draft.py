@@ -48,17 +48,32 @@ class Wanted:
         return self.sample or self.images
 
 
+FEDASYNC = [
+    'name = "fedasync"  # each edge takes a step and sends its model; nobody waits',
+    "steps_min = 1",
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What stands in the files of a new run. title: what it learns from. data: the lines of [data].
-    arguments: the line that says what the small module of `nets` is called with. inputs: what the
-    user's own module gets. row: what a row is called. rate: the step size to begin with.
+    """What stands in the files of a new run. title: what it learns from. data, model, algorithm:
+    the lines of these sections. nets: the module that lies beside the run file, if one does. row:
+    what a row is called.
     """
 
     title: str
     data: list[str]
-    arguments: str
-    inputs: str
-    nets: str
+    model: list[str]
+    algorithm: list[str]
+    nets: str | None
     row: str
-    rate: float
+    clip: float = 0.5
+
+
+def own_model(entry: str, inputs: str) -> list[str]:
+    """The lines of [model] for the user's own module; inputs: what it gets."""
+    return [
+        'name = "python"',
+        f'entry = "{entry}"  # a class or function beside this file',
+        f"# arguments = {{ … }}  # what {entry} is called with; {inputs}",
+    ]

@@ -32,7 +32,7 @@ def make(folder: Path, wanted: Wanted, home: Path) -> list[Path]:
         "policy.toml": POLICY,
         "README.md": README.format(name=folder.name, train=wanted.train, row=draft.row),
     }
-    if wanted.entry is None:
+    if draft.nets is not None:
         files["nets.py"] = draft.nets
     try:
         folder.mkdir(parents=True)
@@ -85,15 +85,14 @@ def _copy_public(wanted: Wanted, place: Path) -> None:
 
 
 def _run_file(name: str, wanted: Wanted, draft: Draft) -> str:
-    own = f"# arguments = {{ … }}  # what {wanted.entry} is called with; {draft.inputs}"
     return RUN_FILE.format(
         title=f"A private model of one's own {draft.title}.",
         name=name,
         updates=wanted.edges * _PUSHES,
         data="\n".join(draft.data),
-        entry=wanted.entry or "nets:Net",
-        arguments=draft.arguments if wanted.entry is None else own,
-        rate=draft.rate,
+        model="\n".join(draft.model),
+        algorithm="\n".join(draft.algorithm),
+        clip=draft.clip,
         row=draft.row,
         pushes=_PUSHES,
         batch=_BATCH,

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import ConfigError, DataError
-from tacit_services.project.draft import Draft, Wanted
-from tacit_services.project.templates import PICTURE_NETS
+from tacit_services.project.draft import FEDASYNC, Draft, Wanted, own_model
 
 if TYPE_CHECKING:  # Pillow: only pictures need it
     from tacit.datasets.own.images import ImagesReader
@@ -21,7 +20,14 @@ if TYPE_CHECKING:  # Pillow: only pictures need it
 _LOOKED_AT = 200  # pictures
 _SIDE = 32  # that pictures of many sizes, or of large ones, are brought to
 _LARGEST, _LEAST = 64, 8  # sides that are kept as they are
-_RATE = 1.0
+_OWN_RATE = 1.0
+# By channels: what the layer sees, and the step size for features of that length.
+_SEEN = 28
+_FEATURES = {
+    1: 'features = ["scattering", { basis = "strokes" }]  # docs/own-data.md, "Features"',
+    3: 'features = ["scattering"]  # docs/own-data.md, "Features"; grey ones have a basis, too',
+}
+_RATES = {1: 60.0, 3: 6.0}
 
 
 def draft(wanted: Wanted, folder: Path) -> Draft:
@@ -34,15 +40,27 @@ def draft(wanted: Wanted, folder: Path) -> Draft:
         )
     classes = _classes(folder)
     (height, width), channels = _form(folder)
-    numbers = f"channels = {channels}, height = {height}, width = {width}"
+    if wanted.entry is not None:
+        return Draft(
+            title="pictures",
+            data=_data(wanted, classes, (height, width), channels),
+            model=own_model(wanted.entry, f"x has shape [{channels}, {height}, {width}]"),
+            algorithm=[*FEDASYNC, f"learning_rate = {_OWN_RATE}"],
+            nets=None,
+            row="picture",
+        )
     return Draft(
         title="pictures",
-        data=_data(wanted, classes, (height, width), channels),
-        arguments=f"arguments = {{ {numbers}, classes = {len(classes)} }}",
-        inputs=f"x has shape [{channels}, {height}, {width}]",
-        nets=PICTURE_NETS,
+        data=[*_data(wanted, classes, (_SEEN, _SEEN), channels), _FEATURES[channels]],
+        model=['name = "logistic"  # one layer: so few private pictures do not pay for more'],
+        algorithm=[
+            'name = "audp"  # each edge sends noisy gradients when it is ready; nobody waits',
+            f"learning_rate = {_RATES[channels]}",
+            'schedule = "linear"  # falls to 0 at the end of the run',
+        ],
+        nets=None,
         row="picture",
-        rate=_RATE,
+        clip=0.1,
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from tacit_services.project.draft import Draft, Wanted
+from tacit_services.project.draft import FEDASYNC, Draft, Wanted, own_model
 from tacit_services.project.guess import Guess, guessed
-from tacit_services.project.templates import TABLE_NETS
+from tacit_services.project.templates import NETS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 _RATE, _REGRESSION_RATE = 4.0, 1.0
@@ -28,12 +28,21 @@ def draft(wanted: Wanted) -> Draft:
             "[data.columns]",
             *map(_line, [*columns, target]),
         ],
-        arguments=f"arguments = {{ inputs = {width}, outputs = {outputs} }}",
-        inputs=f"x has {width} numbers",
-        nets=TABLE_NETS,
+        model=_small(width, outputs)
+        if wanted.entry is None
+        else own_model(wanted.entry, f"x has {width} numbers"),
+        algorithm=[*FEDASYNC, f"learning_rate = {_REGRESSION_RATE if target.is_number else _RATE}"],
+        nets=NETS if wanted.entry is None else None,
         row="row",
-        rate=_REGRESSION_RATE if target.is_number else _RATE,
     )
+
+
+def _small(width: int, outputs: int) -> list[str]:
+    return [
+        'name = "python"',
+        'entry = "nets:Net"  # a class or function beside this file',
+        f"arguments = {{ inputs = {width}, outputs = {outputs} }}",
+    ]
 
 
 def _columns(wanted: Wanted) -> tuple[list[Guess], Guess]:

@@ -15,21 +15,17 @@ updates = {updates}  # of the model, by all edges together: as many as their bud
 {data}
 
 [model]
-name = "python"
-entry = "{entry}"  # a class or function beside this file
-{arguments}
+{model}
 
 [algorithm]
-name = "fedasync"  # each edge takes a step and sends its model; nobody waits
-learning_rate = {rate}
-steps_min = 1
+{algorithm}
 
 [privacy]
 epsilon = 4.0  # what an edge's data may spend in its life, whatever run uses it
 delta = 1e-5  # well below 1 / rows
 pushes = {pushes}  # that the budget is divided among
 batch = {batch}  # {row}s of a push, on average: about a tenth of `rows` is a good start
-clip = 0.5  # no {row} moves an update by more
+clip = {clip}  # no {row} moves an update by more
 
 [edges]
 count = {edges}
@@ -44,7 +40,7 @@ max_epsilon = 4.0
 max_delta = 1e-5
 mechanisms = ["discrete_gaussian", "gaussian"]
 """
-TABLE_NETS = """\
+NETS = """\
 \"\"\"The network that is trained: any torch.nn.Module that looks at one example at a time.\"\"\"
 
 from torch import nn
@@ -74,24 +70,4 @@ The {row}s stay where they are; what leaves is noised, and counted.
 Put the private {row}s into `{train}`. What a {row} is, and whose: `run.toml`. What the owner
 allows: `policy.toml`. The ledger of what was spent lies in ~/.local/share/tacit and is never begun
 afresh.
-"""
-PICTURE_NETS = """\
-\"\"\"The network that is trained: any torch.nn.Module that looks at one example at a time.\"\"\"
-
-from torch import nn
-
-
-class Net(nn.Module):
-    \"\"\"Two convolutions, a dense layer. GroupNorm looks at one picture, BatchNorm at many.\"\"\"
-
-    def __init__(self, channels: int, height: int, width: int, classes: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(channels, 16, 5, padding=2), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 5, padding=2), nn.GroupNorm(4, 32), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(32 * (height // 4) * (width // 4), classes),
-        )
-
-    def forward(self, x):
-        return self.layers(x)
 """

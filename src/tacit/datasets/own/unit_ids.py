@@ -51,7 +51,8 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
-        if value % 1 or (abs(value) > _EXACT and isinstance(value, float)):
+        beyond = isinstance(value, float) and abs(value) > _EXACT
+        if value % 1 or beyond:
             raise ValueError
         return str(int(value))
     if isinstance(value, bytes):
