@@ -51,7 +51,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
-        if value % 1 or (abs(value) > _EXACT and isinstance(value, float)):
+        if value % 1 or (isinstance(value, float) and abs(value) > _EXACT):
             raise ValueError
         return str(int(value))
     if isinstance(value, bytes):
