@@ -152,3 +152,18 @@ def test_two_runs_at_once_have_not_two_copies_of_data_that_no_ledger_knows(tmp_p
     with own_ledgers.held([other], tmp_path):
         pass
     assert own_ledgers.history(replace(other, unit="patient"), 0, tmp_path) == ()
+
+
+def test_while_an_edge_works_nobody_deals_its_data_in_another_way(tmp_path: Path) -> None:
+    anew = replace(DEALT, dealing="by row to 2 edges, seed 2")
+    with own_ledgers.opened(DEALT, 0, tmp_path) as place:
+        charge(place, 3)
+        with own_ledgers.opened(DEALT, 1, tmp_path):  # of the same dealing there may be others
+            pass
+        for number in range(2):
+            with pytest.raises(PrivacyError, match="an edge is training on it as it was dealt"):
+                own_ledgers.place(anew, number, tmp_path)
+    with own_ledgers.opened(anew, 1, tmp_path) as place:
+        assert spent(place) == 3
+        with pytest.raises(PrivacyError, match="an edge is training on it as it was dealt"):
+            own_ledgers.place(DEALT, 0, tmp_path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
 
@@ -109,6 +112,36 @@ def test_what_cannot_be_guessed_is_said_in_one_line(
     assert tacit("new", "clinic", *arguments) == code
     assert said in capsys.readouterr().err
     assert not (sample.parent / "clinic").exists()
+
+
+@pytest.mark.parametrize("name", ['x"', "x\n[data]\ntrain = 1", "x\x7f", "x\\", "x\udcff", "x\r"])
+def test_a_name_that_would_be_read_as_a_part_of_the_file_is_refused(
+    sample: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    odd = sample.with_name(f"sample.csv{name}")
+    odd.write_bytes(sample.read_bytes())
+    for arguments in (
+        [name],
+        ["clinic", "--table", odd.name],
+        ["clinic", "--model", f"nets:{name}"],
+        ["clinic", "--unit", "x\udcff"],
+    ):
+        assert tacit("new", *arguments) == 2
+        assert "; rename it" in (said := capsys.readouterr().err)
+        assert len(said.splitlines()) == 1
+    assert {path.name for path in sample.parent.iterdir()} == {sample.name, odd.name}
+
+
+def test_columns_and_values_of_any_name_are_what_they_are_in_the_file(sample: Path) -> None:
+    column, values = 'age\n(years) "x" \x7f \\', ('a"\n', "b\x7f\\")
+    columns = {column: list(range(40)), "é\tid": [f"\x7f\n{n}" for n in range(300)][:40]}
+    content = pa.table(columns | {"end\x7f": list(values) * 20})
+    parquet.write_table(content, sample.parent / "odd.parquet")
+    assert tacit("new", "clinic", "--table", "odd.parquet", "--target", "end\x7f") == 0
+    found = tomllib.loads((sample.parent / "clinic" / "run.toml").read_text())["data"]
+    assert found["target"] == "end\x7f"
+    assert column in found["columns"]
+    assert set(found["columns"]["end\x7f"]["values"]) == {one.strip() for one in values}
 
 
 def checked(sample: Path, capsys: pytest.CaptureFixture[str], *changes: tuple[str, str]) -> str:

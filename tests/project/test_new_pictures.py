@@ -104,6 +104,7 @@ def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[st
         (["--images", "shown", "--unit", "who"], 2, "--unit who: a folder of pictures says only"),
         (["--images", "shown", "--table", "x.csv"], 2, "a run has one kind of data"),
         (["--images", "strange"], 3, "bar/notes.txt: is no picture of PNG"),
+        (["--images", "odd"], 2, "; rename it"),
         (["--images", "empty"], 3, "has no pictures"),
     ],
 )
@@ -113,6 +114,8 @@ def test_what_cannot_be_guessed_is_said_in_one_line(
     for name in ("strange", "empty"):
         for kind in KINDS:
             (public.parent / name / kind).mkdir(parents=True)
+    for kind in (*KINDS, "x\udcff"):
+        (public.parent / "odd" / kind).mkdir(parents=True)
     (public.parent / "strange" / "bar" / "notes.txt").write_text("none")
     assert tacit("new", "ward", *arguments) == code
     assert said in capsys.readouterr().err

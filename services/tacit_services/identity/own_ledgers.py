@@ -28,6 +28,7 @@ from tacit_services.disk import files
 
 FORMAT = 1
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
+_DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
 _DELTA = 1e-5  # that spends are compared at
 
 
@@ -64,14 +65,29 @@ def place(owned: Owned, number: int, home: Path) -> Place:
     """The ledger of edge `number` of this data, in `home`/ledgers; registered before it returns.
 
     Raises PrivacyError where the name belongs to one ledger and the bytes to another, for another
-    unit than the one that was charged, and where the folder cannot be read or written.
+    unit than the one that was charged, while an edge works on another dealing, and where the folder
+    cannot be read or written.
     """
-    root = home / "ledgers"
+    with opened(owned, number, home) as found:
+        return found
+
+
+@contextmanager
+def opened(owned: Owned, number: int, home: Path) -> Iterator[Place]:
+    """`place`, and as long as the context lasts, nobody has this data dealt in another way."""
+    with ExitStack() as kept:
+        yield _placed(owned, number, home / "ledgers", kept)
+
+
+def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> Place:
     try:
         with _locked(root):
             entry = _registered(root, owned, number)
             slot = _slot(entry, owned, number)
-            return Place(_started(root / entry.id, entry, slot), entry.id)
+            found = Place(_started(root / entry.id, entry, slot), entry.id)
+            lock = kept.enter_context((root / entry.id / _DEALT).open("ab"))
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PrivacyError(
             f"ledgers {root}: {error}; an edge needs a durable place for them"
@@ -166,6 +182,7 @@ def _registered(root: Path, owned: Owned, number: int) -> Entry:
     folder = root / entry.id
     entry = _with_unit(folder, entry, owned)
     if entry.dealing != owned.dealing:
+        _refuse_in_use(folder, owned)
         largest = _largest(folder / str(entry.number))
         before = entry.before if largest is None else str(largest.relative_to(folder))
         entry = replace(
@@ -178,6 +195,20 @@ def _registered(root: Path, owned: Owned, number: int) -> Entry:
         entry = replace(entry, edges=entry.edges | {slot: _added(known, owned.digest)})
     _write(folder, entry)
     return entry
+
+
+def _refuse_in_use(folder: Path, owned: Owned) -> None:
+    """Raise PrivacyError while an edge has a ledger of the dealing before open."""
+    if not (folder / _DEALT).exists():
+        return
+    with (folder / _DEALT).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise PrivacyError(
+                f"data {owned.name}: an edge is training on it as it was dealt before, and this "
+                "run deals it in another way; wait for its end, or stop it"
+            ) from error
 
 
 def _found(root: Path, owned: Owned) -> Entry | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
+
+from tacit.errors import ConfigError
 
 _EDGES = 5
 
@@ -77,3 +81,23 @@ def own_model(entry: str, inputs: str) -> list[str]:
         f'entry = "{entry}"  # a class or function beside this file',
         f"# arguments = {{ … }}  # what {entry} is called with; {inputs}",
     ]
+
+
+def quoted(value: str | list[str]) -> str:
+    """Text, or a list of texts, as TOML and Python have it."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def check_name(option: str, name: str) -> None:
+    """Raise ConfigError for a name that would end the line or the quotes that it is written in."""
+    if any(char in '"\\' or unicodedata.category(char) == "Cc" for char in name):
+        raise ConfigError(
+            f"{option} {name!r}: has a quote, a backslash or a control character; rename it"
+        )
+    check_unicode(option, name)
+
+
+def check_unicode(option: str, name: str) -> None:
+    """Raise ConfigError for a name whose bytes are not UTF-8, which no file can say."""
+    if any(unicodedata.category(char) == "Cs" for char in name):
+        raise ConfigError(f"{option} {name!r}: is not UTF-8; rename it")

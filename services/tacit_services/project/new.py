@@ -11,7 +11,7 @@ from tacit.datasets.own.files import digest
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import own_ledgers
 from tacit_services.project import pictures
-from tacit_services.project.draft import Draft, Wanted
+from tacit_services.project.draft import Draft, Wanted, check_name, check_unicode
 from tacit_services.project.templates import POLICY, README, RUN_FILE
 
 _PUSHES, _BATCH = 100, 256
@@ -23,6 +23,7 @@ def make(folder: Path, wanted: Wanted, home: Path) -> list[Path]:
     Raises ConfigError, DataError, PrivacyError where a ledger knows what is to be public; then
     nothing is left.
     """
+    _check_names(folder, wanted)
     draft = _draft(wanted)  # before anything is written
     _refuse_private(wanted, home)
     if folder.exists():
@@ -61,6 +62,17 @@ def _draft(wanted: Wanted) -> Draft:
     from tacit_services.project import table  # pyarrow: only tables need it
 
     return table.draft(wanted)
+
+
+def _check_names(folder: Path, wanted: Wanted) -> None:
+    """Raise ConfigError for what cannot be written into a run file as it is."""
+    public = "" if wanted.public is None else wanted.public.name
+    option = "--table" if wanted.images is None else "--images"
+    said = {"NAME": folder.name, option: public, "--model": wanted.entry or ""}
+    for name, text in said.items():
+        check_name(name, text)
+    check_unicode("--target", wanted.target or "")
+    check_unicode("--unit", wanted.unit or "")
 
 
 def _refuse_private(wanted: Wanted, home: Path) -> None:

@@ -6,13 +6,12 @@ one.
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import ConfigError, DataError
-from tacit_services.project.draft import FEDASYNC, Draft, Wanted, own_model
+from tacit_services.project.draft import FEDASYNC, Draft, Wanted, check_unicode, own_model, quoted
 
 if TYPE_CHECKING:  # Pillow: only pictures need it
     from tacit.datasets.own.images import ImagesReader
@@ -88,6 +87,8 @@ def _classes(folder: Path) -> list[str]:
     ]
     if len(found) < 2:
         raise DataError(f"--images {folder}: expected a folder for each class, two or more")
+    for name in found:
+        check_unicode("--images: folder", name)
     return sorted(found)
 
 
@@ -124,7 +125,7 @@ def _data(wanted: Wanted, classes: list[str], size: tuple[int, int], channels: i
         f'train = "{wanted.train}"  # private pictures: '
         + (what if wanted.sites is None else "site0 of edge 0, site1 of edge 1, …"),
         'test = "public"  # public, and of other people',
-        f"classes = {json.dumps(classes, ensure_ascii=False)}  # the folders' names",
+        f"classes = {quoted(classes)}  # the folders' names",
         f"size = {height if height == width else [height, width]}  # that a picture is brought to",
         f"channels = {channels}  # 1: grey, 3: colours",
     ]

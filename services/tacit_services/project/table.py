@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
-from tacit_services.project.draft import FEDASYNC, Draft, Wanted, own_model
+from tacit_services.project.draft import FEDASYNC, Draft, Wanted, own_model, quoted
 from tacit_services.project.guess import Guess, guessed
 from tacit_services.project.templates import NETS
 
@@ -65,10 +64,10 @@ def _data(wanted: Wanted, target: Guess) -> list[str]:
         f'test = "public{suffix}"  # public, and of other people'
         if wanted.sample is not None
         else f'# test = "public{suffix}"  # public, and of other people',
-        f"target = {json.dumps(target.name)}",
+        f"target = {quoted(target.name)}",
     ]
     if wanted.unit is not None:
-        lines.append(f"unit = {json.dumps(wanted.unit)}  # whose privacy it is: all rows of one")
+        lines.append(f"unit = {quoted(wanted.unit)}  # whose privacy it is: all rows of one")
     lines.append(_rows(wanted, suffix))
     return lines
 
@@ -85,9 +84,9 @@ def _rows(wanted: Wanted, suffix: str) -> str:
 
 
 def _line(one: Guess) -> str:
-    key = one.name if _BARE.fullmatch(one.name) else json.dumps(one.name, ensure_ascii=False)
+    key = one.name if _BARE.fullmatch(one.name) else quoted(one.name)
     if one.left_out:
         return f"# {key}: is not read; it {one.left_out}"
     if one.is_number:
         return f"{key} = {{ low = {one.low:.12g}, high = {one.high:.12g} }}"
-    return f"{key} = {{ values = {json.dumps(list(one.values), ensure_ascii=False)} }}"
+    return f"{key} = {{ values = {quoted(list(one.values))} }}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from tacit.config import RunFile
@@ -74,9 +74,8 @@ def _opened(
         yield WorkerResources(heartbeat, identity, ledger, outbox, turns, tls)
 
 
-def ledger_of(
-    run: RunFile, identity: Identity, setting: str | None
-) -> AbstractContextManager[Ledger]:
+@contextmanager
+def ledger_of(run: RunFile, identity: Identity, setting: str | None) -> Iterator[Ledger]:
     """The ledger of this identity's data: `setting` (TACIT_LEDGER), else of own data the one in the
     user's data folder, and of published data the identity's own.
 
@@ -84,9 +83,14 @@ def ledger_of(
     """
     owned = None if setting else run.source.owned(identity.number)
     if owned is None:
-        return lineage.ledger(identity, setting, run.source.name)
-    place = own_ledgers.place(owned, identity.number, data_home())
-    return lineage.ledger(identity, str(place.path), place.dataset)
+        with lineage.ledger(identity, setting, run.source.name) as ledger:
+            yield ledger
+        return
+    with (
+        own_ledgers.opened(owned, identity.number, data_home()) as place,
+        lineage.ledger(identity, str(place.path), place.dataset) as ledger,
+    ):
+        yield ledger
 
 
 def parts(run: RunFile) -> int:

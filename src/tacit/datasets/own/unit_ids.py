@@ -51,8 +51,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float | Decimal):
-        beyond = isinstance(value, float) and abs(value) > _EXACT
-        if value % 1 or beyond:
+        if value % 1 or (isinstance(value, float) and abs(value) > _EXACT):
             raise ValueError
         return str(int(value))
     if isinstance(value, bytes):
