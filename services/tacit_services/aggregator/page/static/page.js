@@ -34,6 +34,9 @@ function showStatus(status) {
 }
 
 function edgesMore(status) {
+  if (["finished", "halted"].includes(status.state)) {
+    return `${several(status.edges, "edge")} took part; whoever is done leaves`;
+  }
   const refusing = status.edges_refusing;
   if (refusing) return `${several(refusing, "edge")} ${refusing === 1 ? "refuses" : "refuse"} the model`;
   return status.applied ? `staleness ${status.staleness.mean.toFixed(1)} on average, ${status.staleness.max} at most`

@@ -43,6 +43,7 @@ export function released(sheet, status, edges) {
     ["Run", `${status.run}: ${status.algorithm} on ${status.dataset}`],
     ["Whose privacy (unit)", whose],
     ["ε, largest of any edge", epsilon(privacy.epsilon, privacy.bound)],
+    ...limits(edges),
     ["δ", power(privacy.delta)],
     ["Against whom", privacy.trusted === "nobody but the edge itself"
       ? "everybody but the edge itself: the aggregator, the other edges, whoever has the model"
@@ -54,6 +55,12 @@ export function released(sheet, status, edges) {
   const text = made("div");
   text.replaceChildren(...paragraphs(privacy, whose));
   sheet.replaceChildren(facts, text);
+}
+
+// What an edge's data may ever spend, where edges have a budget; the largest of them.
+function limits(edges) {
+  const budgets = edges.map((edge) => edge.budget).filter((budget) => budget > 0);
+  return budgets.length ? [["Its limit, for the life of the data", epsilon(Math.max(...budgets), false)]] : [];
 }
 
 function paragraphs(privacy, whose) {
