@@ -217,10 +217,7 @@ def test_a_run_file_that_its_ledgers_would_end_early_is_refused(
             "--run-file: a run file has one privacy.batch",
         ),
         ({"run_file": "x.toml", "dataset": "adlut"}, "--run-file x.toml: data.dataset"),
-        (
-            {"run_file": "x.toml", "batch": "9999"},
-            "--run-file x.toml: privacy.batch=9999.0 is above",
-        ),
+        ({"run_file": "x.toml", "batch": "9999"}, "--run-file x.toml: privacy.batch=9999 is above"),
     ],
 )
 def test_bad_input_is_one_line(changes: dict[str, str], said: str, capsys: Captured) -> None:

@@ -201,7 +201,7 @@ class TestBadInput:
                 "privacy.epsilon=0: Input should be greater than 0",
             ),
             ("clip = 1.0", "clip = 1.0\nepsilon = inf", "privacy.epsilon=inf"),
-            ("batch = 32", "batch = 480", "privacy.batch=480.0 is above the 479 rows of one edge"),
+            ("batch = 32", "batch = 480", "privacy.batch=480 is above the 479 rows of one edge"),
             ("count = 3", "count = 0", "edges.count=0"),
             ('name = "mapa"', 'name = "adam"', "algorithm.name='adam'"),
             ('dataset = "digits"', 'dataset = "digit"', "digit"),

@@ -84,8 +84,10 @@ class Watched(MqttRun):
                     what: Any = digest(given[0])
                 case "repeat":
                     what = list(given[0])
+                case "hear_steps":
+                    what = list(given)
                 case _:
-                    what = given
+                    what = None
             self.log.append((role.edge, name, frozenset(role.here), what))
             inside[0] = True
             try:
