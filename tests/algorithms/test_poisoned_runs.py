@@ -7,9 +7,10 @@ import pytest
 from bench.poison import GUARD, HALVES, UNEQUAL, Case, outcome
 
 pytestmark = pytest.mark.slow
+NIGHTLY = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("fedbuff", "dp-pasgd")]
 
 
-@pytest.mark.parametrize("algorithm", ["mapa", "fedbuff", "dp-pasgd"])
+@pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY])
 @pytest.mark.parametrize(("lie", "liars"), [("sign flip", 1), ("sign flip", 2), ("constant", 2)])
 def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -> None:
     came = outcome(Case(algorithm, lie, liars, 1, GUARD))
@@ -21,7 +22,7 @@ def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -
 @pytest.mark.parametrize(
     "partition", ["", *UNEQUAL, HALVES], ids=["iid", "dirichlet", "shards", "halves"]
 )
-@pytest.mark.parametrize("algorithm", ["mapa", "dp-pasgd"])
+@pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY[1:]])
 def test_nobody_is_accused_where_all_are_honest(algorithm: str, partition: str) -> None:
     came = outcome(Case(algorithm, seed=2, guard=GUARD, partition=partition))
     assert came["accused"] == {}

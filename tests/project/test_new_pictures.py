@@ -176,7 +176,7 @@ def test_nothing_is_left_of_a_folder_that_could_not_be_made_whole(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("mode", ["L", pytest.param("RGB", marks=pytest.mark.exhaustive)])
 def test_it_learns_as_it_is_written(public: Path, tmp_path: Path, mode: str) -> None:
     draw(tmp_path / "more", 100, seed=4, mode=mode)
     assert tacit("new", "ward", "--images", "more") == 0
