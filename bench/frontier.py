@@ -98,12 +98,9 @@ def _edges(case: Case, run: RunFile) -> dict[str, Any]:
 def accuracy(run: RunFile, rows: Rows) -> float:
     """In per cent, of the whole test set, when the run has ended."""
     simulation = Simulation(run, None, rows.parts(run))
-    simulation.simulator.run(lambda role: None)
-    exam = simulation.role.exam(rows.test)
-    assert exam is not None
-    _, params, data = exam
-    found = simulation.definition.metrics().measure(simulation.model, params, data)[1]
-    return 100 * float(found["accuracy"])
+    found = simulation.measured(simulation.definition.metrics(), rows.test)
+    assert found is not None
+    return 100 * found["accuracy"]
 
 
 def measured(rows: Rows) -> Iterator[dict[str, Any]]:

@@ -14,15 +14,9 @@ import pytest
 
 from tests.helpers.chaos import judge, run_text, scene
 from tests.helpers.processes import Deployment, Watcher, deployment
-from tests.helpers.servers import PATIENCE, Mosquitto, RedisServer, mosquitto, redis_server
+from tests.helpers.servers import PATIENCE, Mosquitto, RedisServer, redis_server
 
 EDGES = 5
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -32,32 +32,12 @@ from tests.helpers.processes import (
     deployment,
 )
 from tests.helpers.run_files import MAPA, toml
-from tests.helpers.servers import (
-    HOST,
-    Mosquitto,
-    RedisServer,
-    free_port,
-    mosquitto,
-    redis_server,
-    wait_for,
-)
+from tests.helpers.servers import HOST, Mosquitto, RedisServer, free_port, wait_for
 
 
 def run_text(updates: int, edges: int) -> str:
     """A run file of so many updates by so many edges."""
     return toml(MAPA, run={"updates": updates, "snapshot_every": 40}, edges={"count": edges})
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as running:
-        yield running
 
 
 def two_edges(

@@ -20,14 +20,8 @@ from tacit.config import RunFile
 from tests.golden.harness import sha256
 from tests.helpers.processes import PATIENCE, Watcher, deployment, environment, refold
 from tests.helpers.rig import ROOMY, STATUS, Hostile, Rig, run_file, run_text
-from tests.helpers.servers import HOST, Mosquitto, RedisServer, mosquitto, redis_server, wait_for
+from tests.helpers.servers import HOST, Mosquitto, RedisServer, redis_server, wait_for
 from tests.journal.test_store_servers import file_size_limit
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ broker that dies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.helpers.processes import refold
 from tests.helpers.rig import ROOMY, Rig
 from tests.helpers.run_files import Layer
 from tests.helpers.run_files import run_file as made
-from tests.helpers.servers import Mosquitto, mosquitto, wait_for
+from tests.helpers.servers import Mosquitto, wait_for
 
 MB = 10**6
 RUN: Layer = {
@@ -69,12 +68,6 @@ class Kept(MemoryStore):
 
     def save(self, snapshot: Any) -> None:
         """Forget it."""
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path) as running:
-        yield running
 
 
 def rig_on(broker: Mosquitto, run: RunFile, run_id: str) -> Rig:

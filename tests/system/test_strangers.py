@@ -25,7 +25,7 @@ from tacit_services.transport.tls import context_trusting
 
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
 from tests.helpers.run_files import MAPA, toml
-from tests.helpers.servers import HOST, Mosquitto, free_port, mosquitto, wait_for
+from tests.helpers.servers import HOST, Mosquitto, free_port, wait_for
 
 log = logging.getLogger("tacit.test")
 MODEL = 4 * 64 * 3000 + 4 * 3000 * 10  # bytes, about
@@ -44,12 +44,6 @@ LENGTHS = [
     pytest.param(Length(3, 5.0), id="short", marks=pytest.mark.slow),
     pytest.param(Length(5, 60.0), id="long", marks=pytest.mark.exhaustive),
 ]
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tacit_services.cli.replay import LABELS, SALT, opened
+from tacit_services.cli.replay import LABELS, SALT, Code, Data, Labels, Salt, opened
 from tacit_services.extras import need
 
 
@@ -18,24 +18,10 @@ def recover(
     store: Annotated[
         str, typer.Option(envvar="TACIT_STORE", help="the store: redis://… or sqlite:///…")
     ],
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it"
-        ),
-    ] = None,
-    labels: Annotated[
-        Path,
-        typer.Option(
-            envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn"
-        ),
-    ] = LABELS,
-    salt: Annotated[
-        str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")
-    ] = SALT,
-    code: Annotated[
-        Path, typer.Option(help="folder of the run file, whose own module the run trained")
-    ] = Path(),
+    data: Data = None,
+    labels: Labels = LABELS,
+    salt: Salt = SALT,
+    code: Code = Path(),
 ) -> None:
     """Put back into a store what it has lost of a run. Stop the run's aggregator first."""
     need("aggregator")

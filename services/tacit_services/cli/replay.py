@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 
 LABELS = Path("state/labels.safetensors")
 SALT = "tacit"
+# What a journal file has not got, as whoever folds it names it.
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it"
+    ),
+]
+Labels = Annotated[
+    Path,
+    typer.Option(envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn"),
+]
+Salt = Annotated[
+    str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")
+]
+Code = Annotated[
+    Path, typer.Option(help="folder of the run file, whose own module the run trained")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +63,10 @@ def replay(
     file: Annotated[
         Path, typer.Argument(help="journal file of TACIT_JOURNAL_FILE or tacit run --journal")
     ],
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="TACIT_DATA", help="folder of the data: a vertical run's labels are not in it"
-        ),
-    ] = None,
-    labels: Annotated[
-        Path,
-        typer.Option(
-            envvar="TACIT_LABELS", help="noisy labels of a vertical run, as they were drawn"
-        ),
-    ] = LABELS,
-    salt: Annotated[
-        str, typer.Option(envvar="TACIT_SALT", help="what a vertical run's records are named with")
-    ] = SALT,
-    code: Annotated[
-        Path, typer.Option(help="folder of the run file, whose own module the run trained")
-    ] = Path(),
+    data: Data = None,
+    labels: Labels = LABELS,
+    salt: Salt = SALT,
+    code: Code = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Fold a run's journal again and print the model's SHA-256, as model.safetensors has it."""
@@ -112,7 +115,7 @@ def fold(
             with LongWork("folding", path.stat().st_size) as work:
                 for records, message in enumerate(_messages(reader, schema, model.size), 1):
                     _step(role, message, reader.header.base.cursor + records)
-                    work.at(reader.place)
+                    work.at(reader.end)
         except ServiceError as error:
             raise WireError("journal", f"{path}: {error}") from error
         except WireError as error:

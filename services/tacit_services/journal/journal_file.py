@@ -84,7 +84,7 @@ class Reader:
     """Reads a journal file, record by record.
 
     After the last record `torn` is the number of bytes of an unfinished one, which a crash has cut
-    off. See Writer for an example.
+    off; `end`: the byte after the last whole one so far. See Writer for an example.
     """
 
     def __init__(self, file: BinaryIO, name: str, code: Path = Path()) -> None:
@@ -95,18 +95,13 @@ class Reader:
         self._file, self._name, self._code = file, name, code
         self._size = os.fstat(file.fileno()).st_size
         self.header = self._read_header()
-        self.start = self._end = file.tell()
+        self.start = self.end = file.tell()
         self._position = self.header.base.cursor
         self.torn = 0
 
-    @property
-    def place(self) -> int:
-        """Bytes of the file that have been read."""
-        return self._file.tell()
-
     def __iter__(self) -> Iterator[FileRecord]:
         """Yield every whole record. Raises WireError ("journal") where the file was altered."""
-        while self._end < self._size:
+        while self.end < self._size:
             head = self._file.read(_HEAD)
             if len(head) < _HEAD:
                 break
@@ -115,18 +110,18 @@ class Reader:
                 raise self._altered("the record's head does not match its checksum")
             if position != self._position + 1:
                 raise self._altered(f"it says {position}")
-            if self._end + _HEAD + length > self._size:
+            if self.end + _HEAD + length > self._size:
                 break
             payload = self._file.read(length)
             if zlib.crc32(payload) != crc:
                 raise self._altered("the payload does not match its checksum")
-            self._position, self._end = position, self._end + _HEAD + length
-            yield FileRecord(position, payload, self._end)
-        self.torn = self._size - self._end
+            self._position, self.end = position, self.end + _HEAD + length
+            yield FileRecord(position, payload, self.end)
+        self.torn = self._size - self.end
 
     def _altered(self, what: str) -> WireError:
         return WireError(
-            "journal", f"{self._name}: record {self._position + 1} at byte {self._end}: {what}"
+            "journal", f"{self._name}: record {self._position + 1} at byte {self.end}: {what}"
         )
 
     def _read_header(self) -> Header:

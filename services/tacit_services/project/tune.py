@@ -154,12 +154,9 @@ class _Search:
         except TacitError as error:
             return Trial(rounded, None, str(error))
         torch.set_num_threads(1)
-        simulation.simulator.run(lambda role: None)
-        exam = simulation.role.exam(self._test)
-        if exam is None or simulation.role.version == 0:
+        found = simulation.measured(self._metrics, self._test)
+        if found is None:
             return Trial(rounded, None, simulation.role.halted)
-        _, params, data = exam
-        _, found = self._metrics.measure(simulation.model, params, data)
         value = found[self.metric]
         return Trial(rounded, value if np.isfinite(value) else None, "the metric is no number")
 

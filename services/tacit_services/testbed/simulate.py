@@ -28,6 +28,7 @@ from tacit.datasets import Benchmark, Dataset
 from tacit.datasets.source import Part, published_only
 from tacit.errors import ConfigError
 from tacit.models import Model
+from tacit.models.metrics import Metrics
 from tacit.privacy.labels import randomised_response
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -168,6 +169,15 @@ class Simulation:
     def why_quarantined(self, edge: str) -> str:
         """What they accuse `edge` of; "" where of nothing."""
         return self.role.accused.get(edge, "")
+
+    def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
+        """Run to the end; what `metrics` say of the model on `test`; None: it was not trained."""
+        self.simulator.run(lambda role: None)
+        exam = self.role.exam(test)
+        if exam is None or self.role.version == 0:
+            return None
+        _, params, data = exam
+        return metrics.measure(self.model, params, data)[1]
 
     @property
     def state(self) -> str:

@@ -41,7 +41,7 @@ class DataSection(Section):
         return ()
 
     @property
-    def counted(self) -> str:
+    def rows_called(self) -> str:
         """What an edge has so many of, in the words of its owner."""
         return "rows"
 

@@ -86,7 +86,7 @@ class OwnData(FeaturedData):
         return EDGE not in self.train
 
     @property
-    def counted(self) -> str:
+    def rows_called(self) -> str:
         """Rows, or units."""
         return "rows" if self.unit is None else f"units ({self.unit})"
 

@@ -37,9 +37,8 @@ def _privacy(run: RunFile, parameters: int) -> Iterator[str]:
         return
     yield from _steps(run, parameters)
     batch, capacity = run.privacy.batch, run.capacity()
-    if (
-        batch / rows > 0.5 and run.privacy.noise_multiplier is not None
-    ):  # else noise makes up for it
+    noise_is_given = run.privacy.noise_multiplier is not None  # else it makes up for a large batch
+    if noise_is_given and batch / rows > 0.5:
         yield f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
     if capacity is not None and capacity < run.run.updates:
         yield (

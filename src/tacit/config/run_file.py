@@ -90,8 +90,8 @@ class RunFile(Section):
         rows = self.public_size()
         if p.batch > rows and p.private:
             raise ValueError(
-                f"privacy.batch={p.batch:g} is above the {rows} {self.data.counted} of one edge; a "
-                f"tenth, {max(1, rows // 10)}, is a good start"
+                f"privacy.batch={p.batch:g} is above the {rows} {self.data.rows_called} of one "
+                f"edge; a tenth, {max(1, rows // 10)}, is a good start"
             )
         for name, each in (("epsilon", edges.epsilon), ("slowdown", edges.slowdown)):
             if len(each) > edges.count:
