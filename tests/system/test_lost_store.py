@@ -16,22 +16,10 @@ from tacit_services.cli.replay import fold
 
 from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
 from tests.helpers.run_files import MAPA, toml
-from tests.helpers.servers import Mosquitto, RedisServer, mosquitto, redis_server, wait_for
+from tests.helpers.servers import Mosquitto, RedisServer, wait_for
 
 UPDATES = 120
 LOST = 7  # the exit code
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    with mosquitto(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with redis_server(tmp_path, "--auto-aof-rewrite-min-size", "1gb") as running:
-        yield running
 
 
 @pytest.fixture
@@ -52,6 +40,13 @@ def begun(run: Deployment, *, kept: bool) -> tuple[Service, list[Service]]:
     aggregator, edges = run.aggregator(**more), [run.edge(0), run.edge(1)]
     run.wait_accepted(45)
     return aggregator, edges
+
+
+def told(services: list[Service], number: int) -> None:
+    """Send each a signal that does not end it."""
+    for service in services:
+        assert service.process is not None
+        service.process.send_signal(number)
 
 
 def stopped(service: Service) -> int:
@@ -116,9 +111,12 @@ def test_a_store_that_is_emptied_in_mid_run_is_put_back_and_the_run_ends(
 def test_a_cut_append_only_file_is_noticed_and_put_back(
     run: Deployment, redis: RedisServer, tmp_path: Path
 ) -> None:
-    aggregator, _ = begun(run, kept=True)
+    aggregator, edges = begun(run, kept=True)
+    told(edges, signal.SIGSTOP)  # so that the file, which is written after the store, has all of it
+    wait_for(lambda: fold(journal(run)).records == run.accepted(), PATIENCE)
     aggregator.kill()
     had = run.accepted()
+    told(edges, signal.SIGCONT)
     cut(redis, tmp_path, 30_000)
     assert 0 < run.accepted() < had
     aggregator.start()
