@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
+import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from numpy.lib import format as npy
 from PIL import Image
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
 
-from tacit.datasets.features.basis import Projection, digest, says
+from tacit.datasets.features.basis import Projection, digest, says, write
 from tacit.datasets.source import Owned
+from tests.helpers.processes import environment
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +71,63 @@ def test_published_data_is_named(tmp_path: Path) -> None:
     command = ["basis", str(out), "--public", "digits", "--axes", "20", "--most", "300"]
     assert tacit(*command) == 0
     assert says(out).startswith("300 records of digits")
+
+
+def test_the_same_records_make_the_same_file(tmp_path: Path) -> None:
+    mean, axes, variances = torch.arange(4.0), torch.eye(2, 4), torch.ones(2)
+    found = set()
+    for number in range(12):  # as many as chance would hardly write alike
+        write(tmp_path / f"{number}", mean, axes, variances, "two axes")
+        found.add(digest(tmp_path / f"{number}"))
+    assert len(found) == 1
+
+
+MEASURED = """
+import sys
+from tacit_services.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1])
+"""
+RECORDS, BLOCK = 684_000, 4_000  # of 784 numbers of 4 bytes: 2 GiB
+
+
+def two_gibibytes(path: Path) -> None:
+    """Records of chance, as an npz or a safetensors file."""
+    block = np.random.default_rng(1).random((BLOCK, 1, 28, 28), dtype=np.float32)
+    shape = (RECORDS, 1, 28, 28)
+    with ExitStack() as stack:
+        if path.suffix == ".npz":
+            archive = stack.enter_context(zipfile.ZipFile(path, "w"))
+            file = stack.enter_context(archive.open("x.npy", "w", force_zip64=True))
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(file, header)
+        else:
+            file = stack.enter_context(path.open("wb"))
+            end = RECORDS * 784 * 4
+            said = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}})
+            file.write(len(said).to_bytes(8, "little") + said.encode())
+        for _ in range(RECORDS // BLOCK):
+            file.write(block.tobytes())
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_two_gibibytes_take_less_than_one(tmp_path: Path, suffix: str) -> None:
+    public = tmp_path / f"big{suffix}"
+    two_gibibytes(public)
+    command = ["basis", str(tmp_path / "b"), "--public", str(public), "--axes", "64", "--high", "1"]
+    made = subprocess.run(
+        [sys.executable, "-c", MEASURED, *command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
+    public.unlink()
+    assert f"{RECORDS} records" in made.stdout
+    assert int(made.stdout.split()[-1]) < 1 << 20  # KiB
 
 
 def test_what_a_ledger_knows_is_refused(

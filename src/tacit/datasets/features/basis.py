@@ -25,6 +25,7 @@ from tacit.errors import ConfigError, DataError
 
 LENGTH = 10.0  # of x: a model's bias, whose input is 1, then takes little of a clipped gradient
 _FLOOR = 1e-5  # added to a variance
+_SAYS = "tacit.basis.2"  # format 1 had entries "format" and "says"
 # By name: made by tacit.datasets.features.strokes.
 SHIPPED = {"strokes": "strokes.safetensors", "strokes-8": "strokes-8.safetensors"}
 
@@ -83,20 +84,25 @@ def digest(path: Path) -> str:
 
 
 def write(path: Path, mean: Tensor, axes: Tensor, variances: Tensor, says: str) -> None:
-    """A basis: mean (d,), axes (k, d), their variances (k,), and what it stands for."""
+    """A basis: mean (d,), axes (k, d), their variances (k,), and what it stands for.
+
+    The same values make the same bytes, so the same hash.
+    """
     content = {
         "mean": mean.to(torch.float32),
         "axes": axes.to(torch.float16).contiguous(),
         "variances": variances.to(torch.float32),
     }
-    save_file(content, path, metadata={"format": "1", "says": says})
+    # One entry: the library writes several in any order, and the same axes are to have one hash.
+    save_file(content, path, metadata={_SAYS: says})
 
 
 def says(path: Path) -> str:
     """What a basis stands for. Raises DataError."""
     try:
         with safe_open(path, framework="pt") as file:
-            return str((file.metadata() or {}).get("says", ""))
+            noted = file.metadata() or {}
+            return str(noted.get(_SAYS, noted.get("says", "")))
     except (SafetensorError, OSError) as error:
         raise DataError(f"basis {path}: is not one of tacit's: {error}") from error
 

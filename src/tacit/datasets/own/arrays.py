@@ -177,15 +177,27 @@ def _tensors(path: Path, names: list[str], head: bytes, stack: ExitStack) -> lis
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not an npz or safetensors file")
-    file = stack.enter_context(safe_open(path, framework="np"))
-    _all_there(path, names, list(file.keys()))
-    return [_slices(name, file.get_slice(name)) for name in names]
+    kept = stack.enter_context(path.open("rb"))
+    with safe_open(_again(kept), framework="np") as file:
+        _all_there(path, names, list(file.keys()))
+        return [_slices(name, file.get_slice(name), kept) for name in names]
 
 
-def _slices(name: str, stored: Any) -> _Stored:
+def _again(kept: IO[bytes]) -> str:
+    """A path that opens the same file anew, whatever has its name by now."""
+    return f"/dev/fd/{kept.fileno()}"
+
+
+def _slices(name: str, stored: Any, kept: IO[bytes]) -> _Stored:
     shape = tuple(stored.get_shape())
     kind = np.asarray(stored[0:1]).dtype.kind if shape and shape[0] else "f"
-    return _Stored(name, shape, kind, lambda first, last: np.asarray(stored[first:last]))
+
+    def take(first: int, last: int) -> Array:
+        # Mapped anew each time: pages that were read stay a process's until its mapping ends.
+        with safe_open(_again(kept), framework="np") as file:
+            return np.asarray(file.get_slice(name)[first:last])
+
+    return _Stored(name, shape, kind, take)
 
 
 def row_shape(path: Path, name: str) -> tuple[int, ...]:
