@@ -14,6 +14,7 @@ from tacit.config import RunFile
 from tacit.datasets.features import Features, apply, shape_with, upright
 from tacit.datasets.features.axes import Axes
 from tacit.datasets.features.basis import LENGTH, Projection, digest, says, shipped, write
+from tacit.datasets.features.standardise import Standardise
 from tacit.datasets.features.strokes import AXES, COUNT, SEED, SIDE, pictures, small
 from tacit.errors import ConfigError, DataError
 from tests.helpers.run_files import toml
@@ -69,6 +70,16 @@ def test_every_record_has_the_same_public_length() -> None:
     nothing = apply((STROKES,), torch.zeros(1, 81, 7, 7))
     assert bool(torch.isfinite(nothing).all())
     assert float(nothing.norm()) <= LENGTH * 1.001
+
+
+def test_public_bounds_are_brought_to_one() -> None:
+    records = torch.tensor([[0.0, 5.0], [4.0, 10.0], [9.0, -1.0]])
+    for_all = apply((Standardise((0.0,), (8.0,)),), records)
+    assert for_all.tolist() == [[-1.0, 0.25], [0.0, 1.0], [1.0, -1.0]]
+    for_each = apply((Standardise((0.0, 4.0), (4.0, 6.0)),), records[:2])
+    assert for_each.tolist() == [[-1.0, 0.0], [1.0, 1.0]]
+    with pytest.raises(ConfigError, match="low has 3 numbers, a record 2"):
+        shape_with((Standardise((0.0,) * 3, (1.0,)),), (2,))
 
 
 def test_neither_company_nor_place_changes_a_bit_of_a_record() -> None:
@@ -206,6 +217,11 @@ def test_a_word_alone_means_what_it_meant(tmp_path: Path) -> None:
         ('[{ basis = "none.safetensors" }]', "no such file"),
         ('[{ basis = "../strokes" }]', "leaves the run file's folder"),
         ("[]", "data.features"),
+        ("[{ low = 1, high = 1 }]", "low=1: expected below high=1"),
+        ("[{ low = [0, 3], high = [1, 2] }]", "low=3: expected below high=2"),
+        ("[{ low = [0, 3], high = [1, 2, 3] }]", "expected as many of each, not 2, 3"),
+        ("[{ low = [0, 1], high = 5 }]", "low has 2 numbers, a record 784"),
+        ("[{ low = nan, high = 5 }]", "finite"),
         ('["scattering", { basis = "strokes", axes = 600 }]', "axes=600"),
     ],
 )

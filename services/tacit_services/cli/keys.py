@@ -58,7 +58,7 @@ def keys(
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
     from tacit.config import RunFile, sections_of
-    from tacit.config.features import FrontSection, ProjectionSection
+    from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_table import ColumnSection
     from tacit.config.sections import Away, Delay
 
@@ -67,6 +67,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
             by = _CHOSEN_BY.get(name)
             chosen_by = get_args(kind.model_fields[by].annotation) if by else ()
             yield f"[{name}] {', '.join(chosen_by)}".rstrip(), (name, *chosen_by), kind
+    yield "A step of [data] features, as `{low = 0, high = 16}`", ("data",), StandardiseSection
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection

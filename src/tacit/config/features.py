@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from tacit.config.contract import DataSection, Sections
 from tacit.config.sections import Section
@@ -15,10 +15,49 @@ from tacit.datasets import Features
 from tacit.datasets.features.basis import SHIPPED, Projection, digest
 from tacit.datasets.features.basis import shipped as shipped_basis
 from tacit.datasets.features.front import FIELD, Front
+from tacit.datasets.features.standardise import Standardise
 from tacit.datasets.own.files import located
 from tacit.user_code import entry_digest, entry_files
 
 _ANY_SHAPE = ("logistic", "svm", "mlp", "python")  # models that take records of any shape
+
+
+_Bounds = FiniteFloat | Annotated[tuple[FiniteFloat, ...], Field(strict=False)]
+
+
+class StandardiseSection(Section):
+    """A step of `features`: numbers between public bounds are brought to -1 … 1."""
+
+    low: _Bounds = Field(description="the least that a number can be; or a list, one for each")
+    high: _Bounds = Field(description="the most that it can be; what lies beyond counts as this")
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> StandardiseSection:
+        low, high = _each(self.low), _each(self.high)
+        if not (low and high) or (1 not in (len(low), len(high)) and len(low) != len(high)):
+            raise ValueError(f"low and high: expected as many of each, not {len(low)}, {len(high)}")
+        wide = max(len(low), len(high))
+        pairs = zip(low * (wide // len(low)), high * (wide // len(high)), strict=True)
+        for one, other in pairs:
+            if not one < other:
+                raise ValueError(f"low={one:g}: expected below high={other:g}")
+        return self
+
+    def step(self, _folder: Path) -> Standardise:
+        """The step."""
+        return Standardise(_each(self.low), _each(self.high))
+
+    def code(self, _folder: Path) -> dict[str, str]:
+        """Nothing: it names no file."""
+        return {}
+
+    def files(self, _folder: Path) -> Iterator[Path]:
+        """None."""
+        return iter(())
+
+
+def _each(bounds: float | tuple[float, ...]) -> tuple[float, ...]:
+    return bounds if isinstance(bounds, tuple) else (bounds,)
 
 
 class ProjectionSection(Section):
@@ -92,7 +131,10 @@ class FrontSection(Section):
 
 
 FeatureList = Annotated[
-    tuple[Literal["upright", "scattering"] | ProjectionSection | FrontSection, ...],
+    tuple[
+        Literal["upright", "scattering"] | StandardiseSection | ProjectionSection | FrontSection,
+        ...,
+    ],
     Field(strict=False, min_length=1, max_length=8),
 ]
 
@@ -140,5 +182,5 @@ class FeaturedData(DataSection):
                 f"data.features={what}: needs model.name {' or '.join(_ANY_SHAPE)}, not {name}"
             )
 
-    def _sections(self) -> Iterator[ProjectionSection | FrontSection]:
+    def _sections(self) -> Iterator[StandardiseSection | ProjectionSection | FrontSection]:
         return (one for one in self.features if not isinstance(one, str))

@@ -14,8 +14,9 @@ from torch import Tensor
 from tacit.datasets.features import scattering, upright
 from tacit.datasets.features.basis import Projection
 from tacit.datasets.features.front import Front
+from tacit.datasets.features.standardise import Standardise
 
-Step = Literal["upright", "scattering"] | Projection | Front
+Step = Literal["upright", "scattering"] | Standardise | Projection | Front
 Features = Literal["none", "scattering"] | tuple[Step, ...]
 
 
