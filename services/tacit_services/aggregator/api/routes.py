@@ -186,7 +186,7 @@ def _run(view: View) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MOST_EDGES, description="of one page")] = MOST_EDGES,
         after: Annotated[str, Query(max_length=200, description="the last edge before it")] = "",
     ) -> Response:
-        return unless_known(request, document(view.edges(after, limit)))
+        return unless_known(request, document(observer.edges(after, limit)))
 
     @router.get(
         "/edges/{edge}",
@@ -195,12 +195,9 @@ def _run(view: View) -> APIRouter:
         responses=documented(404),
     )
     def one_edge(edge: str) -> Response:
-        rows = [row for row in observer.edges() if row["id"] == edge]
-        return (
-            document(rows[0])
-            if rows
-            else problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
-        )
+        if (row := observer.edge(edge)) is None:
+            return problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
+        return document(row)
 
     @router.get(
         "/series",

@@ -242,7 +242,7 @@ class Admission:
 
     def _answer_question(self, edge: str, seq: int) -> None:
         """Say that nothing is missing of a message that was accepted before."""
-        self._counts[Verdict.DUPLICATE] += 1
+        self._counts["asked"] += 1
         last = self._journal.last_seqs.get(edge, 0)
         receipt = pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last)
         self._downlink.receipt(edge, seq, self._receipts.proven(edge, receipt))
