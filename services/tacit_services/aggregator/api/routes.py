@@ -26,6 +26,7 @@ from tacit_services.aggregator.page.static_files import interface, page
 from tacit_services.aggregator.reporting.run_status import Observer
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.bearer import guarded
+from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.places import Places
 from tacit_services.transport.problems import (
@@ -70,10 +71,11 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         description="One federated run: its state, its model and its privacy ledger.",
-        responses=documented(400, 421),
+        responses=documented(400, 421, 429),
     )
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app)
+    app.add_middleware(Pace, free=operator.never_waits)  # the first of all
     view = View(observer, model)
 
     def recovered() -> None:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from tacit.protocol import wire
-from tacit_services.aggregator.ingest.buckets import Bucket
 from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.transport.bucket import Bucket
 
 RATE = 1 << 16  # bytes a second, in the long run
 BURST = 1 << 20  # bytes at once: what the longest Meta has
