@@ -22,11 +22,13 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
-from tacit_services.aggregator.api.routes import STREAMS_EACH, create_app
+from tacit_services.aggregator.api.routes import create_app
+from tacit_services.aggregator.api.run_routes import STREAMS_EACH
 from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
 from tacit_services.settings import AggregatorSettings
+from tacit_services.transport import http_pace
 from torch import Tensor
 
 from tacit.models import Model, build
@@ -383,6 +385,19 @@ class TestStrangers:
             assert f"{STREAMS_EACH} for one address" in problem(refused, 503)
             assert web.get("/healthz").status_code == 200
         wait_for(lambda: self._streams(web))
+
+    def test_who_asks_too_often_waits_and_the_operator_and_health_checks_do_not(
+        self, rig: Rig, web: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(http_pace, "BURST", 9.0)
+        monkeypatch.setattr(http_pace, "RATE", 0.01)
+        found = [web.get("/openapi.json") for _ in range(10)]
+        assert "of one address" in problem(found.pop(), 429)
+        described = found.pop().json()["paths"].values()
+        assert all("429" in said["responses"] for path in described for said in path.values())
+        assert problem(web.get("/v1/status", headers={"Authorization": f"Bearer {TOKEN}x"}), 429)
+        for path, headers in (("/healthz", {}), ("/v1/status", BEARER)):
+            assert {web.get(path, headers=headers).status_code for _ in range(20)} == {200}
 
     def _streams(self, web: httpx.Client) -> bool:
         with web.stream("GET", "/v1/events") as answer:
