@@ -22,7 +22,8 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
-from tacit_services.aggregator.api.routes import STREAMS_EACH, create_app
+from tacit_services.aggregator.api.routes import create_app
+from tacit_services.aggregator.api.run_routes import STREAMS_EACH
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
 from tacit_services.settings import AggregatorSettings

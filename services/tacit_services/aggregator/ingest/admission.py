@@ -187,7 +187,8 @@ class Admission:
         if envelope is None:
             self._answer_part(edge, seq)
             return None
-        self._small_talk.check(edge, envelope)
+        if not wire.has_tensor(envelope):
+            self._small_talk.spend(edge, len(envelope))
         received = wire.decode(envelope)
         self._check_sender(received.meta, edge, seq)
         if received.meta.HasField("want"):
