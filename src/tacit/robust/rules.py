@@ -55,5 +55,5 @@ def combine(rule: Rule, vectors: list[Tensor], trim: int) -> Tensor:
     if rule == "mean":
         return mean(torch.stack(vectors))
     columns = max(1, SORTED // len(vectors))
-    parts = zip(*(vector.split(columns) for vector in vectors), strict=True)
+    parts = zip(*(torch.split(vector, columns) for vector in vectors), strict=True)
     return torch.cat([RULES[rule](torch.stack(part), trim) for part in parts])
