@@ -20,6 +20,7 @@ import pytest
 from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
+from tacit_services.transport import rest_client
 from tacit_services.transport.http_door import Limits
 from tacit_services.transport.tls import context_trusting
 
@@ -90,10 +91,10 @@ def attacked(address: str, what: str, seconds: float, meanwhile: Callable[[], No
 def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Length) -> None:
     address = f"{HOST}:{free_port()}"
     token = run.folder / "token"
-    token.write_text("the-operators")
     aggregator = run.aggregator(TACIT_HTTP=address, TACIT_TOKEN_FILE=str(token))
     run.edge(0)
-    progress = Progress(f"http://{address}", token.read_text())
+    wait_for(token.exists)
+    progress = Progress(f"http://{address}", rest_client.token(token))
     wait_for(lambda: progress.applied() > 20)
     few_descriptors(aggregator)
     calm, under = Rate(), Rate()
@@ -118,7 +119,7 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
 class Progress:
     """What the operator and a health check ask, each time on a new connection."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str | None) -> None:
         self._url, self._bearer = url, {"Authorization": f"Bearer {token}"}
 
     def applied(self) -> int:
