@@ -188,12 +188,12 @@ class RunJournal:
 
         Raises ServiceError.
         """
-        seq = self.store.last_seqs().get(OPERATOR, 0) + 1
+        seq = self.last_seqs.get(OPERATOR, 0) + 1
         (answer,) = self.store.append([NewEntry(OPERATOR, seq, payload)])
         if answer.verdict != Verdict.ACCEPTED:
             self.full = True
             return None
-        self.cursor = answer.position
+        self.cursor, self.last_seqs[OPERATOR] = answer.position, answer.last_seq
         with self.lock:
             return self.role.on_message(message)
 

@@ -77,7 +77,8 @@ class Fold:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, JSON values) from which `restore` continues to the same bits.
 
-        Algorithms add their own.
+        Algorithms add their own. Nothing is ever written into the tensors, nor into `edges`, so
+        that another thread may store them while the fold goes on.
         """
         values = {
             "version": self.version,
