@@ -122,7 +122,9 @@ class ServerDriver:
                 self._say_accused()
                 self.reassembly.expire()
                 if self.journal.save_due():
-                    self.save()
+                    self.journal.begin_save()
+                if self.journal.saved_more():
+                    self.announce()
                 connection.listen(self.subscriptions())
                 idle()
             except Fenced:
@@ -266,5 +268,6 @@ class ServerDriver:
 
     def close(self) -> None:
         """Close what it has opened, but for the store and the connection; idempotent."""
+        self.journal.close()
         if self._noise is not None:
             self._noise.close()

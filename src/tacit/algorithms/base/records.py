@@ -36,24 +36,35 @@ class EdgeRecord:
         return replace(self.account(message), retired=message.reason)
 
 
-def dump(edges: dict[str, EdgeRecord]) -> dict[str, Any]:
-    """The records as JSON values."""
+class Dumps:
+    """The records of one fold as JSON values; what has not changed is the same object as before."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[EdgeRecord, dict[str, Any]]] = {}
+
+    def of(self, edges: dict[str, EdgeRecord]) -> dict[str, Any]:
+        """The values, by name; nothing is written into them."""
+        made = self._made
+        for name, record in edges.items():
+            if name not in made or made[name][0] is not record:
+                made[name] = record, _dump(record)
+        return {name: made[name][1] for name in edges}
+
+
+def _dump(record: EdgeRecord) -> dict[str, Any]:
     return {
-        name: {
-            "hello": _dump_hello(record.hello),
-            "updates": record.updates,
-            "retired": record.retired,
-            "spent": [
-                [s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent
-            ],
-            "charged": [record.charged.count, record.charged.head.hex()],
-        }
-        for name, record in edges.items()
+        "hello": _dump_hello(record.hello),
+        "updates": record.updates,
+        "retired": record.retired,
+        "spent": [
+            [s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent
+        ],
+        "charged": [record.charged.count, record.charged.head.hex()],
     }
 
 
 def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
-    """The records that `dump` was given, in their order."""
+    """The records that `Dumps.of` was given, in their order."""
     edges = {}
     for name, saved in values.items():
         spent = tuple(Spend(*row) for row in saved["spent"])

@@ -49,6 +49,7 @@ class Fold:
         self.params = model.init(definition.seed)
         self.version = 0
         self.edges: dict[str, EdgeRecord] = {}
+        self._dumps = records.Dumps()
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
         self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
         self.staleness: Counter[int] = Counter()
@@ -87,7 +88,7 @@ class Fold:
             "staleness": sorted(self.staleness.items()),
             "stale": self.stale,
             "halted": self.halted,
-            "edges": records.dump(self.edges),
+            "edges": self._dumps.of(self.edges),
         }
         tensors = {"params": self.params}
         if self.watch is not None:
