@@ -29,7 +29,7 @@ PART = 20  # the slack is one in so many of an edge's updates in the run ...
 LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
 # All accounts are looked at once in so many seconds an account, or once an eighth of them have
 # ended a turn: so a turn costs a look at eight, however many there are.
-LOOK = 1e-4
+LOOK = 4e-4
 
 
 class Start:

@@ -16,7 +16,7 @@ from tacit.protocol.messages import Deadline, Halt, Outgoing, Release, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
-from tacit_services.aggregator.snapshots import Drafts, Saving
+from tacit_services.aggregator.snapshots import Saving, draft
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.store import (
     Anchor,
@@ -65,7 +65,7 @@ class RunJournal:
         self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
         self.held_bytes = 0  # of payload since the snapshot
         self.saved_at = time.monotonic()
-        self._drafts, self._saving = Drafts(), Saving()
+        self._saving = Saving()
         self._saver: Saver | None = None
         self._drafted = (0, 0)  # of the snapshot under way: its cursor, and bytes up to there
         self.full = False  # it has refused a message since it was last trimmed
@@ -217,7 +217,7 @@ class RunJournal:
             more = {"counts": dict(self.counts), "uncounted": self._uncounted}
             self._drafted = self.cursor, self.held_bytes
             self._saver = self._saver or self.store.saver()
-            self._saving.begin(self._saver, self.cursor, self._drafts.begin(tensors, role, more))
+            self._saving.begin(self._saver, self.cursor, draft(tensors, role, more))
         self.saved_at, self.full = time.monotonic(), False
 
     def saved_more(self, *, wait: bool = False) -> bool:

@@ -11,38 +11,29 @@ from typing import Any
 
 from torch import Tensor
 
+from tacit.algorithms.base.records import Dump
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.store import Saver, Snapshot
 
 _PLACE = "\0edges"  # of the edges, in what is written down at once
 
 
-class Drafts:
-    """Makes the bytes of one run's snapshots. An edge that has not changed is not written anew."""
+def draft(
+    tensors: dict[str, Tensor], role: dict[str, Any], more: dict[str, Any]
+) -> Callable[[], bytes]:
+    """A call that gives what snapshot_file.dumps would now, for any thread.
 
-    def __init__(self) -> None:
-        self._texts: dict[str, tuple[Any, str]] = {}  # by edge: its values, and their JSON
+    tensors, role: a role's state. Nothing may be written into the tensors.
+    """
+    edges: Dump = role["edges"]
+    frame = json.dumps({"role": role | {"edges": _PLACE}, **more})
+    return lambda: snapshot_file.packed(tensors, _filled(frame, edges))
 
-    def begin(
-        self, tensors: dict[str, Tensor], role: dict[str, Any], more: dict[str, Any]
-    ) -> Callable[[], bytes]:
-        """A call that gives what snapshot_file.dumps would now; of such calls one at a time.
 
-        tensors, role: a role's state. Nothing may be written into the tensors, nor into the values
-        of an edge.
-        """
-        edges: dict[str, Any] = role["edges"]
-        frame = json.dumps({"role": role | {"edges": _PLACE}, **more})
-        return lambda: snapshot_file.packed(tensors, self._filled(frame, edges))
-
-    def _filled(self, frame: str, edges: dict[str, Any]) -> str:
-        texts = self._texts
-        for name, values in edges.items():
-            if name not in texts or texts[name][0] is not values:
-                texts[name] = values, f"{json.dumps(name)}: {json.dumps(values)}"
-        # Only a key can be followed by a colon: what somebody has named has its quotes escaped.
-        head, tail = frame.split(f'"edges": {json.dumps(_PLACE)}', 1)
-        return f'{head}"edges": {{{", ".join(texts[name][1] for name in edges)}}}{tail}'
+def _filled(frame: str, edges: Dump) -> str:
+    # Only a key can be followed by a colon: what somebody has named has its quotes escaped.
+    head, tail = frame.split(f'"edges": {json.dumps(_PLACE)}', 1)
+    return f'{head}"edges": {{{edges.text()}}}{tail}'
 
 
 class Saving:

@@ -206,13 +206,11 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Unbuffered: what is written is in the system's hands at once.
-        self._file: FileIO | None = None
-        # The end of what is whole: behind it may be a part of a record that did not fit the disk.
-        self._end = 0
+        self._file: FileIO | None = None  # unbuffered: what is written has left this process
+        self._end = 0  # of what is whole: behind it may be a part that did not fit the disk
         self.last = 0  # position of the last record
         self._tail: dict[int, int] = {}  # CRC-32 of the records after the store's snapshot
-        self._trimming = threading.Lock()  # `sync` is for another thread, too
+        self._trimming = threading.Lock()
 
     def open(self, begin: Header) -> None:
         """Open the file, cut a torn record off, and get ready to write behind its last record.
@@ -276,7 +274,7 @@ class Writer:
     def sync(self, upto: int) -> None:
         """Make everything durable, because the store is about to forget what lies up to `upto`.
 
-        Another thread may append meanwhile. Raises ServiceError.
+        For any thread. Raises ServiceError.
         """
         assert self._file is not None
         try:

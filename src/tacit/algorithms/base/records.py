@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,19 +38,38 @@ class EdgeRecord:
         return replace(self.account(message), retired=message.reason)
 
 
-class Dumps:
-    """The records of one fold as JSON values; what has not changed is the same object as before."""
+class Dump(dict[str, Any]):
+    """Records as JSON values, by name. text: the members of the JSON object that they make."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[EdgeRecord, dict[str, Any]]] = {}
+    def __init__(self, values: dict[str, Any], members: Iterable[str]) -> None:
+        super().__init__(values)
+        self._members = members
 
-    def of(self, edges: dict[str, EdgeRecord]) -> dict[str, Any]:
-        """The values, by name; nothing is written into them."""
-        made = self._made
-        for name, record in edges.items():
-            if name not in made or made[name][0] is not record:
-                made[name] = record, _dump(record)
-        return {name: made[name][1] for name in edges}
+    def text(self) -> str:
+        """What json.dumps gives of it, between its braces."""
+        return ", ".join(self._members)
+
+
+class Records(dict[str, EdgeRecord]):
+    """The records of one fold, by name. It knows which have changed since they were last dumped."""
+
+    def __init__(self, records: Mapping[str, EdgeRecord] | None = None) -> None:
+        super().__init__(records or {})
+        self._changed = dict.fromkeys(self)  # in their order
+        self._values: dict[str, Any] = {}
+        self._members: dict[str, str] = {}
+
+    def __setitem__(self, name: str, record: EdgeRecord) -> None:
+        super().__setitem__(name, record)
+        self._changed[name] = None
+
+    def dump(self) -> Dump:
+        """All of them, of which only those that have changed are looked at."""
+        for name in self._changed:
+            self._values[name] = values = _dump(self[name])
+            self._members[name] = f"{json.dumps(name)}: {json.dumps(values)}"
+        self._changed = {}
+        return Dump(self._values, list(self._members.values()))
 
 
 def _dump(record: EdgeRecord) -> dict[str, Any]:
@@ -63,8 +84,8 @@ def _dump(record: EdgeRecord) -> dict[str, Any]:
     }
 
 
-def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
-    """The records that `Dumps.of` was given, in their order."""
+def read(values: dict[str, Any]) -> Records:
+    """The records that were dumped, in their order."""
     edges = {}
     for name, saved in values.items():
         spent = tuple(Spend(*row) for row in saved["spent"])
@@ -73,7 +94,7 @@ def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
         edges[name] = EdgeRecord(
             hello, saved["updates"], spent, Charged(count, bytes.fromhex(head)), saved["retired"]
         )
-    return edges
+    return Records(edges)
 
 
 def _dump_hello(hello: Hello) -> dict[str, Any]:

@@ -48,8 +48,7 @@ class Fold:
         self.clip = definition.clip
         self.params = model.init(definition.seed)
         self.version = 0
-        self.edges: dict[str, EdgeRecord] = {}
-        self._dumps = records.Dumps()
+        self.edges = records.Records()
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
         self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
         self.staleness: Counter[int] = Counter()
@@ -88,7 +87,7 @@ class Fold:
             "staleness": sorted(self.staleness.items()),
             "stale": self.stale,
             "halted": self.halted,
-            "edges": self._dumps.of(self.edges),
+            "edges": self.edges.dump(),
         }
         tensors = {"params": self.params}
         if self.watch is not None:
