@@ -75,6 +75,12 @@ def test_a_room_that_says_nothing_of_itself_is_named(checkout: Path) -> None:
         house_map.drawn(checkout)
 
 
+def test_a_sentence_over_two_lines_is_whole_and_the_next_one_is_left_out(checkout: Path) -> None:
+    inner = checkout / "src" / "tacit" / "left" / "inner" / "__init__.py"
+    inner.write_text('"""Two (`one`,\n`two`), v1.2. And more.\n\nAnd yet more.\n"""\n')
+    assert "  - inner: Two (`one`, `two`), v1.2.\n" in house_map.drawn(checkout)
+
+
 def test_a_room_in_no_layer_is_named(checkout: Path) -> None:
     (checkout / "src" / "tacit" / "lost.py").write_text('"""Lost."""\n')
     with pytest.raises(house_map.Unsaid, match=r"^tacit: lost: in no layer"):
