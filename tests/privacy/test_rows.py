@@ -253,7 +253,7 @@ def test_a_run_may_have_its_edges_compute_rows_alone(name: str) -> None:
     definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name), horizon=1)
     given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*given, rows_alone=True).way == "drawn rows alone"  # type: ignore[arg-type]
-    off = "48 slots: drawn rows alone are switched off"
+    off = "48 slots: not asked for drawn rows alone"
     assert registry.edge(*given).way == off  # type: ignore[arg-type]
 
 

@@ -109,7 +109,8 @@ class Tasks:
         self._delay.hold(came, steps, stop)
         now = self._delay.late
         if now > late and not now & (now - 1):  # the 1st, 2nd, 4th, 8th, …
-            log.info("%s: %d late pushes: the machine is slower than it was", self._role.edge, now)
+            said = "%s: %d pushes were late so far, the next ones leave after %.1f ms"
+            log.info(said, self._role.edge, now, 1000 * self._delay.seconds)
 
     def _refuse(self, session: Session) -> None:
         """Say that a model is refused.

@@ -61,7 +61,7 @@ class EdgeRole(ABC):
         self.records, self.units, self.size = rows.records, rows.units, releaser.plan.slots
         releaser.plan.check_rows(self.records)
         self.x, self.y = rows.x.to(device), rows.y.to(device)
-        found = self._rows_alone() if rows_alone else "drawn rows alone are switched off"
+        found = self._rows_alone() if rows_alone else "not asked for drawn rows alone"
         self.alone, self._why_slots = (found, "") if isinstance(found, RowSums) else (None, found)
         # What the gradient of every unit is.
         outer = model.linear and not model.regularization and self.units is None
