@@ -44,7 +44,7 @@ from tacit_services.worker.tasks import task_loop
 # About 16 of 64 rows, four more or less, each of which takes some milliseconds.
 MODEL = build("cnn", (1, 64, 64), 2, channels=(48, 48), kernel=5, hidden=())
 ROWS, RATE, CLIP, WARM = 64, 0.25, 1.0, 10
-PATIENCE, CHUNK = 60.0, 1 << 20  # seconds, besides one for each push; bytes of a payload
+PATIENCE, CHUNK = 10.0, 1 << 20  # seconds for a push, on average; bytes of a payload
 
 
 class CountedRows:
@@ -113,7 +113,7 @@ def seconds_and_rows(pushes: int, held: bool) -> tuple[Values, Values]:
         server = Server(broker, WARM + pushes)
         end.callback(server.connection.stop)
         server.connection.start(PATIENCE)
-        patience = threading.Timer(PATIENCE + pushes, server.done.set)
+        patience = threading.Timer(PATIENCE * (WARM + pushes), server.done.set)
         end.callback(patience.cancel)
         patience.start()
         counts = _work(broker, folder, server.done, end, held=held)
