@@ -15,6 +15,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.errors import ConfigError
 from tacit.protocol.messages import GlobalModel, Hello, Release, Update
+from tacit.robust import rules
 from tests.golden.harness import sha256
 from tests.helpers.run_files import run_file
 
@@ -165,6 +166,15 @@ def test_the_rule_makes_a_rounds_model() -> None:
 def test_contradictions_are_refused(name: str, guard: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         run(name, **guard)
+
+
+def test_a_rule_holds_no_more_updates_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "MOST", 5)
+    assert run("fedbuff", rule="median").guard.rule == "median"
+    monkeypatch.setattr(rules, "MOST", 4)
+    with pytest.raises(ConfigError, match=r"fedbuff combines 5 updates.* at most 4"):
+        run("fedbuff", rule="median")
+    assert run("fedbuff").guard.rule == "mean"
 
 
 def test_what_decides_the_model_is_in_a_runs_name_and_no_edges_business() -> None:

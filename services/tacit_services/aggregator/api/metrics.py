@@ -5,7 +5,6 @@ No label names an edge, as fleets are large.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable
 from importlib import metadata
@@ -122,20 +121,15 @@ def _build() -> Metric:
 
 def _privacy(observer: Observer[ServerDriver]) -> Iterable[Metric]:
     """ε of the run, never below what was spent; +Inf where there is no guarantee."""
-    edges = observer.edges()
-    shares = [
-        edge["epsilon_pld"] / edge["budget"]
-        for edge in edges
-        if edge["budget"] and math.isfinite(edge["budget"])
-    ]
+    total = observer.total()
     yield GaugeMetricFamily(
-        "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", observer.epsilon()
+        "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", total.epsilon
     )
     yield GaugeMetricFamily("tacit_delta", "δ of that ε.", observer.definition.promise.delta)
     yield GaugeMetricFamily(
         "tacit_epsilon_budget_ratio",
         "Largest share of its budget that any edge has spent, at most.",
-        max(shares, default=0.0),
+        total.share,
     )
 
 

@@ -187,7 +187,8 @@ class Admission:
         if envelope is None:
             self._answer_part(edge, seq)
             return None
-        self._small_talk.check(edge, envelope)
+        if not wire.has_tensor(envelope):
+            self._small_talk.spend(edge, len(envelope))
         received = wire.decode(envelope)
         self._check_sender(received.meta, edge, seq)
         if received.meta.HasField("want"):
@@ -242,7 +243,7 @@ class Admission:
 
     def _answer_question(self, edge: str, seq: int) -> None:
         """Say that nothing is missing of a message that was accepted before."""
-        self._counts[Verdict.DUPLICATE] += 1
+        self._counts["asked"] += 1
         last = self._journal.last_seqs.get(edge, 0)
         receipt = pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last)
         self._downlink.receipt(edge, seq, self._receipts.proven(edge, receipt))

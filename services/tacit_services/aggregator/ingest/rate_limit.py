@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacit_services.aggregator.ingest.buckets import Bucket
+from tacit_services.transport.bucket import Bucket
 
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
 PATIENCE = (

@@ -54,7 +54,7 @@ def write(
 def _write(
     out: Path, run: RunFile, observer: Observer[Any], model: Model, test: Dataset | None
 ) -> None:
-    status = finite(observer.status())
+    status = finite(observer.summary())
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
     data = weights(model, observer.driver.role.params)

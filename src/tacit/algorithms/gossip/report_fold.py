@@ -8,6 +8,7 @@ peer's ledger has paid for.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class Observer(ServerRole):
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """The newest model of one peer; θ and the counter follow."""
-        self.edges[update.edge].updates = update.steps
+        self.edges[update.edge] = replace(self.edges[update.edge], updates=update.steps)
         self.models[update.edge] = update.vector
         self.params = (
             torch.stack([self.models[name] for name in sorted(self.models)])
