@@ -62,7 +62,8 @@ class EdgeRole(ABC):
         releaser.plan.check_rows(self.records)
         self.x, self.y = rows.x.to(device), rows.y.to(device)
         found = self._rows_alone() if rows_alone else "not asked for drawn rows alone"
-        self.alone, self._why_slots = (found, "") if isinstance(found, RowSums) else (None, found)
+        self.alone = found if isinstance(found, RowSums) else None
+        self._why_slots = found if isinstance(found, str) else ""
         # What the gradient of every unit is.
         outer = model.linear and not model.regularization and self.units is None
         outer = outer and self.alone is None
