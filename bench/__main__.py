@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
-from tacit_services.aggregator.ingest.bases import AnyBase
-from tacit_services.aggregator.line import Line
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.aggregator.ingest.base_versions import NoBaseCheck
 from tacit_services.journal.store import open_store
 from tacit_services.testbed.preload import KEEP_HEAP
 from tacit_services.testbed.processes import Child, start_broker, start_store
@@ -228,15 +228,15 @@ def _path(
     run = config.load(file)
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
-    line = Line(broker, "bench-aggregator", 30.0)
+    line = BrokerLink(broker, "bench-aggregator", 30.0)
     # Ready-made updates, many without a receipt at a time, are of any version.
-    place = Place(
+    place = Surroundings(
         "bench",
         open_store(url, "bench"),
         line,
         max_message=1 << 28,
         chunk=256 * 1024,
-        bases=AnyBase(),
+        base_versions=NoBaseCheck(),
     )
     definition = run.define()
     driver = assemble(run, definition, Server(definition, model), model, place)

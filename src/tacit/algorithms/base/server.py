@@ -21,8 +21,8 @@ from tacit.protocol.messages import (
     GlobalModel,
     Halt,
     Hello,
+    LiftQuarantine,
     Outgoing,
-    Release,
     Retired,
     ServerInput,
     Timer,
@@ -168,7 +168,7 @@ class ServerRole(Fold, ABC):
         """Whether the run has reached its end."""
         return self.version >= self.horizon
 
-    def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
+    def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """What there is to evaluate: version, parameters (d,), and `test` as the model sees it.
 
         None: nothing yet.
@@ -200,7 +200,7 @@ class ServerRole(Fold, ABC):
                 return self._hello(message)
             case Halt():
                 return self._halt(message.reason)
-            case Release(edge):
+            case LiftQuarantine(edge):
                 return self._release(edge)
             case Retired(edge) if edge in self.edges:
                 self.edges[edge] = self.edges[edge].retire(message)

@@ -27,7 +27,7 @@ QUIET = (
 )
 
 
-class Observer(ServerRole):
+class ReportFold(ServerRole):
     """The server of a run without one: it folds what peers report, for people.
 
     The run is over QUIET seconds after the last report where all peers have said the end, else

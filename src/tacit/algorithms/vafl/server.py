@@ -291,7 +291,7 @@ class Server(ServerRole):
 
     # -- evaluation, on the rows that are not trained on -------------------------------------------
 
-    def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
+    def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
         return self.evaluation.taken
 
