@@ -55,11 +55,13 @@ def test_arrows_that_follow_from_others_and_those_to_errors_are_left_out(checkou
     assert picture.splitlines() == ["flowchart TD", *arrows]
 
 
-def test_rooms_stand_in_the_order_of_the_contracts_with_their_first_line(checkout: Path) -> None:
+def test_rooms_stand_in_the_order_of_the_contracts_with_their_first_sentence(
+    checkout: Path,
+) -> None:
     lines = house_map.drawn(checkout).splitlines()
     rooms = [line for line in lines if line.lstrip().startswith("- ")]
     assert rooms == [
-        "- **top**: The top. With more.",
+        "- **top**: The top.",
         "- **left**: On the left.",
         "  - inner: Inside.",
         "- **right**: On the right.",

@@ -7,6 +7,7 @@ reported; each is post-processing of what its peer's ledger has paid for.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ GRACE = 10.0  # seconds without a report, once one peer has reported its last mo
 QUIET = 2.0  # the same once all have: a neighbour's last exchange may still change a model
 
 
-class Observer(ServerRole):
+class ReportFold(ServerRole):
     """A role in a server's place that folds peers' reports, to show them to people.
 
     Once a peer has reported the end, the run is over when no report has come for QUIET seconds if
@@ -52,7 +53,7 @@ class Observer(ServerRole):
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Take in the newest model of one peer, and update θ and the counter."""
-        self.edges[update.edge].updates = update.steps
+        self.edges[update.edge] = replace(self.edges[update.edge], updates=update.steps)
         self.models[update.edge] = update.vector
         self.params = (
             torch.stack([self.models[name] for name in sorted(self.models)])

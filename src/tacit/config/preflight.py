@@ -14,8 +14,8 @@ _SHORT_PATH = 1.0  # warn below this length of all steps together
 _UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 
 
-def prospects(run: RunFile, parameters: int) -> Iterator[str]:
-    """Yield a sentence for each thing that its author may not have meant or that hinders learning.
+def warnings(run: RunFile, parameters: int) -> Iterator[str]:
+    """What its author may not have meant, and what makes learning unlikely; a sentence each.
 
     parameters: how many the model has. Raises PrivacyError where no noise keeps to ε.
     """
