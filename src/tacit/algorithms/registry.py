@@ -16,10 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.algorithms import fedasync, mapa
+from tacit.algorithms import mapa
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
+from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.fedavg import AveragingServer
+from tacit.algorithms.fedasync.fedbuff import BufferedServer
+from tacit.algorithms.fedasync.mixing import MixingServer
 from tacit.algorithms.gossip import adp2sgd
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.report_fold import ReportFold
@@ -168,7 +172,7 @@ def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
 
 
 def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
-    return fedasync.Edge(
+    return FedAsyncEdge(
         definition.algorithm,
         own.name,
         own.data,
@@ -231,7 +235,7 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
 
 
 _MAPA = Roles(mapa.Server, _mapa_edge)
-_MIXING = Roles(fedasync.MixingServer, _fedasync_edge)
+_MIXING = Roles(MixingServer, _fedasync_edge)
 _GOSSIP = Roles(ReportFold, _peer)
 
 ROLES: dict[str, Roles] = {
@@ -241,8 +245,8 @@ ROLES: dict[str, Roles] = {
     "csgd": _MAPA,
     "fedasync": _MIXING,
     "sgd": _MIXING,
-    "fedbuff": Roles(fedasync.BufferedServer, _fedasync_edge),
-    "fedavg": Roles(fedasync.AveragingServer, _fedasync_edge),
+    "fedbuff": Roles(BufferedServer, _fedasync_edge),
+    "fedavg": Roles(AveragingServer, _fedasync_edge),
     "dp-pasgd": Roles(averaging.Server, _averaging_edge),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
