@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Inbound
@@ -71,7 +71,7 @@ class Run:
         role = registry.server(definition, self.model)
         store = open_store("memory://", "cost")
         self.now = 1000.0
-        place = Place("cost", store, Silent(), 1 << 24, 1 << 18, clock=lambda: self.now)
+        place = Surroundings("cost", store, Silent(), 1 << 24, 1 << 18, clock=lambda: self.now)
         self.driver: ServerDriver = assemble(run, definition, role, self.model, place)
         for name in definition.names[:edges]:
             self.driver.presence[name] = "online"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 
 log = logging.getLogger("tacit.aggregator")
 ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
@@ -19,7 +19,7 @@ class Desertion:
     """Watches one run, in its driver's thread."""
 
     def __init__(
-        self, observer: Observer[Any], clock: Callable[[], float] = time.monotonic
+        self, observer: RunStatus[Any], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._observer, self._clock = observer, clock
         self._looked = -LOOK_SECONDS

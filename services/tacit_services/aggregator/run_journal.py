@@ -12,7 +12,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.errors import Fenced, ServiceError, StoreLost, WireError
 from tacit.privacy.ledger import Charged
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Deadline, Halt, Outgoing, Release, Update
+from tacit.protocol.messages import Deadline, Halt, LiftQuarantine, Outgoing, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
@@ -188,7 +188,7 @@ class RunJournal:
         return pb.Receipt(status=status, last_seq=last), outgoing
 
     def enter(
-        self, payload: bytes, message: Halt | Deadline | Release | Request
+        self, payload: bytes, message: Halt | Deadline | LiftQuarantine | Request
     ) -> list[Outgoing] | None:
         """Append and fold an entry that no edge sends; None: the journal is full for now.
 

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit_services.aggregator.api import documents
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
-from tacit_services.transport.places import Places
+from tacit_services.transport.connection_slots import ConnectionSlots
 from tacit_services.transport.problems import (
     SAFETENSORS,
     address_of,
@@ -113,7 +113,7 @@ def edge_routes(view: View) -> APIRouter:
 
 def model_routes(view: View) -> APIRouter:
     """The newest model, in blocks with flow control."""
-    router, downloads = APIRouter(tags=["model"]), Places(DOWNLOADS, DOWNLOADS_EACH)
+    router, downloads = APIRouter(tags=["model"]), ConnectionSlots(DOWNLOADS, DOWNLOADS_EACH)
 
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
     def info() -> Response:
@@ -141,7 +141,7 @@ def model_routes(view: View) -> APIRouter:
 
 def event_routes(view: View, operator: Operator) -> APIRouter:
     """The run's status as a stream, as it changes."""
-    router, streams = APIRouter(), Places(STREAMS, STREAMS_EACH)
+    router, streams = APIRouter(), ConnectionSlots(STREAMS, STREAMS_EACH)
 
     async def place(request: Request) -> AsyncIterator[None]:
         with streams.taken(address_of(request.scope)):

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit.models import Model
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.reporting.moment import Moment
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import weights
 
 EVENT_PERIOD = 0.5  # seconds between two status events, at least
@@ -35,7 +35,7 @@ class View:
     Weights are kept per version, the status for EVENT_PERIOD seconds. For any thread.
     """
 
-    def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:
+    def __init__(self, observer: RunStatus[ServerDriver], model: Model) -> None:
         self.observer, self.driver, self.model = observer, observer.driver, model
         self._lock, self._feed_lock = threading.Lock(), threading.Lock()
         self._params: Tensor | None = None

@@ -68,7 +68,7 @@ class Link(Protocol):
         """How often a connection came up again."""
 
 
-class Observer(Generic[_D]):
+class RunStatus(Generic[_D]):
     """Reads the fold under the driver's lock; keeps the series of evaluations."""
 
     def __init__(
