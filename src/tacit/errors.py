@@ -56,6 +56,10 @@ class BudgetSpent(PrivacyError):  # noqa: N818  (a state of the ledger)
     """The next push would take the edge past its privacy budget, so the edge retires."""
 
 
+# What a user's own code may end with. `sys.exit` in it would end tacit, and as if all were well.
+FROM_OWN_CODE = (Exception, SystemExit)
+
+
 class WireError(TacitError):
     """Received bytes are not an acceptable message.
 

@@ -20,15 +20,15 @@ def check(
     """Check data, model, budget, memory and time of a run; nothing is spent."""
     need("run")
     from tacit import config
-    from tacit.datasets.own.rows import RowError
+    from tacit.datasets.own.rows import OwnersError
     from tacit.errors import DataError
     from tacit_services.project.check import check as checked
     from tacit_services.settings import data_home
 
     try:
         report = checked(config.load(file), data_folder(data), data_home())
-    except RowError as error:  # this is the screen of whoever has the rows
-        raise DataError(f"{error}, in {error.where} of the data") from error
+    except OwnersError as error:  # this is the screen of whoever has the rows
+        raise DataError(error.for_owner) from error
     if as_json:
         typer.echo(json.dumps({"facts": dict(report.facts), "warnings": report.warnings}, indent=2))
         return
