@@ -195,8 +195,8 @@ def _files(folder: Path) -> list[Path]:
             continue
         if not path.resolve().is_relative_to(root):
             raise RowError("a picture is a link that leaves the folder", 0, path.name)
-        if not path.is_file():  # opening a pipe would wait for ever
-            raise RowError("a picture is no file: a pipe, a device or a broken link", 0, path.name)
+        if path.exists() and not path.is_file():  # opening a pipe would wait for ever
+            raise RowError("a picture is no file but a pipe or a device", 0, path.name)
         found.append(path)
     return found
 
