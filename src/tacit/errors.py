@@ -3,6 +3,7 @@
     TacitError           exit code 1
     ├── ConfigError      2  a run file or a setting: names the field and the value
     ├── DataError        3  a data file is missing, altered or unreadable
+    │   └── OwnersError  3  own rows do not fit; says which only to their owner
     ├── ServiceError     4  broker, store or port: unreachable, in use, lost
     │   └── Fenced       4  a newer aggregator has taken over this run
     ├── PrivacyError     5  the ledger, the budget or the edge's policy refuses
@@ -34,6 +35,16 @@ class DataError(TacitError):
     """A data file is missing, has the wrong checksum, or cannot be read."""
 
     exit_code = 3
+
+
+class OwnersError(DataError):
+    """Own rows do not fit. for_owner: the same in more words, which may say something of a row:
+    they are for the screen of whoever has it, and for no log.
+    """
+
+    def __init__(self, message: str, for_owner: str) -> None:
+        super().__init__(f"{message} (tacit check says which)")
+        self.for_owner = for_owner
 
 
 class ServiceError(TacitError):

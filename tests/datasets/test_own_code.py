@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tacit.datasets.own.rows import OwnersError, RowError
+from tacit.datasets.own.rows import RowError
 from tacit.datasets.own.rows_file import rows_of
 from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.datasets.own.values import Bounds, Values
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, OwnersError
 
 CODE = """
 import random
@@ -90,7 +90,8 @@ def test_what_own_code_says_of_a_row_is_for_its_owner(tmp_path: Path, at: str, s
     body = f"if row == 1200:\n            {at}\n        return [0.25, 0.75], 1"
     found = refused(tmp_path, reader(tmp_path, row=body))
     assert isinstance(found, RowError)
-    assert found.for_owner == f"{found}, in row 1201 of the data: {said}"
+    short = str(found).removesuffix(" (tacit check says which)")
+    assert found.for_owner == f"{short}, in row 1201 of the data: {said}"
     assert "ward" not in str(found)
     assert "1201" not in str(found)
 

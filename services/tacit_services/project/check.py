@@ -87,8 +87,13 @@ def _data(run: RunFile, root: Path | None, seen: list[_Seen]) -> Iterator[tuple[
 
 def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _Seen:
     rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
-    classes = rows.y[:-1].unique().tolist() if source.target.kind == "classes" else []
-    return _Seen(rows.records, frozenset(map(int, classes)))
+    classes = _found(rows.y[:-1]) if source.target.kind == "classes" else []
+    return _Seen(rows.records, frozenset(classes))
+
+
+def _found(y: torch.Tensor) -> list[int]:
+    """The classes in `y`, int64 (n,)."""
+    return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
 
 
 def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:

@@ -15,22 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.datasets.target import Target
-from tacit.errors import DataError
+from tacit.errors import OwnersError
 
 UNIT_BYTES = 16
 UNIT = np.dtype((np.void, UNIT_BYTES))
 Floats = npt.NDArray[np.float32]
 Units = npt.NDArray[np.void]
-
-
-class OwnersError(DataError):
-    """What is wrong with own rows. for_owner: the same in more words, which are for the screen of
-    whoever has the rows alone: they may say something of a row.
-    """
-
-    def __init__(self, message: str, for_owner: str) -> None:
-        super().__init__(message)
-        self.for_owner = for_owner
 
 
 class RowError(OwnersError):

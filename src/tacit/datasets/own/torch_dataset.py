@@ -13,18 +13,11 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from tacit.datasets.own.files import digest, digest_of
-from tacit.datasets.own.rows import (
-    EncodedRows,
-    Floats,
-    OwnersError,
-    RowError,
-    each_its_own,
-    words_of,
-)
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, words_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.own.values import Values
 from tacit.datasets.target import Target
-from tacit.errors import FROM_OWN_CODE, ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError, OwnersError
 from tacit.user_code import entry_digest, load_entry
 
 _BLOCK_ROWS = 1024
