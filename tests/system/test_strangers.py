@@ -97,7 +97,7 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
         MALLOC_ARENA_MAX="2",  # as in the images
     )
     run.edge(0)
-    wait_for(token.exists)
+    wait_for(lambda: token.exists() and token.read_text() != "")
     progress = Progress(f"http://{address}", rest_client.token(token))
     wait_for(lambda: progress.applied() > 20)
     few_descriptors(aggregator)

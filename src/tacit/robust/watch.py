@@ -18,6 +18,7 @@ from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
 from tacit.robust.law import Law, Sums, Walk
 
 MOST = 200  # edges that are compared with one another; more are dealt to groups
+FAR = 2.0  # times the others' mean: as far as unequal data led honest edges (docs/attacks.md)
 _DOUBT = 4.0  # e^-4: of a length that takes weight from an honest edge, a little, for a while
 _WALK = ("count", "squared", "pull", "pull2", "most", "deviation")
 _SUMS = ("energy", "owed", "most_one")
@@ -102,12 +103,14 @@ class Watch:
         """What part of its update counts:
 
         less than all where its mean is longer than the others' median can be. So that an edge adds
-        what the others' data show that data can.
+        what the others' data show that data can; and the less, the further it is beyond FAR times
+        that, so that nobody gains by pulling with all that the law allows.
         """
         group = self._group(bisect.bisect_left(self.names, edge) % self.groups)
         if len(group) < FEWEST:
             return 1.0
-        return min(self._share(group, edge, name) for name in ("whole", "block"))
+        share = min(self._share(group, edge, name) for name in ("whole", "block"))
+        return share * min(1.0, FAR * share)
 
     def _share(self, group: dict[str, Sums], edge: str, name: str) -> float:
         walks: dict[str, Walk] = {other: getattr(sums, name) for other, sums in group.items()}
