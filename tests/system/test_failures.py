@@ -6,6 +6,8 @@ full disks, edges that were away for long, services that come up in any order.
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from tacit_services.journal.store_with_file import StoreWithJournalFile
 
 from tacit.config import RunFile
 from tests.golden.harness import sha256
-from tests.helpers.processes import PATIENCE, Watcher, deployment, refold
+from tests.helpers.processes import PATIENCE, Watcher, deployment, environment, refold
 from tests.helpers.rig import ROOMY, STATUS, Hostile, Rig, run_file, run_text
 from tests.helpers.servers import HOST, Mosquitto, RedisServer, redis_server, wait_for
 from tests.journal.test_store_servers import file_size_limit
@@ -118,16 +120,29 @@ def test_on_a_full_disk_an_edge_leaves_and_has_sent_nothing_that_is_not_on_it(
     watcher.connection.start(PATIENCE)
     rig = Rig(run_file(updates=10**6), address, "small")
     rig.serve()
-    with deployment(tmp_path, run_text(10**6), address, "memory://", "small") as files:
-        edge = files.edge(0)
+    (tmp_path / "run.toml").write_text(run_text(10**6))
+    settings = {
+        "TACIT_RUN_FILE": str(tmp_path / "run.toml"),
+        "TACIT_RUN_ID": "small",
+        "TACIT_BROKER": address,
+        "TACIT_IDENTITIES": str(tmp_path / "identities"),
+        "TACIT_IDENTITY": "0",
+    }
+    command = [sys.executable, "-m", "tacit_services.cli.main", "edge"]
+    with subprocess.Popen(
+        command, env=environment(**settings), stderr=subprocess.PIPE, text=True
+    ) as edge:
         wait_for(lambda: watcher.sent("edge-0", 5) > 0, PATIENCE)
-        # when no file of it may grow or change any more,
-        assert edge.process is not None
-        resource.prlimit(edge.process.pid, resource.RLIMIT_FSIZE, (0, 0))
-        # then it leaves with exit code 5,
-        assert edge.wait() == 5
-        # and everything that was seen of it had been charged, and was durable before it was sent.
-        updates = [seq for edge, seq, part in watcher.copies if part == 0 and seq > 1]
+        # when nothing more can be written,
+        resource.prlimit(edge.pid, resource.RLIMIT_FSIZE, (0, 0))
+        _, said = edge.communicate(timeout=PATIENCE)
+    # then it leaves with one line and exit code 5,
+    assert edge.returncode == 5, said
+    (line,) = [line for line in said.splitlines() if line.startswith("tacit: ")]
+    assert line.startswith(("tacit: outbox ", "tacit: ledger "))
+    # and everything that was seen of it had been charged, and was durable before it was sent.
+    with deployment(tmp_path, "", address, "memory://", "small") as files:
+        updates = [seq for _, seq, part in watcher.copies if part == 0 and seq > 1]
         assert 0 < len(set(updates)) <= files.pushes(0)
         assert max(updates) <= max(files.pending(0))
     assert not watcher.differing()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -9,7 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tacit_services.worker import outbox
 from tacit_services.worker.outbox import LARGE, Outbox
 
 from tacit.errors import PrivacyError
@@ -263,4 +263,4 @@ def test_a_large_message_is_held_once(tmp_path: Path) -> None:
         box.put(1, bytes(LARGE + 1))
         pending = box.oldest()
         assert pending is not None
-        assert isinstance(pending[1], outbox.mmap.mmap)
+        assert isinstance(pending[1], mmap.mmap)
