@@ -10,7 +10,7 @@ padded) over what two
     processes compute of the same edge step with no broker, no journal and no ledger on disk, in
     turns of seconds; and over what five such processes compute that share the two processors, as
     the edges do;
-(c) push → receipt and push → new model latency of real edge loops (ledger and messages on disk, one update in
+(c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
 edge's whole push costs over a plain step, for five networks (bench/step.py).
 """
