@@ -49,7 +49,7 @@ class Outbox:
         """
         self._ledger, self._key, self._folder = ledger, (owner, run), folder
         self._finished: list[int] = []
-        self._digests: dict[int, bytes] = {}  # of messages with a file of their own
+        self._alone: set[int] = set()  # messages with a file of their own
         try:
             if folder is not None:
                 old_outbox.take_over(folder, run, owner, ledger)
@@ -82,23 +82,23 @@ class Outbox:
         fails; then the message must not be sent, and nothing was charged.
         """
         assert seq == self._last + 1
-        digest, large = hashlib.sha256(envelope).digest(), self._large(envelope)
+        digest, alone = hashlib.sha256(envelope).digest(), self._large(envelope)
         held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
-            if large is not None:
-                _write(large / digest.hex(), envelope)
+            if alone:
+                _write(self._file(seq), envelope)
             with self._ledger.transaction(ahead) as db:
                 # Deleting the receipted ones here, not in done(), saves a commit; a crash between
                 # costs one duplicate.
                 delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
                 db.executemany(delete, [(*self._key, n) for n in self._finished])
-                row = (*self._key, seq, digest, envelope if large is None else None)
+                row = (*self._key, seq, digest, None if alone else envelope)
                 db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
                 db.execute(_KEEP_SENDER, (*self._key, seq, *held, state))
         except (sqlite3.Error, OSError) as error:
             run = self._key[1]
             raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
-        self._kept(seq, envelope, digest, large)
+        self._kept(seq, envelope, alone=alone)
 
     def state(self) -> bytes | None:
         """The sender's state as of the last message that came with one. Raises PrivacyError."""
@@ -122,20 +122,20 @@ class Outbox:
         self._finished.append(seq)
         return True
 
-    def _large(self, envelope: bytes) -> Path | None:
-        """Where the file of this envelope lies, if it has one."""
-        alone = self._folder is not None and len(envelope) > LARGE
-        return self._folder / _FOLDER if self._folder is not None and alone else None
+    def _large(self, envelope: bytes) -> bool:
+        """Whether this envelope has a file of its own."""
+        return self._folder is not None and len(envelope) > LARGE
 
-    def _kept(self, seq: int, envelope: bytes, digest: bytes, large: Path | None) -> None:
+    def _kept(self, seq: int, envelope: bytes, *, alone: bool) -> None:
         """What the commit has made true is so in memory, too."""
-        for number in self._finished:
-            if large_before := self._digests.pop(number, None):
-                self._file(large_before).unlink(missing_ok=True)
+        for number in self._alone.intersection(self._finished):
+            self._file(number).unlink(missing_ok=True)
+        self._alone.difference_update(self._finished)
         self._finished.clear()
         self._last, self._pending[seq] = seq, envelope
-        if large is not None:  # as the file has it: this process holds no copy
-            self._digests[seq], self._pending[seq] = digest, _mapped(large / digest.hex())
+        if alone:  # as the file has it: this process holds no copy
+            self._alone.add(seq)
+            self._pending[seq] = _mapped(self._file(seq))
 
     def _sender(self) -> tuple[int, pb.Held | None]:
         query = "SELECT seq, receipt, proof FROM sender WHERE owner = ? AND run = ?"
@@ -149,8 +149,8 @@ class Outbox:
         for seq, digest, envelope in self._ledger.read(query, *self._key):
             whole = envelope
             if envelope is None and self._folder is not None:
-                self._digests[seq] = digest
-                whole = _mapped(self._file(digest)) if self._file(digest).is_file() else None
+                self._alone.add(seq)
+                whole = _mapped(self._file(seq)) if self._file(seq).is_file() else None
             if whole is None or hashlib.sha256(whole).digest() != digest:
                 self._finished.append(seq)
                 log.warning(
@@ -167,15 +167,19 @@ class Outbox:
         """Delete files of messages that a crash has kept from being stored, or from deletion."""
         if self._folder is None or not (self._folder / _FOLDER).is_dir():
             return
-        query = "SELECT digest FROM message WHERE owner = ? AND envelope IS NULL"
-        kept = {digest.hex() for (digest,) in self._ledger.read(query, self._key[0])}
+        query = "SELECT run, seq FROM message WHERE owner = ? AND envelope IS NULL"
+        kept = {_name(*row) for row in self._ledger.read(query, self._key[0])}
         for path in (self._folder / _FOLDER).iterdir():
             if path.name not in kept:
                 path.unlink()
 
-    def _file(self, digest: bytes) -> Path:
+    def _file(self, seq: int) -> Path:
         assert self._folder is not None
-        return self._folder / _FOLDER / digest.hex()
+        return self._folder / _FOLDER / _name(self._key[1], seq)
+
+
+def _name(run: str, seq: int) -> str:
+    return f"{run}.{seq}"
 
 
 def _write(path: Path, envelope: bytes) -> None:
