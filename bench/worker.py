@@ -10,8 +10,9 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
@@ -19,9 +20,11 @@ from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
+from torch import Tensor
 
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_chain import Charge
@@ -87,7 +90,7 @@ def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
     rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
     part = datasets.load(run.source.name, "train", root, rows)
     releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.source.name), Random())
-    return kind(f"edge-{number}", part, run.build_model(), releaser)
+    return kind(f"edge-{number}", part, run.build_model(), releaser, rows_alone=True)
 
 
 def push(options: dict[str, Any]) -> dict[str, Any]:
@@ -243,19 +246,35 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     return {"sent": sent}
 
 
-def compute(options: dict[str, Any]) -> dict[str, Any]:
-    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file
-    `counter`.
+def compute(options: dict[str, Any]) -> NoReturn:
+    """The edge step alone (sample, clip, noise, in-memory ledger), until killed."""
+    role = build(options, Edge)
+    params = role.model.init(1)
+    _count(options, lambda: role.on_message(GlobalModel(0, params, 1.0)))
+
+
+def plain(options: dict[str, Any]) -> NoReturn:
+    """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
+    role = build(options, Edge)
+    params, batch = role.model.init(1), round(role.releaser.plan.batch)
+
+    def step() -> Tensor:
+        index = torch.randint(role.records, (batch,))
+        return mean_gradient(role.model, params, role.x[index], role.y[index])
+
+    _count(options, step)
+
+
+def _count(options: dict[str, Any], step: Callable[[], object]) -> NoReturn:
+    """Take steps, and count them in the file `counter`.
 
     With `turns` it computes when it has one, as the edges of `tacit run` do.
     """
-    role = build(options, Edge)
-    params, count = role.model.init(1), 0
-    turns = CpuTurns(Path(options["turns"]) if options["turns"] else None)
+    turns, count = CpuTurns(Path(options["turns"]) if options["turns"] else None), 0
     with Path(options["counter"]).open("r+b", buffering=0) as counter:
         while True:
             with turns.take():
-                role.on_message(GlobalModel(0, params, 1.0))
+                step()
             count += 1
             os.pwrite(counter.fileno(), count.to_bytes(8, "little"), 0)
             if count == 5:
@@ -315,6 +334,7 @@ if __name__ == "__main__":
         "push": push,
         "stream": stream,
         "compute": compute,
+        "plain": plain,
         "raw_publish": raw_publish,
         "raw_receive": raw_receive,
         "paced": paced,

@@ -22,10 +22,13 @@ import schemathesis
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
-from tacit_services.aggregator.api.routes import STREAMS_EACH, create_app
+from tacit_services.aggregator.api.routes import create_app
+from tacit_services.aggregator.api.run_routes import STREAMS_EACH
+from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
 from tacit_services.settings import AggregatorSettings
+from tacit_services.transport import http_pace
 from torch import Tensor
 
 from tacit.models import Model, build
@@ -228,12 +231,31 @@ class TestDocuments:
         assert (status["state"], status["applied"], status["target"]) == ("training", 1, 6)
         assert (status["slowest"], status["privacy"]["bound"]) == (
             {"id": "edge-0", "releases": 1},
-            True,
+            False,
         )
         assert (
             status["model_sha256"]
             == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
         )
+
+    def test_a_status_is_of_one_moment_whatever_comes_meanwhile(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Given a status that is being made, when an update comes in the middle of it,
+        rig.hello("edge-0")
+        view, online = View(rig.observer, rig.model), rig.observer.online
+
+        def late() -> int:
+            rig.update("edge-0")
+            return online()
+
+        before = view.file()
+        monkeypatch.setattr(rig.observer, "online", late)
+        status = view.status()
+        # then all of it is of the moment before.
+        assert rig.role.version == 1
+        assert (status["applied"], status["model_version"], status["state"]) == (0, 0, "waiting")
+        assert status["model_sha256"] == before.sha256 != view.file().sha256
 
     def test_an_infinite_epsilon_is_null(self, rig: Rig, web: httpx.Client) -> None:
         rig.hello("edge-0", multiplier=0.0, pushes=3)
@@ -282,7 +304,7 @@ class TestDocuments:
         rig.hello("edge-0")
         rig.update("edge-0", pushes=1)
         (before,) = rig.observer.edges()
-        with rig.observer._accounting:  # another request is at it
+        with rig.observer._accounts.busy:  # another request is at it
             rig.update("edge-0", pushes=2)
             assert rig.observer.edges() == [before]
         (after,) = rig.observer.edges()
@@ -363,6 +385,19 @@ class TestStrangers:
             assert f"{STREAMS_EACH} for one address" in problem(refused, 503)
             assert web.get("/healthz").status_code == 200
         wait_for(lambda: self._streams(web))
+
+    def test_who_asks_too_often_waits_and_the_operator_and_health_checks_do_not(
+        self, rig: Rig, web: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(http_pace, "BURST", 9.0)
+        monkeypatch.setattr(http_pace, "RATE", 0.01)
+        found = [web.get("/openapi.json") for _ in range(10)]
+        assert "of one address" in problem(found.pop(), 429)
+        described = found.pop().json()["paths"].values()
+        assert all("429" in said["responses"] for path in described for said in path.values())
+        assert problem(web.get("/v1/status", headers={"Authorization": f"Bearer {TOKEN}x"}), 429)
+        for path, headers in (("/healthz", {}), ("/v1/status", BEARER)):
+            assert {web.get(path, headers=headers).status_code for _ in range(20)} == {200}
 
     def _streams(self, web: httpx.Client) -> bool:
         with web.stream("GET", "/v1/events") as answer:

@@ -11,15 +11,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 from pydantic import BaseModel
 from tacit_client import ApiError, Client, Status, Unreachable, models
 from tacit_client.client import _server_sent
+from tacit_services.transport import http_pace
 
 from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tests.conftest import ROOT
 from tests.helpers.rest import TOKEN, Rig, Stage, staged
-from tests.helpers.servers import HOST, free_port
+from tests.helpers.servers import HOST, free_port, wait_for
 
 
 @pytest.fixture
@@ -72,7 +74,11 @@ def test_every_document_is_typed(rig: Rig, client: Client) -> None:
     status = client.status()
     assert (status.applied, status.target, status.state, status.over) == (1, 6, "training", False)
     assert status.slowest is not None
-    assert (status.slowest.id, status.slowest.releases, status.privacy.bound) == ("edge-0", 1, True)
+    assert (status.slowest.id, status.slowest.releases, status.privacy.bound) == (
+        "edge-0",
+        1,
+        False,
+    )
     assert client.privacy().edges["edge-0"].pushes == 1
     (edge,) = client.edges()
     assert edge == client.edge("edge-0")
@@ -134,6 +140,24 @@ def test_a_refusal_carries_the_problem(rig: Rig, client: Client) -> None:
         Client(client._url) as nobody,
     ):
         nobody.halt()
+
+
+def test_who_is_told_to_wait_waits(
+    rig: Rig, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_pace, "BURST", 5.0)
+    monkeypatch.setattr(http_pace, "RATE", 0.2)
+    url = client._url
+    with (
+        httpx.Client(base_url=url, trust_env=False) as hasty,
+        Client(url, timeout=60.0) as patient,
+        Client(url, timeout=0.9) as hurried,
+    ):
+        wait_for(lambda: hasty.get("/v1/status").status_code == 429)
+        with pytest.raises(ApiError, match="429 Too Many Requests: 50 requests a second"):
+            hurried.status()
+        assert patient.status().applied == 1
+        assert client.status().applied == 1  # its token is the operator's
 
 
 def test_a_document_keeps_what_it_does_not_know(client: Client) -> None:

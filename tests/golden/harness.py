@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import Store
 from tacit_services.party.loop import party_loop
 from tacit_services.peer.loop import peer_loop
@@ -189,12 +189,14 @@ class MqttRun:
         self._together = threading.Barrier(
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
-        self.line = Line(broker, f"{run_id}-aggregator", PATIENCE)
+        self.line = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
         """A driver with an empty role, as after a restart."""
-        place = Place(self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024)
+        place = Surroundings(
+            self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024
+        )
         run = ungated(self.run)
         return assemble(run, run.define(), make_server(self.run, self.model), self.model, place)
 

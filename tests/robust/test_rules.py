@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import statistics
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
+from tacit.robust import rules
 from tacit.robust.rules import Rule, combine
 
 
@@ -29,3 +32,17 @@ def test_rules_are_as_defined_for_every_number(count: int) -> None:
 def test_two_of_five_move_the_mean_and_nothing_else(rule: Rule, bears: bool) -> None:
     vectors = [torch.full((3,), float(k)) for k in range(3)] + [torch.full((3,), 9.9e5)] * 2
     assert bool((combine(rule, vectors, 2) <= 2).all()) is bears
+
+
+@pytest.mark.parametrize("count", [2, 5, 10, 25])
+def test_rules_are_those_of_numpy_and_scipy_also_where_they_are_computed_in_parts(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "SORTED", 40)
+    made = torch.randn(count, 101, generator=torch.Generator().manual_seed(count))
+    vectors, table = list(made), made.numpy()
+    assert combine("median", vectors, 1).numpy() == pytest.approx(np.median(table, axis=0))
+    trim = max(1, count // 5)
+    cut = (min(trim, (count - 1) // 2) + 0.5) / count  # scipy rounds down
+    expected = stats.trim_mean(table, cut, axis=0)
+    assert combine("trimmed", vectors, trim).numpy() == pytest.approx(expected, abs=1e-6)

@@ -20,6 +20,7 @@ import pytest
 from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
+from tacit_services.transport import rest_client
 from tacit_services.transport.http_door import Limits
 from tacit_services.transport.tls import context_trusting
 
@@ -89,9 +90,11 @@ def attacked(address: str, what: str, seconds: float, meanwhile: Callable[[], No
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Length) -> None:
     address = f"{HOST}:{free_port()}"
-    aggregator = run.aggregator(TACIT_HTTP=address, TACIT_TOKEN_FILE=str(run.folder / "token"))
+    token = run.folder / "token"
+    aggregator = run.aggregator(TACIT_HTTP=address, TACIT_TOKEN_FILE=str(token))
     run.edge(0)
-    progress = Progress(f"http://{address}")
+    wait_for(token.exists)
+    progress = Progress(f"http://{address}", rest_client.token(token))
     wait_for(lambda: progress.applied() > 20)
     few_descriptors(aggregator)
     calm, under = Rate(), Rate()
@@ -116,13 +119,14 @@ def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Lengt
 class Progress:
     """What the operator and a health check ask, each time on a new connection."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, token: str | None) -> None:
+        self._url, self._bearer = url, {"Authorization": f"Bearer {token}"}
 
     def applied(self) -> int:
         try:
             with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
-                return int(web.get(f"{self._url}/v1/status").json()["applied"])
+                status = web.get(f"{self._url}/v1/status", headers=self._bearer)
+                return int(status.json()["applied"])
         except (httpx.ConnectError, KeyError):  # it is not there yet
             return 0
 
@@ -130,7 +134,8 @@ class Progress:
         """Both are answered."""
         with httpx.Client(trust_env=False, timeout=PATIENCE) as web:
             assert web.get(f"{self._url}/readyz").status_code == 200
-            assert web.get(f"{self._url}/v1/status").json()["state"] == "training"
+            status = web.get(f"{self._url}/v1/status", headers=self._bearer)
+            assert status.json()["state"] == "training"
 
     def during(self, seconds: float) -> int:
         """The same number of questions a second or more, without an attack."""

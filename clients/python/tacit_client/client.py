@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
@@ -75,7 +76,8 @@ class Client:
         """Prepare a client for the aggregator at `url` (http://HOST:PORT); no request is made yet.
 
         `token` is the operator's, for `halt`, `predict` and `release`; or the one for reading,
-        where the aggregator wants one (ApiError 401 else). `timeout` is in seconds.
+        where the aggregator wants one (ApiError 401 else). `timeout` is in seconds; as long it
+        waits where the aggregator says that this address has asked too often (ApiError 429 then).
         Raises ValueError for what is not a URL.
         """
         try:
@@ -93,8 +95,8 @@ class Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # A proxy from the environment cannot reach this machine's own loopback.
         direct = base.host in _LOOPBACK
-        self._http = httpx.Client(
-            base_url=base, timeout=timeout, headers=headers, trust_env=not direct
+        self._http = _Paced(
+            timeout, base_url=base, timeout=timeout, headers=headers, trust_env=not direct
         )
 
     def __enter__(self) -> Self:
@@ -228,6 +230,28 @@ class Client:
             raise ApiError(
                 response.status_code, response.reason_phrase, "not a tacit aggregator's answer"
             ) from None
+
+
+class _Paced(httpx.Client):
+    """An HTTP client that asks again after 429, when it is told to, for `patience` seconds."""
+
+    def __init__(self, patience: float, **more: Any) -> None:
+        """more: httpx.Client's."""
+        super().__init__(**more)
+        self._patience = patience
+
+    def send(self, request: httpx.Request, **more: Any) -> httpx.Response:
+        """As httpx.Client's."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            response = super().send(request, **more)
+            wait = response.headers.get("Retry-After", "")
+            if response.status_code != 429 or not wait.isdigit():
+                return response
+            if time.monotonic() + int(wait) > deadline:
+                return response
+            response.close()
+            time.sleep(int(wait))
 
 
 def _parsed(response: httpx.Response, kind: type[T]) -> T:

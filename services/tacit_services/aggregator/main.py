@@ -22,13 +22,13 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import presence
-from tacit_services.aggregator.line import Line
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.disk.secret_file import kept_secret
@@ -67,12 +67,12 @@ def main(settings: AggregatorSettings) -> None:
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
         store = StoreWithJournalFile(store, Writer(settings.journal_file), name, run)
-    line = Line(
+    line = BrokerLink(
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
-    place = Place(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
+    place = Surroundings(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
     driver = assemble(run, definition, role, model, place)
-    observer = Observer(
+    observer = RunStatus(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )
     operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
@@ -138,9 +138,9 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
 
 
 def _train(
-    line: Line,
+    line: BrokerLink,
     driver: ServerDriver,
-    observer: Observer[ServerDriver],
+    observer: RunStatus[ServerDriver],
     operator: Operator,
     evaluator: Evaluator,
     stop: threading.Event,
@@ -189,7 +189,7 @@ def _train(
         line.close()
 
 
-def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> None:
+def _watch_presence(line: BrokerLink, driver: ServerDriver, stop: threading.Event) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
     hear = functools.partial(presence.note, driver.presence, driver.names)
     try:
@@ -201,7 +201,7 @@ def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> 
 
 
 def _answer_questions(
-    line: Line, driver: ServerDriver, inference: Inference, stop: threading.Event
+    line: BrokerLink, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`, predictions too, for which this vertical run's parties are asked."""
     line.open(driver.subscriptions(), driver.inbox.hear, stop)

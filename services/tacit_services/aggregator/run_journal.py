@@ -11,7 +11,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.errors import Fenced, StoreLost, WireError
 from tacit.privacy.ledger import Charged
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Deadline, Halt, Outgoing, Release, Update
+from tacit.protocol.messages import Deadline, Halt, LiftQuarantine, Outgoing, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
@@ -57,6 +57,8 @@ class RunJournal:
         self.lock = threading.Lock()
         # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.counts = Counter[str]()
+        # Duplicates of an older tacit, whose store did not count them.
+        self._uncounted = 0
         self.last_seqs: dict[str, int] = {}  # each edge's last accepted number
         self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
         self.held_bytes = 0  # of payload since the snapshot
@@ -80,12 +82,14 @@ class RunJournal:
             with self.lock:
                 self.role.restore(tensors, values["role"])
             self.counts.update(values["counts"])
+            self._uncounted = values.get("uncounted", self.counts[Verdict.DUPLICATE])
             self.cursor = self.saved = snapshot.cursor
         for record in self.store.replay(
             self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))
         ):
             self._refold(record)
         self.last_seqs = dict(self.store.last_seqs())
+        self.counts[Verdict.DUPLICATE] = self._uncounted + self.store.duplicates()
         return epoch
 
     def _check_kept(self, held: int) -> None:
@@ -157,16 +161,17 @@ class RunJournal:
         Returns what its sender is told: the receipt, and what the role says.
         """
         role, last = self.role, answer.last_seq
-        self.counts[answer.verdict] += 1
         self.last_seqs[candidate.edge] = last
+        passed_over, over = role.stale + role.kept_out, role.halted
+        with self.lock:  # whoever reads the counts has those of one moment
+            self.counts[answer.verdict] += 1
+            accepted = answer.verdict == Verdict.ACCEPTED
+            outgoing = role.on_message(candidate.message) if accepted else []
         if answer.verdict == Verdict.BUSY:
             self.full = True
             return BUSY, []
         if answer.verdict == Verdict.DUPLICATE:
             return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), []
-        passed_over, over = role.stale + role.kept_out, role.halted
-        with self.lock:
-            outgoing = role.on_message(candidate.message)
         self.cursor = answer.position
         self.held_bytes += len(candidate.payload)
         # One that is stale, or the guard's sums keep out, or came after the last in the same batch,
@@ -177,7 +182,7 @@ class RunJournal:
         return pb.Receipt(status=status, last_seq=last), outgoing
 
     def enter(
-        self, payload: bytes, message: Halt | Deadline | Release | Request
+        self, payload: bytes, message: Halt | Deadline | LiftQuarantine | Request
     ) -> list[Outgoing] | None:
         """Append and fold an entry that no edge sends; None: the journal is full for now.
 
@@ -205,7 +210,8 @@ class RunJournal:
         new = self.cursor != self.saved
         if new:
             tensors, role = self.role.state()
-            state = snapshot_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})
+            values = {"role": role, "counts": dict(self.counts), "uncounted": self._uncounted}
+            state = snapshot_file.dumps(tensors, values)
             self.store.save(Snapshot(self.cursor, state))
             self.saved, self.held_bytes = self.cursor, 0
             self.counts["snapshots"] += 1

@@ -132,8 +132,9 @@ def host(*, thorough: bool = False) -> Host:
     if not thorough:
         return found
     from tacit_services.cli.audit_over_mqtt import wire_seconds
+    from tacit_services.cli.audit_rows_drawn import seconds_and_rows
 
-    return replace(found, seconds=wire_seconds)
+    return replace(found, seconds=wire_seconds, drawn=seconds_and_rows)
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:

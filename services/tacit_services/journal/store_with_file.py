@@ -103,6 +103,10 @@ class StoreWithJournalFile:
         """See base.Store.depth."""
         return self._inner.depth()
 
+    def duplicates(self) -> int:
+        """See base.Store.duplicates."""
+        return self._inner.duplicates()
+
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
         return self._inner.last_seqs()

@@ -26,8 +26,10 @@ from pathlib import Path
 from tacit_services import launch
 
 # By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
-# push, and then has to fault them in again.
+# push, and then has to fault them in again. And it makes eight heaps for each core, one for each
+# thread that comes: what the threads of REST once took is then in no other's reach.
 KEEP_HEAP = {
+    "MALLOC_ARENA_MAX": "2",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
     "MALLOC_TOP_PAD_": str(1 << 25),

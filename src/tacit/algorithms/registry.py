@@ -22,7 +22,7 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
 from tacit.algorithms.gossip import adp2sgd
 from tacit.algorithms.gossip.allreduce import SyncPeer
-from tacit.algorithms.gossip.report_fold import Observer
+from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import GossipSettings
 from tacit.algorithms.vafl import server as vafl
 from tacit.algorithms.vafl import vertical_settings
@@ -231,7 +231,7 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
 
 _MAPA = Roles(mapa.Server, _mapa_edge)
 _MIXING = Roles(fedasync.MixingServer, _fedasync_edge)
-_GOSSIP = Roles(Observer, _peer)
+_GOSSIP = Roles(ReportFold, _peer)
 
 ROLES: dict[str, Roles] = {
     "mapa": _MAPA,
@@ -245,6 +245,6 @@ ROLES: dict[str, Roles] = {
     "dp-pasgd": Roles(averaging.Server, _averaging_edge),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
-    "sync": Roles(Observer, _sync_peer),
+    "sync": Roles(ReportFold, _sync_peer),
     "vafl": Roles(None, None),
 }

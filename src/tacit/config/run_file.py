@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from pydantic import PrivateAttr, ValidationError, model_validator
 
+from tacit.config import derived_defaults, fingerprint_0_1, guard_check
 from tacit.config import fingerprint as names
-from tacit.config import fingerprint_0_1, guarded, left_out
 from tacit.config.algorithms import CENTRALISED, Algorithm
 from tacit.config.complaints import one_line
 from tacit.config.data import Data, with_counts
@@ -84,7 +84,7 @@ class RunFile(Section):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         p, edges = self.privacy, self.edges
-        guarded.agree(self)
+        guard_check.agree(self)
         self.data.agree(self)
         self.algorithm.agree(self)
         rows = self.public_size()
@@ -291,7 +291,7 @@ def parse(
             content[section][key] = value
     try:
         counted = _count(content, folder)
-        left_out.fill(content)
+        derived_defaults.fill(content)
         return RunFile.model_validate(content, context={"folder": folder, "counted": counted})
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error

@@ -1,6 +1,7 @@
 """Rules that make one vector of several edges' and bear that some of them lie.
 
-Each takes the vectors as rows of a matrix (n, d), and how many at either end may be lies.
+Each takes the vectors as rows of a matrix (n, d), and how many at either end may be lies. Sorting
+takes memory of a few times SORTED numbers, beside the vectors themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 Rule = Literal["mean", "median", "trimmed"]
+MOST = 1000  # vectors that a rule may be asked for: it holds them all until the last has come
+SORTED = 1 << 22  # numbers that are sorted at a time
 
 
 def mean(vectors: Tensor, trim: int = 0) -> Tensor:
@@ -49,4 +52,8 @@ RULES: dict[Rule, Callable[[Tensor, int], Tensor]] = {
 
 def combine(rule: Rule, vectors: list[Tensor], trim: int) -> Tensor:
     """One vector (d,) of `vectors` (d,), by the rule of this name."""
-    return RULES[rule](torch.stack(vectors), trim)
+    if rule == "mean":
+        return mean(torch.stack(vectors))
+    columns = max(1, SORTED // len(vectors))
+    parts = zip(*(torch.split(vector, columns) for vector in vectors), strict=True)
+    return torch.cat([RULES[rule](torch.stack(part), trim) for part in parts])

@@ -6,6 +6,7 @@ verdicts, and a snapshot keeps it.
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass, field
 from statistics import median
@@ -16,6 +17,7 @@ from torch import Tensor
 from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
 from tacit.robust.law import Law, Sums, Walk
 
+MOST = 200  # edges that are compared with one another; more are dealt to groups
 _DOUBT = 4.0  # e^-4: of a length that takes weight from an honest edge, a little, for a while
 _WALK = ("count", "squared", "pull", "pull2", "most", "deviation")
 _SUMS = ("energy", "owed", "most_one")
@@ -30,19 +32,25 @@ class Verdict:
 
 
 class Watch:
-    """Sums of every edge; `judge` takes one update and says what follows."""
+    """Sums of every edge; `judge` takes one update and says what follows.
+
+    Of K edges it holds two vectors (d,) of float64 each. More than MOST are dealt by their names to
+    groups of about the same size, of which agreement is asked in turn: an update costs O(MOST·d)
+    and O(MOST²), whatever K.
+    """
 
     def __init__(self, size: int, edges: int, false_alarm: float, *, agreement: bool) -> None:
         """size: d. edges: how many there will be. false_alarm: of a whole run of honest edges."""
         self.size, self.agreement = size, agreement
         self.t = math.log(4 * edges / false_alarm)  # of one edge and one of four uses
         self.edges: dict[str, Sums] = {}
+        self.names: list[str] = []  # of `edges`, sorted
         self.seen = 0  # updates
         self.renewal = 1  # of the blocks, at this many updates an edge
 
     def judge(self, edge: str, vector: Tensor, law: Law) -> Verdict:
         """One more update of `edge`: how far it led (d,), and its law."""
-        sums = self.edges.setdefault(edge, Sums(self.size))
+        sums = self._sums(edge)
         sums.add(vector, law)
         self.seen += 1
         if why := sums.broken(self.t):
@@ -54,17 +62,38 @@ class Watch:
 
     def forget(self, edge: str) -> None:
         """Begin anew with this edge; the others' updates stay."""
-        self.edges.pop(edge, None)
+        if self.edges.pop(edge, None) is not None:
+            self.names.remove(edge)
+
+    def _sums(self, edge: str) -> Sums:
+        if edge not in self.edges:
+            self.edges[edge] = Sums(self.size)
+            bisect.insort(self.names, edge)
+        return self.edges[edge]
+
+    @property
+    def groups(self) -> int:
+        """How many groups the edges are dealt to."""
+        return max(1, math.ceil(len(self.names) / MOST))
+
+    def _group(self, number: int) -> dict[str, Sums]:
+        """One of them. Names that follow one another are in different ones."""
+        return {name: self.edges[name] for name in self.names[number :: self.groups]}
 
     def _opponents(self) -> dict[str, str]:
-        """Whom the others' sums accuse; asked once in as many updates as there are edges."""
-        if self.seen % max(1, len(self.edges)):
+        """Whom the others' sums accuse; a group is asked once in as many updates as it has edges,
+        each in its turn.
+        """
+        size = math.ceil(len(self.names) / self.groups)
+        turn, left = divmod(self.seen, size)
+        if left or self.seen < 2 * len(self.names):  # while they come, each is one more
             return {}
-        t = self.t + 2 * math.log(1 + self.seen / len(self.edges))  # over all that are asked
-        whole = {name: sums.whole for name, sums in self.edges.items()}
+        group = self._group(turn % self.groups)
+        t = self.t + 2 * math.log(1 + self.seen / size)  # over all that are asked
+        whole = {name: sums.whole for name, sums in group.items()}
         if found := opponents(whole, t):
             return dict.fromkeys(found, "all its updates work against the other edges'")
-        block = {name: sums.block for name, sums in self.edges.items()}
+        block = {name: sums.block for name, sums in group.items()}
         if found := opponents(block, t, worse=WORSE_LATER, behind=BEHIND_LATER):
             return dict.fromkeys(found, "its latest updates work against the other edges'")
         return {}
@@ -75,12 +104,13 @@ class Watch:
         less than all where its mean is longer than the others' median can be. So that an edge adds
         what the others' data show that data can.
         """
-        if len(self.edges) < FEWEST:
+        group = self._group(bisect.bisect_left(self.names, edge) % self.groups)
+        if len(group) < FEWEST:
             return 1.0
-        return min(self._share(edge, "whole"), self._share(edge, "block"))
+        return min(self._share(group, edge, name) for name in ("whole", "block"))
 
-    def _share(self, edge: str, name: str) -> float:
-        walks: dict[str, Walk] = {other: getattr(sums, name) for other, sums in self.edges.items()}
+    def _share(self, group: dict[str, Sums], edge: str, name: str) -> float:
+        walks: dict[str, Walk] = {other: getattr(sums, name) for other, sums in group.items()}
         own, _ = walks.pop(edge).between(_DOUBT)
         others = [walk.between(_DOUBT)[1] if walk.count else math.inf for walk in walks.values()]
         most = median(others)
@@ -109,9 +139,10 @@ class Watch:
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.seen, self.renewal, self.edges = values["seen"], values["renewal"], {}
+        self.seen, self.renewal = values["seen"], values["renewal"]
+        self.edges, self.names = {}, []
         for edge, kept in values["edges"].items():
-            sums = self.edges[edge] = Sums(self.size)
+            sums = self._sums(edge)
             for key in _SUMS:
                 setattr(sums, key, kept[key])
             sums.whole = Walk(tensors[f"watch/whole/{edge}"], **kept["whole"])

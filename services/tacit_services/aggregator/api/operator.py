@@ -8,11 +8,15 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 BEARER = HTTPBearer(auto_error=False, description="the operator's token")
 READ_BEARER = HTTPBearer(
     scheme_name="Read", auto_error=False, description="the token for reading, or the operator's"
 )
+HEALTH = ("/healthz", "/readyz")  # paths; whoever restarts processes asks there
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
@@ -50,6 +54,15 @@ class Operator:
             raise HTTPException(
                 401, "the operator's token is missing or wrong (tacit: --token-file)", _CHALLENGE
             )
+
+    def never_waits(self, scope: Scope) -> bool:
+        """Whether a request gets in however many came before it: the operator's, a health check."""
+        if scope["path"] in HEALTH:
+            return True
+        scheme, credentials = get_authorization_scheme_param(
+            Headers(scope=scope).get("authorization")
+        )
+        return self.shown(HTTPAuthorizationCredentials(scheme=scheme, credentials=credentials))
 
     def shown(self, given: HTTPAuthorizationCredentials | None) -> bool:
         """Whether `given` is the operator's token."""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacit_services.aggregator.ingest.buckets import Bucket
+from tacit_services.transport.bucket import Bucket
 
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
 PATIENCE = (
@@ -27,7 +27,7 @@ PATIENCE = (
 )
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
 
-log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
+log = logging.getLogger("tacit.rate_limit")
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ class Verdict(StrEnum):
     """What `append` did with one entry."""
 
     ACCEPTED = "accepted"  # durable, at `position`
-    DUPLICATE = "duplicate"  # seq <= the edge's last accepted seq; nothing written
+    DUPLICATE = "duplicate"  # seq <= the edge's last accepted seq; counted, and not written
     BUSY = "busy"  # the journal is full (count or bytes); nothing written
 
 
@@ -105,7 +105,8 @@ class Store(Protocol):
 
         For each entry, with `last` the edge's last accepted seq (0: none): seq <= last is
         DUPLICATE; a journal that holds its limit of entries or bytes, or more, gives BUSY; else
-        ACCEPTED. Numbers may skip, as a refused message leaves a hole: an edge has one unreceipted
+        ACCEPTED. A DUPLICATE is counted in the same step (`duplicates`). Numbers may skip, as a
+        refused message leaves a hole: an edge has one unreceipted
         message in flight, so a later one cannot overtake. Verdicts inside one call see the effects
         of the entries before them. An ACCEPTED entry's anchor is kept in the same step, if its
         count is larger than the one held for its lineage.
@@ -144,6 +145,9 @@ class Store(Protocol):
 
     def depth(self) -> tuple[int, int]:
         """How many entries, and bytes of payload, the journal holds now."""
+
+    def duplicates(self) -> int:
+        """How many entries of this run `append` has ever answered with DUPLICATE."""
 
     def last_seqs(self) -> dict[str, int]:
         """The last accepted seq of every edge that was ever accepted in this run."""

@@ -24,6 +24,7 @@ class MemoryRun:
     epoch: int = 0
     position: int = 0
     bytes: int = 0
+    duplicates: int = 0
     journal: list[StoredEntry] = field(default_factory=list)
     last_seqs: dict[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
@@ -100,6 +101,10 @@ class MemoryStore:
         """See base.Store.depth."""
         return len(self._data.journal), self._data.bytes
 
+    def duplicates(self) -> int:
+        """See base.Store.duplicates."""
+        return self._data.duplicates
+
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
         return dict(self._data.last_seqs)
@@ -119,6 +124,7 @@ class MemoryStore:
         data = self._data
         last = data.last_seqs.get(entry.edge, 0)
         verdict = rules.judge(last, entry.seq, self.depth(), self._limits)
+        data.duplicates += verdict is Verdict.DUPLICATE
         if verdict is not Verdict.ACCEPTED:
             return Appended(verdict, 0, last)
         data.position += 1

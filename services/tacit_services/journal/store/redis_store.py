@@ -239,6 +239,11 @@ class RedisStore:
         entries, size = self._call("EVAL", redis_scripts.DEPTH, 2, self._journal, self._meta)
         return entries, size
 
+    def duplicates(self) -> int:
+        """See base.Store.duplicates."""
+        with self._unaltered("duplicates"):
+            return int(self._call("HGET", self._meta, "duplicates") or 0)
+
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
         held = self._call("HGETALL", self._seq)

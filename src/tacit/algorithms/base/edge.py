@@ -62,8 +62,9 @@ class EdgeRole(ABC):
         self.records, self.units, self.size = rows.records, rows.units, releaser.plan.slots
         releaser.plan.check_rows(self.records)
         self.x, self.y = rows.x.to(device), rows.y.to(device)
-        able = rows_alone and releaser.plan.private and device == "cpu" and self.units is None
-        self.alone = RowSums.checked(model) if able else None
+        found = self._rows_alone() if rows_alone else "not asked for drawn rows alone"
+        self.alone = found if isinstance(found, RowSums) else None
+        self._why_slots = found if isinstance(found, str) else ""
         # What the gradient of every unit is.
         outer = model.linear and not model.regularization and self.units is None
         outer = outer and self.alone is None
@@ -78,16 +79,30 @@ class EdgeRole(ABC):
         self.halted = ""
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
 
+    def _rows_alone(self) -> RowSums | str:
+        """What adds up drawn rows alone; where none may, why, for the log."""
+        if not self.releaser.plan.private:
+            return "no Poisson batch is drawn"
+        if self.units is not None:
+            return "a unit may have several rows"
+        if self.device != "cpu":
+            return f"its kernels are for the cpu, not for {self.device}"
+        return RowSums.checked(self.model)
+
     def _rows_of_one(self) -> int:
         """The most rows of one unit that are computed for it."""
         return 1 if self.units is None else self.units.limit
 
     @property
     def way(self) -> str:
-        """How a step is computed, for the log: nothing in it depends on a row."""
+        """How a step is computed, and why not otherwise, for the log: nothing in it depends on a
+        row.
+        """
         if self.alone is not None:
             return "drawn rows alone"
-        return f"{self.size} slots" if self.releaser.plan.private else "a plain batch"
+        if not self.releaser.plan.private:
+            return "a plain batch"
+        return f"{self.size} slots: {self._why_slots}"
 
     def _shapes(self) -> set[int]:
         """How many rows are computed at a time."""

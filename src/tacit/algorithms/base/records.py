@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.privacy.accounting import History, Spend
 from tacit.privacy.ledger import UNCHARGED, Charged
-from tacit.protocol.messages import Hello, Retired
+from tacit.protocol.messages import Hello, Retired, Update
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EdgeRecord:
-    """What the server knows of one edge: its public privacy configuration, and what it has sent."""
+    """What the server knows of one edge: its public privacy configuration, and what it has sent.
+
+    A record is replaced and never changed, so that a copy of the dictionary is a reading of all.
+    """
 
     hello: Hello
     updates: int = 0
@@ -20,15 +23,17 @@ class EdgeRecord:
     charged: Charged = UNCHARGED
     retired: str = ""
 
-    def account(self, spent: History, charged: Charged) -> None:
-        """What the edge has spent, and where its ledger stands, as it says itself."""
-        self.spent, self.charged = spent, charged
+    def account(self, message: Hello | Update | Retired, updates: int = 0) -> EdgeRecord:
+        """With what the edge has spent, and where its ledger stands, as it says itself.
 
+        updates: that count, and are new.
+        """
+        updates += self.updates
+        return replace(self, spent=message.spent, charged=message.charged, updates=updates)
 
-def retire(record: EdgeRecord, message: Retired) -> None:
-    """An edge has said its last word."""
-    record.retired = message.reason
-    record.account(message.spent, message.charged)
+    def retire(self, message: Retired) -> EdgeRecord:
+        """An edge has said its last word."""
+        return replace(self.account(message), retired=message.reason)
 
 
 def dump(edges: dict[str, EdgeRecord]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tacit.protocol.messages import (
     GlobalModel,
     Halt,
     Hello,
+    LiftQuarantine,
     Outgoing,
-    Release,
     Retired,
     ServerInput,
     Timer,
@@ -168,7 +168,7 @@ class ServerRole(Fold, ABC):
         """Whether the run has reached its end."""
         return self.version >= self.horizon
 
-    def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
+    def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """What there is to evaluate: version, parameters (d,), and `test` as the model sees it.
 
         None: nothing yet.
@@ -200,15 +200,15 @@ class ServerRole(Fold, ABC):
                 return self._hello(message)
             case Halt():
                 return self._halt(message.reason)
-            case Release(edge):
+            case LiftQuarantine(edge):
                 return self._release(edge)
             case Retired(edge) if edge in self.edges:
-                records.retire(self.edges[edge], message)
+                self.edges[edge] = self.edges[edge].retire(message)
                 outgoing = [] if self.halted else self.left(edge)
             case Update() if not self.halted:
                 outgoing = self._update(message)
             case Update(edge) if edge in self.edges:  # came with the last one: it was released
-                self.edges[edge].account(message.spent, message.charged)
+                self.edges[edge] = self.edges[edge].account(message)
             case Deadline(number) if not self.halted:
                 timer = self.timer()
                 outgoing = self.on_deadline(number) if timer and timer.number == number else []
@@ -231,9 +231,8 @@ class ServerRole(Fold, ABC):
     def _hello(self, hello: Hello) -> list[Outgoing]:
         if why := self.refuses(hello):
             return [Outgoing(hello.edge, Halt(self.version, why))]
-        record = self.edges.setdefault(hello.edge, EdgeRecord(hello))
-        record.hello, record.retired = hello, ""
-        record.account(hello.spent, hello.charged)
+        record = self.edges.get(hello.edge, EdgeRecord(hello))
+        self.edges[hello.edge] = replace(record, hello=hello, retired="").account(hello)
         if self.halted:
             return [Outgoing(hello.edge, Halt(self.version, self.halted))]
         if hello.edge in self.accused:  # a model would cost it budget for nothing
@@ -244,8 +243,7 @@ class ServerRole(Fold, ABC):
         tau = max(
             0, self.version - update.base_version
         )  # t - τ: measured, never assumed; reports may be ahead of t
-        record = self.edges[update.edge]
-        record.account(update.spent, update.charged)
+        self.edges[update.edge] = self.edges[update.edge].account(update)
         if update.edge in self.accused:
             self.kept_out += 1
             return []
@@ -257,7 +255,7 @@ class ServerRole(Fold, ABC):
             self.kept_out += 1
             return outgoing
         self.note_staleness(tau)
-        record.updates += 1
+        self.edges[update.edge] = self.edges[update.edge].account(update, 1)
         return outgoing + self.apply(judged, tau)
 
     # -- the guard's sums --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ peer's ledger has paid for.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ QUIET = (
 )
 
 
-class Observer(ServerRole):
+class ReportFold(ServerRole):
     """The server of a run without one: it folds what peers report, for people.
 
     The run is over QUIET seconds after the last report where all peers have said the end, else
@@ -58,7 +59,7 @@ class Observer(ServerRole):
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """The newest model of one peer; θ and the counter follow."""
-        self.edges[update.edge].updates = update.steps
+        self.edges[update.edge] = replace(self.edges[update.edge], updates=update.steps)
         self.models[update.edge] = update.vector
         self.params = (
             torch.stack([self.models[name] for name in sorted(self.models)])

@@ -291,7 +291,7 @@ class Server(ServerRole):
 
     # -- evaluation, on the rows that are not trained on -------------------------------------------
 
-    def exam(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
+    def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
         """The latest evaluation that is ready: k, θ_0, and the embeddings with their labels."""
         return self.evaluation.taken
 
@@ -330,8 +330,7 @@ class Server(ServerRole):
     def _inferred(self, update: Update) -> None:
         if not self.requests.awaits(update):
             return
-        record = self.edges[update.edge]
-        record.account(update.spent, update.charged)
+        self.edges[update.edge] = self.edges[update.edge].account(update)
         self._enter(update)
         assert update.part is not None  # awaits()
         self._forget(update.edge, update.part.request)

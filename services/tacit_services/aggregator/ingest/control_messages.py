@@ -10,27 +10,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tacit.protocol import wire
-from tacit_services.aggregator.ingest.buckets import Bucket
 from tacit_services.aggregator.ingest.retry import RetryLater
+from tacit_services.transport.bucket import Bucket
 
 RATE = 1 << 16  # bytes a second, in the long run
 BURST = 1 << 20  # bytes at once: what the longest Meta has
 EACH = 512  # bytes that a message counts for beside its own
 
 
-class SmallTalk:
+class ControlMessages:
     """Counts bytes of each of the run's edges, for one driver and in its thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, Bucket] = {}
 
-    def check(self, edge: str, envelope: bytearray) -> None:
-        """Raise RetryLater for a message without a tensor that is one too many."""
-        if wire.has_tensor(envelope):
-            return
+    def spend(self, edge: str, size: int) -> None:
+        """Count a message of `size` bytes against the edge's allowance.
+
+        Raises RetryLater where it is one too many.
+        """
         now = self._clock()
         bucket = self._buckets.setdefault(edge, Bucket(RATE, BURST, BURST, now))
-        if wait := bucket.take(now, min(len(envelope) + EACH, BURST)):
+        if wait := bucket.take(now, min(size + EACH, BURST)):
             raise RetryLater("throttled", wait)

@@ -11,7 +11,7 @@ from collections.abc import Set
 from tacit_services.aggregator.ingest.retry import RetryLater
 
 
-class Endings:
+class EndClaims:
     """For one driver, in its thread."""
 
     def __init__(self, horizon: int) -> None:
@@ -30,7 +30,7 @@ class Endings:
             raise RetryLater("early", 1.0)
 
 
-class AnyEnding(Endings):
+class NoEndCheck(EndClaims):
     """Of runs with a server, which counts itself."""
 
     def check(self, edge: str, version: int, here: Set[str]) -> None:

@@ -1,14 +1,12 @@
-"""What a server may refuse without knowing any data: vectors that no honest edge sends, and edges
-that send too often.
+"""What a server may refuse without knowing any data: vectors that no honest edge sends.
 
-Only magnitudes and rates are judged. A poisoned update as long as an honest one cannot be told from
-it: the noise that protects the data hides the poison, too (docs/privacy.md).
+Only magnitudes are judged. A poisoned update as long as an honest one cannot be told from it: the
+noise that protects the data hides the poison, too (docs/privacy.md).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 _ROUNDING = (
     1 + 2.0**-10
@@ -37,25 +35,3 @@ def norm_bound(
     examples = mean + math.sqrt(2 * mean * t) + t / 3
     noise = noise_multiplier * (math.sqrt(size) + math.sqrt(2 * t))
     return clip / batch * (examples + noise) * _ROUNDING
-
-
-@dataclass(slots=True)
-class Bucket:
-    """A token bucket: `burst` tokens at once, `rate` a second in the long run.
-
-    Time is the caller's, monotonic.
-    """
-
-    rate: float
-    burst: float
-    tokens: float
-    at: float
-
-    def take(self, now: float, count: float = 1.0) -> float:
-        """0, and `count` tokens are taken; or the seconds until there will be so many."""
-        self.tokens = min(float(self.burst), self.tokens + max(0.0, now - self.at) * self.rate)
-        self.at = now
-        if self.tokens < count:
-            return (count - self.tokens) / self.rate
-        self.tokens -= count
-        return 0.0

@@ -1,4 +1,4 @@
-"""The gate: who is given a task now, and who waits.
+"""The scheduler: who is given a task now, and who waits.
 
 It asks the rule of participation.py, and tells it the time and who is there. It decides when a
 model goes out and never which. Nothing of it is in the journal: a replay has the entries' order.
@@ -16,11 +16,11 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit_services.aggregator import participation
 
-log = logging.getLogger("tacit.gate")
+log = logging.getLogger("tacit.tasks")
 _AWAY = ("offline", "left")
 
 
-class Gate:
+class TaskScheduler:
     """An open one: for rounds, peers and parties, which have rules of their own."""
 
     @property
@@ -43,7 +43,7 @@ class Gate:
         return []
 
 
-class FairGate(Gate):
+class FairScheduler(TaskScheduler):
     """Of one run that answers edge by edge. For the driver's thread."""
 
     def __init__(
@@ -126,18 +126,18 @@ class FairGate(Gate):
         return able and self._there(edge) and self._presence.get(edge) != "refusing"
 
 
-def gate(
+def task_scheduler(
     definition: Definition[Any],
     role: ServerRole,
     presence: Mapping[str, str],
     shut_out: Callable[[], Set[str]],
     clock: Callable[[], float] = time.monotonic,
-) -> Gate:
-    """The gate of a run; shut_out: edges that the guard hears no more."""
+) -> TaskScheduler:
+    """The scheduler of a run; shut_out: edges that the guard hears no more."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
-        return Gate()
+        return TaskScheduler()
     weights = [definition.weight(name) for name in definition.names[: definition.workers]]
-    return FairGate(
+    return FairScheduler(
         role,
         presence,
         shut_out,

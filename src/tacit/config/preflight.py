@@ -14,7 +14,7 @@ _SHORT_PATH = 1.0  # the least length of all steps together
 _UNREAD = 1.0  # the least length of an embedding, in lengths of its noise
 
 
-def prospects(run: RunFile, parameters: int) -> Iterator[str]:
+def warnings(run: RunFile, parameters: int) -> Iterator[str]:
     """What its author may not have meant, and what makes learning unlikely; a sentence each.
 
     parameters: of the model that is trained. Raises PrivacyError where no noise keeps to ε.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.config.contract import Sections
 from tacit.config.sections import GAUSSIAN
+from tacit.robust import rules
 
 
 def agree(run: Sections) -> None:
@@ -26,4 +27,9 @@ def agree(run: Sections) -> None:
         raise ValueError(
             f'guard.rule="{guard.rule}": {a.name} takes updates one by one; only fedbuff, '
             f"fedavg and dp-pasgd combine several"
+        )
+    if guard.rule != "mean" and (most := a.uploads(run.edges.count)) > rules.MOST:
+        raise ValueError(
+            f'guard.rule="{guard.rule}": {a.name} combines {most} updates, which the server would '
+            f"hold all; at most {rules.MOST}"
         )

@@ -1,0 +1,86 @@
+"""What the operator alone may do, by the token."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Response
+
+from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError
+from tacit_services.aggregator.api import documents
+from tacit_services.aggregator.api.operator import BEARER, Operator
+from tacit_services.aggregator.api.view import View
+from tacit_services.aggregator.vertical.inference import Inference
+from tacit_services.transport.bearer import guarded
+from tacit_services.transport.problems import document, documented, problem
+
+
+def _operators(operator: Operator) -> APIRouter:
+    """A router of what the operator alone may do."""
+    return APIRouter(route_class=guarded(BEARER, operator.check), dependencies=[Depends(BEARER)])
+
+
+def control_routes(view: View, operator: Operator) -> APIRouter:
+    """What changes a run: its end, and the end of a quarantine."""
+    router = _operators(operator)
+
+    @router.post(
+        "/halt",
+        status_code=202,
+        response_model=documents.Halted,
+        summary="End the run; may be said again",
+        responses=documented(401, 403, 411, 413, 422),
+    )
+    def halt(request: documents.HaltRequest | None = None) -> Response:
+        reason = operator.request_halt((request or documents.HaltRequest()).reason)
+        return document({"state": view.driver.state, "reason": reason}, 202)
+
+    @router.post(
+        "/edges/{edge}/release",
+        response_model=documents.Released,
+        summary="End an edge's quarantine",
+        responses=documented(401, 403, 404, 411, 413, 422),
+    )
+    def release(edge: str) -> Response:
+        if not view.driver.guard.release(edge):
+            return problem(404, f"edge {edge[:64]!r} is not in quarantine")
+        return document({"id": edge, "released": True})
+
+    return router
+
+
+def prediction_routes(view: View, operator: Operator, inference: Inference | None) -> APIRouter:
+    """Predictions of a vertical run, which its parties compute: they may cost ε."""
+    router = _operators(operator)  # it may cost the parties' budgets
+
+    @router.post(
+        "/predict",
+        response_model=documents.Predictions,
+        summary="Classes of records, from what parties say of them",
+        responses=documented(401, 403, 404, 409, 410, 411, 413, 422),
+    )
+    def predict(request: documents.PredictRequest) -> Response:
+        if inference is None:
+            return problem(
+                409,
+                "this run is not vertical: its model predicts without its edges (tacit model "
+                "--out)",
+            )
+        try:
+            found = inference.predict(request.ids, request.wait_s)
+        except DataError as error:
+            return problem(404, str(error))
+        except ConfigError as error:
+            return problem(409, str(error))
+        except PrivacyError as error:
+            return problem(410, str(error))
+        except ServiceError as error:
+            return problem(503, str(error), {"Retry-After": "10"})
+        rows = [
+            {"id": one, "label": max(range(len(p)), key=p.__getitem__), "probabilities": p}
+            for one, p in found.items()
+        ]
+        version = view.driver.role.version
+        return document(
+            {"model_version": version, "predictions": rows, "epsilon": view.observer.epsilon()}
+        )
+
+    return router

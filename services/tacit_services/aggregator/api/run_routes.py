@@ -1,0 +1,177 @@
+"""What a run shows to whoever may read it: its state, its edges, its model, and what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from tacit_services.aggregator.api import documents
+from tacit_services.aggregator.api.operator import Operator
+from tacit_services.aggregator.api.view import EVENT_PERIOD, View
+from tacit_services.transport.connection_slots import ConnectionSlots
+from tacit_services.transport.problems import (
+    SAFETENSORS,
+    address_of,
+    document,
+    documented,
+    partial,
+    problem,
+    unless_known,
+)
+
+MOST_EDGES = 1000  # in one answer
+_TICK = 0.1  # seconds until an open event stream sees that the server closes
+# Of 128 connections these may last; each=: of one address.
+STREAMS, STREAMS_EACH = 64, 16
+DOWNLOADS, DOWNLOADS_EACH = 8, 4
+_MOVING = (
+    "duration_s",
+    "updates_per_s",
+)  # they change with the clock alone: no reason for an event
+
+
+def run_routes(view: View) -> APIRouter:
+    """The run as a whole: status, definition, evaluations, privacy."""
+    router = APIRouter(tags=["run"])
+    observer = view.observer
+
+    @router.get(
+        "/status",
+        response_model=documents.Status,
+        summary="summary.json so far without its edges, and the state",
+    )
+    def status() -> Response:
+        return document(view.status())
+
+    @router.get(
+        "/definition",
+        response_model=documents.RunDefinition,
+        summary="What all who take part must agree on",
+    )
+    def definition() -> Response:
+        run = observer.definition
+        return document({"fingerprint": run.fingerprint, "agreed": run.agreed})
+
+    @router.get(
+        "/series",
+        response_model=list[documents.Point],
+        summary="Evaluations, oldest first",
+        responses=documented(422),
+    )
+    def series(
+        after: Annotated[
+            int | None, Query(ge=0, description="only later versions; the first is 0")
+        ] = None,
+    ) -> Response:
+        least = 0 if after is None else after + 1
+        return document([point for point in list(observer.series) if point["version"] >= least])
+
+    @router.get(
+        "/privacy", response_model=documents.Privacy, summary="The guarantee, per edge and in total"
+    )
+    def privacy() -> Response:
+        return document(observer.privacy())
+
+    return router
+
+
+def edge_routes(view: View) -> APIRouter:
+    """The edges of a run: a page of them, or one."""
+    router = APIRouter(tags=["run"])
+
+    @router.get(
+        "/edges",
+        response_model=list[documents.Edge],
+        summary="Edges that ever said Hello, by name, a page at a time",
+        responses=documented(422) | {304: {"description": "The client has them"}},
+    )
+    def edges(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=MOST_EDGES, description="of one page")] = MOST_EDGES,
+        after: Annotated[str, Query(max_length=200, description="the last edge before it")] = "",
+    ) -> Response:
+        return unless_known(request, document(view.observer.edges(after, limit)))
+
+    @router.get(
+        "/edges/{edge}",
+        response_model=documents.Edge,
+        summary="One edge",
+        responses=documented(404),
+    )
+    def one_edge(edge: str) -> Response:
+        if (row := view.observer.edge(edge)) is None:
+            return problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
+        return document(row)
+
+    return router
+
+
+def model_routes(view: View) -> APIRouter:
+    """The newest model, in blocks with flow control."""
+    router, downloads = APIRouter(tags=["model"]), ConnectionSlots(DOWNLOADS, DOWNLOADS_EACH)
+
+    @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
+    def info() -> Response:
+        return document(view.model_info())
+
+    binary = {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"content": binary, "description": "The whole file; its ETag is its SHA-256"},
+        206: {"content": binary, "description": "One range of it"},
+        304: {"description": "The client has it"},
+    }
+
+    @router.get(
+        "/weights",
+        response_class=Response,
+        responses=answers | documented(416, 503),
+        summary="Safetensors file",
+    )
+    def file(request: Request) -> Response:
+        newest = view.file()
+        return partial(request, newest.data, newest.sha256, downloads)
+
+    return router
+
+
+def event_routes(view: View, operator: Operator) -> APIRouter:
+    """The run's status as a stream, as it changes."""
+    router, streams = APIRouter(), ConnectionSlots(STREAMS, STREAMS_EACH)
+
+    async def place(request: Request) -> AsyncIterator[None]:
+        with streams.taken(address_of(request.scope)):
+            yield
+
+    @router.get(
+        "/events",
+        response_class=EventSourceResponse,
+        dependencies=[Depends(place)],
+        summary="`status` events as the run changes",
+    )
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        last: dict[str, Any] = {}
+        while True:
+            over = operator.closed.is_set()
+            status = await run_in_threadpool(view.feed, 0.0 if over else EVENT_PERIOD)
+            seen = {name: value for name, value in status.items() if name not in _MOVING}
+            if seen != last:
+                last = seen
+                yield ServerSentEvent(event="status", data=status)
+            if over:
+                return
+            await _pause(operator)
+
+    return router
+
+
+async def _pause(operator: Operator) -> None:
+    # Short steps: the server's end is said by another thread, and must not wait for a whole period.
+    for _ in range(round(EVENT_PERIOD / _TICK)):
+        if operator.closed.is_set():
+            return
+        await asyncio.sleep(_TICK)

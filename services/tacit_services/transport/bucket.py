@@ -1,0 +1,27 @@
+"""A token bucket: how often somebody may do something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket: `burst` tokens at once, `rate` a second in the long run.
+
+    Time is the caller's, monotonic.
+    """
+
+    rate: float
+    burst: float
+    tokens: float
+    at: float
+
+    def take(self, now: float, count: float = 1.0) -> float:
+        """0, and `count` tokens are taken; or the seconds until there will be so many."""
+        self.tokens = min(float(self.burst), self.tokens + max(0.0, now - self.at) * self.rate)
+        self.at = now
+        if self.tokens < count:
+            return (count - self.tokens) / self.rate
+        self.tokens -= count
+        return 0.0

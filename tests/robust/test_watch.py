@@ -1,0 +1,83 @@
+"""Many edges are watched in groups: the same is found, and nothing is compared with all."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tacit.robust import watch
+from tacit.robust.agreement import opponents
+from tacit.robust.law import Law, Walk
+from tacit.robust.watch import Watch
+
+SIZE, EDGES, GROUP = 60, 20, 7
+LAW = Law(1.0, 2.0, 1.0)
+NAMES = [f"edge-{number}" for number in range(EDGES)]
+AXIS = torch.zeros(SIZE).index_fill(0, torch.tensor([0]), 1.5)
+
+
+def updates(liars: set[str], rounds: int, names: list[str] = NAMES) -> list[tuple[str, Tensor]]:
+    """What every edge sends, in turns; of liars the mean has the other sign."""
+    generator = torch.Generator().manual_seed(3)
+    return [
+        (name, (-AXIS if name in liars else AXIS) + torch.randn(SIZE, generator=generator))
+        for _ in range(rounds)
+        for name in names
+    ]
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Whose sums were compared with one another, each time; GROUP are the most."""
+    found: list[set[str]] = []
+
+    def noted(walks: dict[str, Walk], t: float, **margins: float) -> list[str]:
+        found.append(set(walks))
+        return opponents(walks, t, **margins)
+
+    monkeypatch.setattr(watch, "MOST", GROUP)
+    monkeypatch.setattr(watch, "opponents", noted)
+    return found
+
+
+def accused(made: Watch, sent: list[tuple[str, Tensor]]) -> set[str]:
+    return {name for edge, vector in sent for name in made.judge(edge, vector, LAW).accused}
+
+
+def test_liars_are_found_among_many_and_nobody_else_is(compared: list[set[str]]) -> None:
+    liars = {"edge-0", "edge-1", "edge-13"}
+    made = Watch(SIZE, EDGES, 1e-6, agreement=True)
+    assert accused(made, updates(liars, 120)) == liars
+    assert max(map(len, compared)) <= GROUP
+    assert set[str]().union(*compared) == set(NAMES)
+    # Each group is asked about as often as the others.
+    turns = [sum(name in group for group in compared) for name in NAMES]
+    assert max(turns) < 2 * min(turns)
+
+
+def test_a_snapshot_goes_on_with_the_same_groups(compared: list[set[str]]) -> None:
+    sent = updates({"edge-4"}, 60)
+    whole, first = (Watch(SIZE, EDGES, 1e-6, agreement=True) for _ in range(2))
+    half = len(sent) // 2
+    verdicts = [whole.judge(edge, vector, LAW) for edge, vector in sent]
+    for edge, vector in sent[:half]:
+        first.judge(edge, vector, LAW)
+    second = Watch(SIZE, EDGES, 1e-6, agreement=True)
+    second.restore(*first.state())
+    assert [second.judge(edge, vector, LAW) for edge, vector in sent[half:]] == verdicts[half:]
+
+
+def test_an_update_is_weighed_against_its_group_only(compared: list[set[str]]) -> None:
+    made = Watch(SIZE, EDGES, 1e-6, agreement=True)
+    accused(made, updates(set(), 3))
+    groups = [made._group(number) for number in range(made.groups)]
+    assert made.groups == math.ceil(EDGES / GROUP)
+    assert sorted(name for group in groups for name in group) == sorted(NAMES)
+    assert max(map(len, groups)) - min(map(len, groups)) <= 1
+    made.forget("edge-7")
+    assert all("edge-7" not in made._group(number) for number in range(made.groups))
+    made.judge("edge-7", AXIS, LAW)
+    assert sum("edge-7" in made._group(number) for number in range(made.groups)) == 1
