@@ -1,7 +1,7 @@
 """DP-PASGD: differentially private periodic averaging SGD. DP-SGD is the same with τ = 1.
 
 Paper: "DP-PASGD" (arXiv:2003.12705), section 4, eqs (5) to (7). Its design problem (τ*, K*, σ*)
-is solved by `tacit plan dp-pasgd` (dp_pasgd_plan.py).
+is solved by `tacit plan dp-pasgd` (design.py).
 
 | here             | paper     | meaning |
 | ---------------- | --------- | --- |
