@@ -5,12 +5,12 @@ running.
 ones each: broker,
     decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho
     QoS 1 rate at that size;
-(b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48,
-padded) over what two
-    processes compute of the same edge step with no broker, no journal and no ledger on disk, in
-    turns of seconds; and over what five such processes compute that share the two processors, as
-    the edges do;
-(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in
+(b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, the
+    delay of pushes included) over what two processes compute of plain steps, and of the same
+    private step, with no broker, no journal and no ledger on disk, in turns of seconds; and over
+    what five such processes compute that share the two processors, as the edges do; what an update
+    costs the edges and the aggregator in processor time;
+(c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
 edge's whole push costs over a plain step, for five networks (bench/step.py).
 """
@@ -21,8 +21,6 @@ import json
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -30,21 +28,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
-from tacit_services.aggregator.ingest.bases import AnyBase
-from tacit_services.aggregator.line import Line
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.aggregator.ingest.base_versions import NoBaseCheck
 from tacit_services.journal.store import open_store
-from tacit_services.testbed.preload import KEEP_HEAP
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
 from bench import cost, step, training
+from bench.workers import ROOT, Worker
 from tacit import config
 from tacit.algorithms.mapa import Server
 from tacit.protocol import topics
 
 EDGES = 5
-ROOT = Path(__file__).parent.parent
 RUN = """
 [run]
 updates = {updates}
@@ -90,7 +87,7 @@ def main() -> None:
             results |= _percentiles(f"push_to_{what}_ms", values)
         results["broker_per_s"] = statistics.mean(raw)
         results["path_over_broker"] = results["path_per_s"] / results["broker_per_s"]
-        results |= _training_over_compute(folder, data)
+        results |= _training(folder, data)
     results |= cost.costs()
     results["step_over_plain"] = step.measured()
     results = {
@@ -106,9 +103,15 @@ def _print(results: dict[str, Any]) -> None:
         f"(a) path / broker        {results['path_over_broker']:.2f}"
         f"   ({results['path_per_s']:.0f} of {results['broker_per_s']:.0f} updates/s)"
     )
+    for name in ("plain", "compute"):
+        ratio, of = results[f"training_over_{name}"], results[f"{name}_per_s"]
+        print(
+            f"(b) training / {name:8}  {ratio:.2f}"
+            f"   ({results['training_per_s']:.0f} of {of:.0f} steps/s)"
+        )
     print(
-        f"(b) training / compute   {results['training_over_compute']:.2f}"
-        f"   ({results['training_per_s']:.0f} of {results['compute_per_s']:.0f} updates/s)"
+        f"    an update costs      {results['edge_cpu_ms']:.1f} ms of an edge's processor, "
+        f"{results['aggregator_cpu_ms']:.1f} ms of the aggregator's"
     )
     print(
         f"    … in {results['edges']} processes      "
@@ -139,44 +142,6 @@ def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
     path = folder / f"{name}.toml"
     path.write_text(RUN.format(updates=updates, **choice), encoding="utf-8")
     return path
-
-
-class Worker:
-    """One child process; `go` starts it off after it has said it is ready."""
-
-    def __init__(self, kind: str, **options: Any) -> None:
-        command = [sys.executable, "-m", "bench.worker", kind, json.dumps(options)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            cwd=ROOT,
-        )
-
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._process.pid
-
-    def ready(self) -> None:
-        """Wait for the child's word."""
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
-
-    def go(self) -> None:
-        """Let it begin."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
-    def result(self) -> dict[str, Any]:
-        """Its last line."""
-        output, _ = self._process.communicate(timeout=300)
-        result: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-        return result
 
 
 def _services(folder: Path, name: str) -> tuple[list[Child], str, str]:
@@ -222,21 +187,21 @@ def _path(
     run = config.load(file)
     model = run.build_model()
     children, broker, url = _services(folder, f"path-{kind}")
-    line = Line(broker, "bench-aggregator", 30.0)
+    line = BrokerLink(broker, "bench-aggregator", 30.0)
     # Ready-made updates, many without a receipt at a time, are of any version.
-    place = Place(
+    place = Surroundings(
         "bench",
         open_store(url, "bench"),
         line,
         max_message=1 << 28,
         chunk=256 * 1024,
-        bases=AnyBase(),
+        base_versions=NoBaseCheck(),
     )
     definition = run.define()
     driver = assemble(run, definition, Server(definition, model), model, place)
     driver.recover()
     line.open([topics.up_all("bench")], driver.inbox.hear)
-    common = {
+    common: dict[str, Any] = {
         "broker": broker,
         "run_file": str(file),
         "data": data,
@@ -265,28 +230,37 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float]:
     return {f"{name}_p50": cuts[49], f"{name}_p99": cuts[98]}
 
 
-def _training_over_compute(folder: Path, data: str | None) -> dict[str, Any]:
+def _training(folder: Path, data: str | None) -> dict[str, Any]:
     file = _run_file(folder, data, 1_000_000, "training")
     cores = os.cpu_count() or 1
     with cpu_turns.pipe(folder / "turns", cores):
-        bare = _steps(folder, file, data, cores, None)
-        apart = _steps(folder, file, data, EDGES, folder / "turns")
+        beside = {
+            "plain": _steps("plain", folder, file, data, cores, None),
+            "compute": _steps("compute", folder, file, data, cores, None),
+            "compute_in_turns": _steps("compute", folder, file, data, EDGES, folder / "turns"),
+        }
         try:
-            return training.measure(file, folder / "training", data, EDGES, bare, apart)
+            return training.measure(file, folder / "training", data, EDGES, beside)
         finally:
-            training.tell([*bare.pids, *apart.pids], signal.SIGKILL)
+            for steps in beside.values():
+                training.tell(steps.pids, signal.SIGKILL)
 
 
 def _steps(
-    folder: Path, file: Path, data: str | None, count: int, pipe: Path | None
+    kind: str, folder: Path, file: Path, data: str | None, count: int, pipe: Path | None
 ) -> training.Steps:
-    """Bare edge steps in `count` processes, taking turns from `pipe` if there is one."""
-    counters = [folder / f"counter-{count}-{number}" for number in range(count)]
+    """Bare steps of a kind of worker in `count` processes, in turns from `pipe` if there is one."""
+    counters = [folder / f"counter-{kind}-{count}-{number}" for number in range(count)]
     workers: list[Worker] = []
     for number, counter in enumerate(counters):
         counter.write_bytes(bytes(8))
-        options = {"run_file": str(file), "data": data, "number": number, "counter": str(counter)}
-        workers.append(Worker("compute", **options, turns=str(pipe) if pipe else None))
+        options: dict[str, Any] = {
+            "run_file": str(file),
+            "data": data,
+            "number": number,
+            "counter": str(counter),
+        }
+        workers.append(Worker(kind, **options, turns=str(pipe) if pipe else None))
     for worker in workers:
         worker.ready()
     steps = training.Steps([worker.pid for worker in workers], counters)

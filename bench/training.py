@@ -1,10 +1,14 @@
-"""Applied updates/s of a real `tacit run`, over what its processors compute of the same edge step
-and nothing else.
+"""Applied updates/s of a real `tacit run`, over what its processors compute of steps alone.
+
+Three kinds of bare steps, with no broker, no journal and no ledger on disk. *Plain* ones: the mean
+gradient of as many rows, in a process for each processor. *Private* ones, the edge's own, in the
+same. And private ones in as many processes as the run has edges, which take turns: what is lost
+because they share the processors, whatever they send.
 
 A shared machine is twice as fast in one minute as in the next, so these take turns of a few
-seconds: all processes of the run are stopped (SIGSTOP) while one bare edge step a core goes round,
-and the other way about. A third turn is of bare steps in as many processes as the run has edges:
-what is lost because they share the cores, whatever they send.
+seconds: all processes of the run are stopped (SIGSTOP) while bare steps go round, and the other way
+about. The run's own turns also tell what an update costs its edges and its aggregator, in processor
+time. The delay that pushes are held back for is in all of it.
 """
 
 from __future__ import annotations
@@ -48,16 +52,36 @@ def tell(pids: Iterable[int], what: signal.Signals) -> None:
             continue
 
 
-def measure(
-    file: Path, out: Path, data: str | None, edges: int, bare: Steps, apart: Steps
-) -> dict[str, Any]:
-    """Train until there have been TURNS turns of each; the rates, and the medians of the ratios of
-    neighbours.
+class Processes:
+    """The processes of a run: its edges' and its aggregator's processor time."""
 
-    `bare`: one process a core; `apart`: as many processes as there are edges, that take turns at
-    computing as these do.
+    def __init__(self, others: Iterable[int]) -> None:
+        """All children of this process but `others`."""
+        not_ours = set(others)
+        children = psutil.Process().children(recursive=True)
+        self._all = [child for child in children if child.pid not in not_ours]
+        self.pids = [child.pid for child in self._all]
+
+    def seconds(self) -> tuple[float, float]:
+        """Processor seconds of all edges, and of the aggregator, so far."""
+        return self._of("tacit edge"), self._of("tacit aggregat")  # a name has 15 letters
+
+    def _of(self, name: str) -> float:
+        mine = (child for child in self._all if child.name().startswith(name))
+        return sum(sum(child.cpu_times()[:2]) for child in mine)
+
+
+def measure(
+    file: Path, out: Path, data: str | None, edges: int, beside: dict[str, Steps]
+) -> dict[str, Any]:
+    """Train until there have been TURNS turns of each, and look at the rates.
+
+    beside: bare steps by what they are called in the result. {`training_per_s`, `NAME_per_s`:
+    means; `training_over_NAME`, and its quartiles: of the ratios of neighbours; `edge_cpu_ms`,
+    `aggregator_cpu_ms`: of an update}.
     """
-    port, found = free_port(), list[tuple[float, float, float]]()
+    port, found = free_port(), list[tuple[float, ...]]()
+    spent: list[tuple[float, ...]] = []
 
     def note(status: Status) -> None:
         slowest = status.slowest
@@ -66,7 +90,7 @@ def measure(
         with rest_client.client(
             f"http://127.0.0.1:{port}", rest_client.token(out / "state" / "token")
         ) as client:
-            found.extend(_alternate(lambda: client.status().applied, bare, apart))
+            found.extend(_alternate(lambda: client.status().applied, beside, spent))
             client.halt("measured")
 
     root = Path(data) if data else None
@@ -81,41 +105,48 @@ def measure(
         observe=note,
     )
     assert found
-    names = ("training_per_s", "compute_per_s", "compute_in_turns_per_s")
-    rates = {
-        name: statistics.mean(rates)
-        for name, rates in zip(names, zip(*found, strict=True), strict=True)
+    turns = [(after, before) for before, after in zip(spent[::2], spent[1::2], strict=True)]
+    updates, edge, aggregator = (
+        sum(after[place] - before[place] for after, before in turns) for place in range(3)
+    )
+    costs = {"edge_cpu_ms": edge / updates, "aggregator_cpu_ms": aggregator / updates}
+    return _rates(found, list(beside)) | {name: 1000 * each for name, each in costs.items()}
+
+
+def _rates(found: list[tuple[float, ...]], names: list[str]) -> dict[str, Any]:
+    means = [statistics.mean(rates) for rates in zip(*found, strict=True)]
+    rates: dict[str, Any] = {
+        f"{name}_per_s": mean for name, mean in zip(["training", *names], means, strict=True)
     }
-    return rates | {
-        "training_over_compute": statistics.median(ours / bare for ours, bare, _ in found),
-        "training_over_compute_quartiles": statistics.quantiles(
-            (ours / bare for ours, bare, _ in found), n=4
-        )[::2],
-        "training_over_compute_in_turns": statistics.median(
-            ours / apart for ours, _, apart in found
-        ),
-    }
+    for place, name in enumerate(names, 1):
+        ratios = [turn[0] / turn[place] for turn in found]
+        rates[f"training_over_{name}"] = statistics.median(ratios)
+        rates[f"training_over_{name}_quartiles"] = statistics.quantiles(ratios, n=4)[::2]
+    return rates
 
 
 def _alternate(
-    applied: Callable[[], int], bare: Steps, apart: Steps
-) -> Iterable[tuple[float, float, float]]:
-    """(updates/s, steps/s, steps/s of processes in turns) of each round of turns."""
-    others = {*bare.pids, *apart.pids}
-    ours = [
-        child.pid for child in psutil.Process().children(recursive=True) if child.pid not in others
-    ]
-    tell(ours, signal.SIGSTOP)
+    applied: Callable[[], int], beside: dict[str, Steps], spent: list[tuple[float, ...]]
+) -> Iterable[tuple[float, ...]]:
+    """(updates/s, steps/s of each of `beside`) of each round of turns.
+
+    spent: where each turn begins and ends with the run's updates, and its edges' and its
+    aggregator's processor seconds.
+    """
+    ours = Processes(pid for steps in beside.values() for pid in steps.pids)
+    tell(ours.pids, signal.SIGSTOP)
     for _ in range(TURNS):
-        found = _rate(ours, applied), _rate(bare.pids, bare.count), _rate(apart.pids, apart.count)
-        print(
-            "    {:.1f} updates/s, {:.1f} bare steps/s, {:.1f} of processes in turns".format(
-                *found
-            ),
-            flush=True,
-        )
-        yield found
-    tell(ours, signal.SIGCONT)
+        rates = [_rate(ours.pids, lambda: _noted(applied(), ours, spent))]
+        rates += [_rate(steps.pids, steps.count) for steps in beside.values()]
+        print("    " + ", ".join(f"{rate:.1f}" for rate in rates), flush=True)
+        yield tuple(rates)
+    tell(ours.pids, signal.SIGCONT)
+
+
+def _noted(applied: int, ours: Processes, spent: list[tuple[float, ...]]) -> int:
+    """`applied`, which is noted with the processor times at the same moment."""
+    spent.append((applied, *ours.seconds()))
+    return applied
 
 
 def _rate(pids: Sequence[int], count: Callable[[], int]) -> float:

@@ -10,8 +10,9 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from tacit_services.transport.mqtt import WINDOW, Connection, Inbound
@@ -19,11 +20,14 @@ from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
+from torch import Tensor
 
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
+from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -35,16 +39,16 @@ from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 class TimedOutbox(Outbox):
     """Notes when each message was made durable and when its receipt came."""
 
-    def __init__(self, path: Path | str, run: str) -> None:
-        super().__init__(path, run)
+    def __init__(self, ledger: Ledger, run: str, folder: Path | None = None) -> None:
+        super().__init__(ledger, run, folder=folder)
         self.put_at: dict[int, float] = {}
         self.receipts: list[float] = []
 
     def put(
-        self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None
+        self, seq: int, envelope: bytes, state: bytes | None = None, ahead: Charge | None = None
     ) -> None:
         self.put_at[seq] = time.perf_counter()
-        super().put(seq, envelope, ledger, state)
+        super().put(seq, envelope, state, ahead)
 
     def done(self, seq: int) -> bool:
         first = super().done(seq)
@@ -73,11 +77,12 @@ class ReadyMade(Edge):
         last = self.outbox.next_seq() - 1
         if last > 1:
             self.models.append(time.perf_counter() - self.outbox.put_at[last])
+        self.releaser._charge(1.0, 1)  # what was charged ahead: the next commit has one again
         return [Outgoing("server", Push(self.edge, message.version, self.ready))]
 
 
 def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
-    """An edge of the run file, on its own rows, with an in-memory ledger."""
+    """An edge of the run file, on its own rows, with a ledger in memory."""
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
     number: int = options["number"]
@@ -85,15 +90,19 @@ def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
     rows = datasets.shard(labels, number, shards=run.edges.count, method="iid", seed=1)
     part = datasets.load(run.source.name, "train", root, rows)
     releaser = Releaser(run.plan(number, len(rows)), Ledger(":memory:", run.source.name), Random())
-    return kind(f"edge-{number}", part, run.build_model(), releaser)
+    return kind(f"edge-{number}", part, run.build_model(), releaser, rows_alone=True)
 
 
 def push(options: dict[str, Any]) -> dict[str, Any]:
     """The whole path with ready-made updates, until Halt."""
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
+    folder = Path(options["folder"]) / f"edge-{options['number']}"
+    folder.mkdir()
+    role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
+    role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
-    role.outbox = TimedOutbox(Path(options["folder"]) / f"outbox-{options['number']}.db", "bench")
+    role.outbox = TimedOutbox(role.releaser.ledger, "bench", folder)
     terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 30.0)
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
@@ -183,7 +192,7 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, Paced)
     assert isinstance(role, Paced)
     role.prepare()
-    role.pause, role.outbox = options["pause"], TimedOutbox(":memory:", "bench")
+    role.pause, role.outbox = options["pause"], TimedOutbox(role.releaser.ledger, "bench")
     terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0)
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
@@ -237,19 +246,35 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     return {"sent": sent}
 
 
-def compute(options: dict[str, Any]) -> dict[str, Any]:
-    """The edge step alone (sample, clip, noise, in-memory ledger), until killed; counts in the file
-    `counter`.
+def compute(options: dict[str, Any]) -> NoReturn:
+    """The edge step alone (sample, clip, noise, in-memory ledger), until killed."""
+    role = build(options, Edge)
+    params = role.model.init(1)
+    _count(options, lambda: role.on_message(GlobalModel(0, params, 1.0)))
+
+
+def plain(options: dict[str, Any]) -> NoReturn:
+    """A plain step, until killed: the mean gradient of as many rows as an edge expects to draw."""
+    role = build(options, Edge)
+    params, batch = role.model.init(1), round(role.releaser.plan.batch)
+
+    def step() -> Tensor:
+        index = torch.randint(role.records, (batch,))
+        return mean_gradient(role.model, params, role.x[index], role.y[index])
+
+    _count(options, step)
+
+
+def _count(options: dict[str, Any], step: Callable[[], object]) -> NoReturn:
+    """Take steps, and count them in the file `counter`.
 
     With `turns` it computes when it has one, as the edges of `tacit run` do.
     """
-    role = build(options, Edge)
-    params, count = role.model.init(1), 0
-    turns = CpuTurns(Path(options["turns"]) if options["turns"] else None)
+    turns, count = CpuTurns(Path(options["turns"]) if options["turns"] else None), 0
     with Path(options["counter"]).open("r+b", buffering=0) as counter:
         while True:
             with turns.take():
-                role.on_message(GlobalModel(0, params, 1.0))
+                step()
             count += 1
             os.pwrite(counter.fileno(), count.to_bytes(8, "little"), 0)
             if count == 5:
@@ -309,6 +334,7 @@ if __name__ == "__main__":
         "push": push,
         "stream": stream,
         "compute": compute,
+        "plain": plain,
         "raw_publish": raw_publish,
         "raw_receive": raw_receive,
         "paced": paced,

@@ -47,7 +47,7 @@ def summaries(tables: Tables) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         rig = fed(Path(folder))
         found["aggregator"] = {
-            "summary.json": shape(rig.observer.status()),
+            "summary.json": shape(rig.observer.summary()),
             "edges": shape(rig.observer.edges()),
         }
     return found

@@ -170,9 +170,10 @@ class EdgeSettings(ServiceSettings):
         None, description="named pipe of `tacit run`: its edges take turns at computing"
     )
     rows_alone: bool = Field(
-        False,
-        description="compute the drawn rows only, where the model has kernels for it, and hold "
-        "pushes back for a fixed public delay",
+        True,
+        description="compute the drawn rows only, where the model has kernels for it and they pass "
+        "their trial, and hold pushes back for a fixed public delay; false: always a batch of a "
+        "fixed shape",
     )
     enroll_url: str | None = Field(
         None, description="https://HOST:PORT that signs a certificate for this identity"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 
 from tacit.algorithms.mapa import Server
 from tacit.config import sections
@@ -162,7 +162,7 @@ def test_what_an_edge_says_of_itself_moves_no_number_of_the_run(
     assert sha256(again) == sha256(rig.driver.role)
     # and the report says of them what the run file does.
     privacy = rig.run.privacy
-    for row in Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl").edges():
+    for row in RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl").edges():
         assert (row["delta"], row["budget"], row["mechanism"]) == (
             privacy.delta,
             privacy.epsilon,
@@ -261,7 +261,7 @@ def test_quarantine_is_shown_and_ends_by_an_operator_or_a_restart(
     assert other.said(other.update()) == STATUS.ACCEPTED
     operator, observer = (
         Operator(TOKEN),
-        Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl"),
+        RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl"),
     )
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 
 from tacit.config import parse
 from tests.helpers.rest import TOKEN, serving
@@ -53,7 +53,7 @@ def test_who_sends_no_noise_is_out_through_a_restart_until_it_is_released(
     assert edge.said(edge.update(1 / 32)) == STATUS.REJECTED
     rig.driver.presence["edge-0"] = "online"
     operator = Operator(TOKEN)
-    observer = Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    observer = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
     with (
         serving(create_app(observer, operator, rig.model), operator) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as web,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,10 @@ def test_every_number_is_the_one_that_rest_says(browser: Browser, rig: Rig, url:
 
 def test_what_an_attacker_named_stays_text(browser: Browser, rig: Rig, url: str) -> None:
     rig.driver.presence["edge-1"] = "refusing"
-    for name, record in rig.role.edges.items():
+    for name, record in list(rig.role.edges.items()):
         if name != "edge-0":
-            record.retired = EVIL if name == "edge-2" else ""
+            retired = EVIL if name == "edge-2" else ""
+            rig.role.edges[name] = replace(record, retired=retired)
             object.__setattr__(record.hello, "refusal", EVIL)
     rig.role.edges[EVIL] = rig.role.edges["edge-0"]
     rig.driver.role.halted = EVIL

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def many(folder: Path) -> Rig:
     record = rig.role.edges["edge-1"]
     object.__setattr__(record.hello, "refusal", "clip 4 is above the policy's 2")
     rig.driver.presence["edge-1"] = "refusing"
-    rig.role.edges["edge-2"].retired = "its budget is spent"
+    rig.role.edges["edge-2"] = replace(rig.role.edges["edge-2"], retired="its budget is spent")
     return rig
 
 

@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Rig:
 
 def axes(rig: Rig) -> list[Any]:
     """The four parts of the picture."""
-    return picture.drawn(rig.observer.status(), rig.observer.series).axes
+    return picture.drawn(rig.observer.summary(), rig.observer.series).axes
 
 
 def test_accuracy_begins_where_it_was_first_measured(run: Rig) -> None:
@@ -58,6 +58,6 @@ def test_a_loss_that_falls_by_decades_has_a_logarithmic_axis(run: Rig) -> None:
 
 
 def test_the_file_is_a_picture(run: Rig, tmp_path: Path) -> None:
-    picture.plot(tmp_path / "plot.png", run.observer.status(), run.observer.series)
+    picture.plot(tmp_path / "plot.png", run.observer.summary(), run.observer.series)
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "plot.tmp.png").exists()

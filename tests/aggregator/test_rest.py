@@ -24,6 +24,7 @@ from schemathesis.core.result import Ok
 from tacit_services.aggregator.api import metrics, view
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.api.run_routes import STREAMS_EACH
+from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.reporting import bounds
 from tacit_services.journal.weights import weights
 from tacit_services.settings import AggregatorSettings
@@ -230,12 +231,31 @@ class TestDocuments:
         assert (status["state"], status["applied"], status["target"]) == ("training", 1, 6)
         assert (status["slowest"], status["privacy"]["bound"]) == (
             {"id": "edge-0", "releases": 1},
-            True,
+            False,
         )
         assert (
             status["model_sha256"]
             == hashlib.sha256(web.get("/v1/model/weights").content).hexdigest()
         )
+
+    def test_a_status_is_of_one_moment_whatever_comes_meanwhile(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Given a status that is being made, when an update comes in the middle of it,
+        rig.hello("edge-0")
+        view, online = View(rig.observer, rig.model), rig.observer.online
+
+        def late() -> int:
+            rig.update("edge-0")
+            return online()
+
+        before = view.file()
+        monkeypatch.setattr(rig.observer, "online", late)
+        status = view.status()
+        # then all of it is of the moment before.
+        assert rig.role.version == 1
+        assert (status["applied"], status["model_version"], status["state"]) == (0, 0, "waiting")
+        assert status["model_sha256"] == before.sha256 != view.file().sha256
 
     def test_an_infinite_epsilon_is_null(self, rig: Rig, web: httpx.Client) -> None:
         rig.hello("edge-0", multiplier=0.0, pushes=3)
@@ -284,7 +304,7 @@ class TestDocuments:
         rig.hello("edge-0")
         rig.update("edge-0", pushes=1)
         (before,) = rig.observer.edges()
-        with rig.observer._accounting:  # another request is at it
+        with rig.observer._accounts.busy:  # another request is at it
             rig.update("edge-0", pushes=2)
             assert rig.observer.edges() == [before]
         (after,) = rig.observer.edges()

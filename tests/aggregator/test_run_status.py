@@ -11,7 +11,7 @@ import torch
 from tacit.algorithms import registry
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
-from tacit.algorithms.gossip.report_fold import GRACE, QUIET, Observer
+from tacit.algorithms.gossip.report_fold import GRACE, QUIET, ReportFold
 from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.errors import ConfigError
@@ -45,9 +45,9 @@ RUN = run_file()
 MODEL = RUN.build_model()
 
 
-def observer(*edges: str) -> Observer:
+def observer(*edges: str) -> ReportFold:
     made = registry.server(RUN.define(), MODEL)
-    assert isinstance(made, Observer)
+    assert isinstance(made, ReportFold)
     for edge in edges:
         made.on_message(Hello(edge, 2.0, 1e-5, "gaussian", 0.1, 0.1, 100.0, ()))
     return made

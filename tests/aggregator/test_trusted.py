@@ -13,7 +13,7 @@ import pytest
 import torch
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import Appended, NewEntry
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.transport.mqtt import Inbound
@@ -141,7 +141,7 @@ def test_the_report_is_the_aggregators_ledger_and_says_who_is_trusted(
     rig.serve()
     rig.edge(0, tmp_path, seed=None)
     rig.finished()
-    observer = Observer(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
+    observer = RunStatus(rig.run.define(), rig.driver, tmp_path / "metrics.jsonl")
     privacy = observer.privacy()
     assert (privacy["unit"], privacy["noise_at"]) == ("edge", "server")
     assert "not against the aggregator" in privacy["guarantee"]
@@ -173,7 +173,7 @@ def test_an_edge_whose_budget_is_spent_at_the_aggregator_retires_and_the_run_goe
     assert rig.driver.role.version == left
     assert rig.driver.counts["rejected:budget"] == 1
     wait_for(lambda: rig.driver.presence.get("edge-0") == "retired")
-    (row,) = Observer(run.define(), rig.driver, tmp_path / "metrics.jsonl").edges()
+    (row,) = RunStatus(run.define(), rig.driver, tmp_path / "metrics.jsonl").edges()
     assert (row["state"], row["pushes"], row["retired"][:10]) == ("retired", left, "the budget")
     assert 5.0 < row["epsilon_pld"] <= 6.0
     # The other one takes the run to its end.

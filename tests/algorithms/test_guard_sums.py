@@ -14,7 +14,7 @@ from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
 from tacit.config import RunFile
 from tacit.errors import ConfigError
-from tacit.protocol.messages import GlobalModel, Hello, Release, Update
+from tacit.protocol.messages import GlobalModel, Hello, LiftQuarantine, Update
 from tacit.robust import rules
 from tests.golden.harness import sha256
 from tests.helpers.run_files import run_file
@@ -97,7 +97,7 @@ def test_a_snapshot_anywhere_and_a_replay_end_in_the_same_bits(name: str) -> Non
         for number in range(5):
             lie = (lambda led: 0 * led + 0.01) if number == 1 and turn else (lambda led: led)
             here.turn(f"edge-{number}", lie)
-    here.say(Release("edge-1"))
+    here.say(LiftQuarantine("edge-1"))
     here.turn("edge-1")
     definition = run(name).define()
     for cut in range(0, len(here.messages) + 1, 6):
@@ -114,12 +114,12 @@ def test_a_release_lets_the_edge_begin_anew() -> None:
     here = world("mapa")
     here.turn("edge-0", lambda led: 10 * led)
     assert here.role.accused.keys() == {"edge-0"}
-    (out,) = here.say(Release("edge-0"))
+    (out,) = here.say(LiftQuarantine("edge-0"))
     assert isinstance(out.message, GlobalModel)
     here.turn("edge-0")
     assert here.role.accused == {}
     assert here.role.edges["edge-0"].updates == 1
-    assert here.say(Release("edge-0")) == []
+    assert here.say(LiftQuarantine("edge-0")) == []
 
 
 def test_without_a_majority_the_run_ends_and_says_who() -> None:

@@ -420,7 +420,7 @@ def test_unknown_and_impossible_updates_are_refused() -> None:
 def test_an_update_that_aged_on_its_way_is_not_applied_but_answered() -> None:
     made = applied(server(), 25)
     params = made.params.clone()
-    made.edges["b"].spent = ()
+    made.edges["b"] = replace(made.edges["b"], spent=())
     reply = one(made.on_message(update("b", 4)))
     assert made.edges["b"].spent == update("b", 4).spent
     assert (reply.to, reply.message.version, made.stale, made.version) == ("b", 25, 1, 25)

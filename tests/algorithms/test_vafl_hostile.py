@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Inbound
 from torch import Tensor
@@ -41,7 +41,7 @@ def test_a_strangers_certificate_takes_no_partys_place() -> None:
     # Given a vertical run of four parties, with spare places for edges, which it has none of,
     run = run_file(parties=4)
     server = world().server
-    place = Place("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
+    place = Surroundings("r", open_store("memory://", "r"), Silent(), 1 << 24, 1 << 18)
     driver = assemble(run, run.define(), server, server.head, place)
     driver.recover()
     # when three strangers say Hello before them,

@@ -74,7 +74,11 @@ def test_every_document_is_typed(rig: Rig, client: Client) -> None:
     status = client.status()
     assert (status.applied, status.target, status.state, status.over) == (1, 6, "training", False)
     assert status.slowest is not None
-    assert (status.slowest.id, status.slowest.releases, status.privacy.bound) == ("edge-0", 1, True)
+    assert (status.slowest.id, status.slowest.releases, status.privacy.bound) == (
+        "edge-0",
+        1,
+        False,
+    )
     assert client.privacy().edges["edge-0"].pushes == 1
     (edge,) = client.edges()
     assert edge == client.edge("edge-0")

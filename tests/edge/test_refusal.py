@@ -18,7 +18,7 @@ from tacit_services.aggregator.api import metrics
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.cli.main import main
 from tacit_services.display import tables
 
@@ -40,8 +40,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
         yield running
 
 
-def observed(rig: Rig, folder: Path) -> Observer[ServerDriver]:
-    observer = Observer(rig.run.define(), rig.driver, folder / "metrics.jsonl")
+def observed(rig: Rig, folder: Path) -> RunStatus[ServerDriver]:
+    observer = RunStatus(rig.run.define(), rig.driver, folder / "metrics.jsonl")
     observer.resumed()
     return observer
 

@@ -30,7 +30,7 @@ RESULT: Result = {
     "series": [{"version": 1, "accuracy": 0.5, "clip": None, "metrics": {"accuracy": 0.5}}],
     "epsilon": None,
 }
-Line = dict[str, Any]
+BrokerLink = dict[str, Any]
 
 
 def wanted(seed: int = 1, **network: Any) -> RequestedRun:
@@ -44,9 +44,9 @@ def wanted(seed: int = 1, **network: Any) -> RequestedRun:
     return RequestedRun("f", RunFile.model_validate(content))
 
 
-def line(folder: Path) -> Line:
+def line(folder: Path) -> BrokerLink:
     """The only line that is kept in `folder`."""
-    content: Line = json.loads((folder / "f.jsonl").read_text())
+    content: BrokerLink = json.loads((folder / "f.jsonl").read_text())
     return content
 
 
@@ -154,7 +154,7 @@ class TestDamage:
         ids=range(19),
     )
     def test_a_line_that_is_not_whole_is_left_out_and_said(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[Line], str]
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[BrokerLink], str]
     ) -> None:
         stored_results.store(tmp_path, wanted(), RESULT)
         damaged = change(line(tmp_path)).encode(errors="surrogateescape")

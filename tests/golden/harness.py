@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import Store
 from tacit_services.party.loop import party_loop
 from tacit_services.peer.loop import peer_loop
@@ -189,12 +189,14 @@ class MqttRun:
         self._together = threading.Barrier(
             run.edges.count, timeout=PATIENCE
         )  # else the first may have it all done
-        self.line = Line(broker, f"{run_id}-aggregator", PATIENCE)
+        self.line = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.driver = self.new_driver()
 
     def new_driver(self) -> ServerDriver:
         """A driver with an empty role, as after a restart."""
-        place = Place(self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024)
+        place = Surroundings(
+            self.run_id, self.store, self.line, max_message=1 << 24, chunk=16 * 1024
+        )
         run = ungated(self.run)
         return assemble(run, run.define(), make_server(self.run, self.model), self.model, place)
 
@@ -243,12 +245,9 @@ class MqttRun:
         terms = LoopSettings(
             self.run_id, self.model.schema_hash(), self.model.size, 16 * 1024, patience=30.0
         )
-        outbox = end.enter_context(
-            closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id))
-        )
         # Python 3.11 cannot parse in two threads at once, and numpy parses the head of a data file.
         with self._building:
-            loop = self._loop(number, seed, outbox, terms, end)
+            loop = self._loop(number, seed, terms, end)
         name = loop.role.edge
         end.enter_context(closing(loop.role.releaser.ledger))
         connection = Connection(
@@ -270,14 +269,16 @@ class MqttRun:
         )
 
     def _loop(
-        self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack
+        self, number: int, seed: int | None, terms: LoopSettings, end: ExitStack
     ) -> WorkerLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
             ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.source.name)
             party = make_party(self.run, number, seed, ledger)
+            outbox = Outbox(ledger, self.run_id)
             return party_loop(party, outbox, terms, CpuTurns(None), serves=self.serves)
         role = make_edge(self.run, self.model, number, seed)
+        outbox = Outbox(role.releaser.ledger, self.run_id)
         if not isinstance(section, Gossip):
             return task_loop(role, outbox, terms, CpuTurns(None))
         assert isinstance(role, Worker)

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.assembly import Place, assemble
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.store import open_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
@@ -67,13 +67,13 @@ class Rig:
         definition = run.define()
         self.model: Model = definition.build_model()
         self.role = Server(definition, self.model)
-        place = Place(
+        place = Surroundings(
             "run", open_store("memory://", "run"), Silent(), max_message=1 << 24, chunk=CHUNK
         )
         self.driver = assemble(run, roomy(run), self.role, self.model, place)
         self.driver.recover()
         self.link = Link()
-        self.observer = Observer(
+        self.observer = RunStatus(
             definition, self.driver, folder / "metrics.jsonl", broker=self.link
         )
         self.observer.resumed()

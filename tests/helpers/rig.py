@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.line import Line
 from tacit_services.journal.store import Store
 from tacit_services.journal.store.memory import MemoryStore
 from tacit_services.journal.store.rules import Limits
@@ -82,7 +82,7 @@ class Rig:
         self.model = run.build_model()
         self.schema = self.model.schema_hash()
         self.store = MemoryStore(run_id, ROOMY) if store is None else store
-        self.line = Line(broker, f"{run_id}-aggregator", PATIENCE)
+        self.line = BrokerLink(broker, f"{run_id}-aggregator", PATIENCE)
         self.ledger, self.clock = ledger, clock
         self.driver = self.new_driver(self.store)
         self.stop = threading.Event()
@@ -96,7 +96,9 @@ class Rig:
         run, largest = self.run, max(1 << 24, 5 * self.model.size)
         if run.algorithm.oldest is not None:  # rounds begin with those whom they expect
             run = ungated(run)
-        place = Place(self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock)
+        place = Surroundings(
+            self.run_id, store, self.line, largest, self.chunk, self.ledger, self.clock
+        )
         # The role knows how many edges the run file expects: a first round waits for them.
         role = registry.server(self.run.define(), self.model)
         return assemble(run, roomy(run, self.places), role, self.model, place)
@@ -159,7 +161,9 @@ class Rig:
                     if make
                     else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
                 )
-            outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
+            place = folder / f"edge-{number}"
+            place.mkdir(exist_ok=True)
+            outbox = Outbox(role.releaser.ledger, self.run_id, b"", place)
             settings = LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience)
             loop = task_loop(role, outbox, settings, CpuTurns(None))
             connection = Connection(
@@ -176,7 +180,6 @@ class Rig:
             present("online")
             loop.run(connection, self.stop, present)
             connection.stop()
-            outbox.close()
             role.releaser.ledger.close()
 
         self._thread(work)

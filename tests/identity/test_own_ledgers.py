@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tacit_services.identity import own_ledgers
-from tacit_services.identity.own_ledgers import Place
+from tacit_services.identity.own_ledgers import LedgerLocation
 
 from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
@@ -19,12 +19,12 @@ DEALT = Owned("/data/patients.csv", "aa", "row", "by row to 2 edges, seed 1")
 OWN_FILE = Owned("clinic/site{edge}.csv", "aa", "row", "")
 
 
-def charge(place: Place, times: int) -> None:
+def charge(place: LedgerLocation, times: int) -> None:
     with closing(Ledger(place.path, place.dataset)) as ledger:
         ledger.charge(0.1, 1.0, "gaussian", secret=True, count=times)
 
 
-def spent(place: Place) -> int:
+def spent(place: LedgerLocation) -> int:
     with closing(Ledger(place.path, place.dataset)) as ledger:
         return releases(ledger.history())
 

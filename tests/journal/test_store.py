@@ -196,6 +196,20 @@ class TestContract:
         assert store.append(entries("a", 1, 2)) == [Appended(Verdict.DUPLICATE, 0, 2)] * 2
         assert contents(store) == before
 
+    def test_duplicates_are_counted_with_their_answer_and_for_good(self, connect: Connect) -> None:
+        store = connect()
+        store.open("f")
+        store.append(entries("a", 1, 2, 1))
+        with pytest.raises(ValueError, match="outside"):
+            store.append([*entries("a", 2), NewEntry("a", -1, b"")])
+        store.append([*entries("b", 5), *entries("a", 2, 2, 3)])
+        assert store.duplicates() == 3
+        store.save(Snapshot(2, b""))
+        other = connect("other")
+        other.open("f")
+        successor = connect()
+        assert (successor.open("f"), successor.duplicates(), other.duplicates()) == (2, 3, 0)
+
     def test_numbers_may_skip_but_never_fall(self, connect: Connect) -> None:
         store = connect()
         store.open("f")

@@ -357,15 +357,35 @@ def test_sqlite_on_unusable_paths_is_told_in_one_line(tmp_path: Path) -> None:
     assert text.read_text().startswith("hello")
 
 
+def as_format_2(path: Path) -> None:
+    """Make a file of this tacit what the one before the count of duplicates wrote."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("ALTER TABLE run DROP COLUMN duplicates; PRAGMA user_version = 2")
+
+
+def test_a_sqlite_file_from_before_the_count_of_duplicates_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path, "run", ROOMY)
+    store.open("f")
+    store.append(entries("a", 1, 1, 2))
+    assert store.duplicates() == 1
+    store.close()
+    as_format_2(path)
+    assert (store.open("f"), store.duplicates(), store.last_seqs()) == (2, 0, {"a": 2})
+    store.append(entries("a", 2, 1, 3))
+    assert (store.duplicates(), store.depth()[0]) == (2, 3)
+    store.close()
+
+
 def test_a_sqlite_file_from_before_the_anchors_gets_them(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path, "run", ROOMY)
     store.open("f")
     store.append(entries("a", 1))
     store.close()
-    with sqlite3.connect(path) as db:
+    as_format_2(path)
+    with closing(sqlite3.connect(path)) as db:
         db.executescript("DROP TABLE anchor; PRAGMA user_version = 1")
-    db.close()
     before = [Appended(Verdict.DUPLICATE, 0, 1), Appended(Verdict.ACCEPTED, 2, 2)]
     assert store.open("f") == 2
     assert (

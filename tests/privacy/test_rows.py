@@ -38,6 +38,7 @@ MODELS = {
     "mlp": build("mlp", IMAGE, 10, hidden=(7,), activation="tanh"),
 }
 CLIP = 0.3
+REFUSED = "on this machine a row's gradient depends on its place in the batch"
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 def sums_of(model: Model) -> RowSums:
     sums = RowSums.checked(model)
-    assert sums is not None
+    assert isinstance(sums, RowSums)
     return sums
 
 
@@ -185,7 +186,7 @@ def test_a_kernel_that_looks_at_others_is_not_used(
     model = MODELS["cnn"]
     assert not rows_alone(mutant(model).rows, model, (1, 2, 3, 8))  # type: ignore[arg-type]
     monkeypatch.setattr("tacit.privacy.rows.row_kernel", mutant)
-    assert RowSums.checked(model) is None
+    assert RowSums.checked(model) == REFUSED
 
 
 def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +197,7 @@ def test_sums_that_depend_on_company_are_not_used(monkeypatch: pytest.MonkeyPatc
         given[-1][0] += len(given[3]) > 8  # type: ignore[arg-type, index]
 
     monkeypatch.setattr(RowSums, "_add", add)
-    assert RowSums.checked(MODELS["cnn"]) is None
+    assert RowSums.checked(MODELS["cnn"]) == REFUSED
 
 
 def edge(model: Model, mechanism: Mechanism, *, alone: bool, device: str = "cpu") -> Edge:
@@ -230,7 +231,7 @@ def test_an_edge_that_computes_rows_alone_pushes_what_another_does(
     assert torch.allclose(first, second, rtol=0, atol=2e-3)
 
 
-def test_by_default_and_without_privacy_nothing_is_computed_alone() -> None:
+def test_a_role_by_itself_and_one_without_privacy_compute_nothing_alone() -> None:
     model = MODELS["cnn"]
     x, y = rows_of(model, 60)
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
@@ -252,10 +253,22 @@ def test_a_run_may_have_its_edges_compute_rows_alone(name: str) -> None:
     definition = SimpleNamespace(name=name, algorithm=SimpleNamespace(name=name), horizon=1)
     given = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*given, rows_alone=True).way == "drawn rows alone"  # type: ignore[arg-type]
-    assert registry.edge(*given).way == "48 slots"  # type: ignore[arg-type]
+    off = "48 slots: not asked for drawn rows alone"
+    assert registry.edge(*given).way == off  # type: ignore[arg-type]
 
 
-def test_without_numba_an_edge_goes_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numba_an_edge_goes_the_other_way_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for module in ("tacit.privacy.rows", "tacit.models.rows"):
         monkeypatch.setattr(f"{module}.library", lambda: None)
-    assert edge(MODELS["logistic"], "gaussian", alone=True).alone is None
+    other = edge(MODELS["logistic"], "gaussian", alone=True)
+    assert other.alone is None
+    assert other.way == "48 slots: numba is not installed"
+
+
+def test_a_network_without_kernels_is_said() -> None:
+    model = build("resnet", (3, 8, 8), 10, width=4)
+    other = edge(model, "gaussian", alone=True)
+    assert other.way == "48 slots: no kernels for a layer of model.name=resnet"
+    assert edge(MODELS["cnn"], "none", alone=True).way == "a plain batch"

@@ -14,7 +14,7 @@ import torch
 from tacit_services.testbed.simulate import Simulation
 
 from tacit.algorithms.gossip.adp2sgd import Peer
-from tacit.algorithms.gossip.report_fold import Observer
+from tacit.algorithms.gossip.report_fold import ReportFold
 from tacit.algorithms.gossip.worker import Worker
 from tacit.privacy.clipping import Clipped
 from tacit.simulation import gossip
@@ -95,7 +95,7 @@ def workers(simulator: PeerSimulator) -> dict[str, Worker]:
 
 def test_a_run_ends_with_every_step_counted_and_paid() -> None:
     made = usual()
-    assert isinstance(made.server, Observer)
+    assert isinstance(made.server, ReportFold)
     assert (made.server.version, made.server.halted) == (80, "all updates applied")
     steps = {name: role.steps for name, role in workers(made).items()}
     assert 80 <= sum(steps.values()) <= 88  # a step or two more of each that had not heard yet

@@ -19,7 +19,7 @@ import torch
 from tacit_client import ApiError, Client, Predictions
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.cli.main import main
 from tacit_services.cli.replay import fold
@@ -70,7 +70,7 @@ class Trained:
         assert isinstance(self.driver.role, Server)
         self.inference = Inference(self.driver, self.driver.role, SALT.decode())
         self.operator = Operator(TOKEN)
-        observer = Observer(self.run.define(), self.driver, folder / "metrics.jsonl")
+        observer = RunStatus(self.run.define(), self.driver, folder / "metrics.jsonl")
         self.app = create_app(observer, self.operator, self.mqtt.model, self.inference)
 
     def serve(self) -> None:

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from tacit_services.enrollment.authority import CertificateAuthority
+from tacit_services.transport.connection_slots import ConnectionSlots
 from tacit_services.transport.http_door import Limits
-from tacit_services.transport.places import Places
 from tacit_services.transport.problems import BLOCK, install, partial
 from tacit_services.transport.tls import context_trusting
 
@@ -29,7 +29,7 @@ ROOMY = Limits(connections=8, handshake=PATIENCE, client=PATIENCE)
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
-def application(places: Places) -> FastAPI:
+def application(places: ConnectionSlots) -> FastAPI:
     app = FastAPI()
     install(app)
     blob = bytes(SIZE)
@@ -51,7 +51,7 @@ def application(places: Places) -> FastAPI:
 
 @pytest.fixture
 def app() -> FastAPI:
-    return application(Places(3, 2))
+    return application(ConnectionSlots(3, 2))
 
 
 def well(address: str) -> bool:
@@ -103,7 +103,7 @@ class TestDeadlines:
 
     def test_an_answer_that_nobody_reads_is_not_waited_for(self) -> None:
         with (
-            listening(application(Places(3, 1)), limits=SOON) as address,
+            listening(application(ConnectionSlots(3, 1)), limits=SOON) as address,
             closing(dial(address)) as unread,
         ):
             unread.sendall(b"GET /blob HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -56,6 +56,29 @@ def test_a_late_push_leaves_at_the_next_quarter_and_is_counted(took: float, leav
     assert leaves_after(took) == (leaves, 1)
 
 
+def after(lates: str) -> float:
+    """D after pushes that were late (1) or not (0), in milliseconds; it was 20."""
+    clock = Clock()
+    delay = ReleaseDelay(lambda: 0.020, clock=clock)
+    for late in lates:
+        came = clock.now
+        clock.now += 1.3 * delay.seconds if late == "1" else 0.001
+        delay.left(came, 1)
+    return round(1000 * delay.seconds, 6)
+
+
+@pytest.mark.parametrize(
+    ("lates", "milliseconds"),
+    [("111", 20), ("0101010", 20), ("1111", 30), ("10" * 4, 30), ("1111" * 2, 45)],
+)
+def test_the_delay_grows_by_what_the_wire_has_shown(lates: str, milliseconds: float) -> None:
+    assert after(lates) == milliseconds
+
+
+def test_a_late_push_that_is_long_ago_counts_no_more() -> None:
+    assert after("1" + "0" * 32 + "111") == 20
+
+
 def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:
     assert leaves_after(0.030, steps=3) == (0.060, 0)
 

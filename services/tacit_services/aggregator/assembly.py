@@ -14,49 +14,49 @@ from tacit.config import RunFile
 from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.protocol import wire
+from tacit_services.aggregator.broker_link import HasConnection
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.gate import gate as gate_of
 from tacit_services.aggregator.ingest import trusted
 from tacit_services.aggregator.ingest.admission import Admission
-from tacit_services.aggregator.ingest.agreement import Agreement
-from tacit_services.aggregator.ingest.bases import AnyBase, Bases
-from tacit_services.aggregator.ingest.endings import AnyEnding, Endings
+from tacit_services.aggregator.ingest.base_versions import BaseVersions, NoBaseCheck
+from tacit_services.aggregator.ingest.control_messages import ControlMessages
+from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
+from tacit_services.aggregator.ingest.end_claims import EndClaims, NoEndCheck
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
 from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
-from tacit_services.aggregator.ingest.small_talk import SmallTalk
-from tacit_services.aggregator.line import Wired
 from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.aggregator.task_scheduler import task_scheduler
 from tacit_services.journal.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Surroundings:
     """Where a driver runs: the run's name, its store, its way to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
-    file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
-    bases: which models edges may say that they worked on; None: as the algorithm goes by that.
-    key: what receipts are proven with; empty: one of this process alone.
+    file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and
+    the scheduler's. base_versions: which models edges may say that they worked on; None: as the
+    algorithm says. key: what receipts are proven with; empty: one of this process alone.
     """
 
     run_id: str
     store: Store
-    line: Wired
+    line: HasConnection
     max_message: int
     chunk: int
     ledger: Path | str = ""
     clock: Callable[[], float] = time.monotonic
-    bases: Bases | None = None
+    base_versions: BaseVersions | None = None
     key: bytes = b""
 
 
 def assemble(
-    run: RunFile, definition: Definition[Any], role: ServerRole, model: Model, place: Place
+    run: RunFile, definition: Definition[Any], role: ServerRole, model: Model, place: Surroundings
 ) -> ServerDriver:
     """The driver of `role`, with all that it works with.
 
@@ -80,8 +80,8 @@ def assemble(
     )
     guard = Guard(run.guard, role, definition.plans.named, place.clock)
     presence: dict[str, str] = {}
-    gate = gate_of(definition, role, presence, lambda: guard.quarantined)
-    downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, gate)
+    scheduler = task_scheduler(definition, role, presence, lambda: guard.quarantined, place.clock)
+    downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, scheduler)
     update_bytes = 4 * max(model.size, role.largest)
     limiter = RateLimiter(run.guard.rate, run.guard.burst, update_bytes, place.clock)
     # No message of this run can be larger.
@@ -90,7 +90,7 @@ def assemble(
     )
     names = frozenset(definition.names)
     inbox = Inbox(limiter, names)
-    endings = Endings if definition.algorithm.worker == "peer" else AnyEnding
+    end_claims = EndClaims if definition.algorithm.worker == "peer" else NoEndCheck
     admission = Admission(
         inbox,
         journal,
@@ -98,14 +98,14 @@ def assemble(
         reassembly=reassembly,
         guard=guard,
         continuity=LedgerContinuity(role.dataset),
-        agreement=Agreement(definition.agreed),
+        definition_check=DefinitionCheck(definition.agreed),
         noise=noise,
-        gate=gate,
+        scheduler=scheduler,
         presence=presence,
         names=names,
-        small_talk=SmallTalk(place.clock),
-        bases=place.bases or (Bases() if definition.algorithm.in_turn else AnyBase()),
-        endings=endings(definition.horizon),
+        control_messages=ControlMessages(place.clock),
+        base_versions=place.base_versions or _base_versions(definition),
+        end_claims=end_claims(definition.horizon),
         receipts=Receipts(place.key or secrets.token_bytes(32), place.run_id),
     )
     return ServerDriver(
@@ -117,8 +117,12 @@ def assemble(
         limiter=limiter,
         reassembly=reassembly,
         guard=guard,
-        gate=gate,
+        scheduler=scheduler,
         presence=presence,
         noise=noise,
         names=names,
     )
+
+
+def _base_versions(definition: Definition[Any]) -> BaseVersions:
+    return BaseVersions() if definition.algorithm.in_turn else NoBaseCheck()

@@ -8,8 +8,8 @@ from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel, Halt, Outgoing, ServerOutput
 from tacit.protocol.vertical import Feedback, Request, Roster
-from tacit_services.aggregator.gate import Gate
-from tacit_services.aggregator.line import Wired
+from tacit_services.aggregator.broker_link import HasConnection
+from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
 
@@ -19,10 +19,12 @@ LOST_SECONDS = 0.5  # an edge is believed at most so often that what was on its 
 class Downlink:
     """Encodes, cuts into chunks and publishes. Whoever is to be told something is told here."""
 
-    def __init__(self, run_id: str, schema: bytes, chunk: int, line: Wired, gate: Gate) -> None:
-        """`gate`: in front of tasks."""
+    def __init__(
+        self, run_id: str, schema: bytes, chunk: int, line: HasConnection, scheduler: TaskScheduler
+    ) -> None:
+        """`scheduler`: in front of tasks."""
         self._run, self._schema, self._chunk = run_id, schema, chunk
-        self._line, self._gate = line, gate
+        self._line, self._scheduler = line, scheduler
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way; when parts were last called lost
@@ -32,11 +34,11 @@ class Downlink:
 
         The receipt of its message `seq`, if given, goes with it, or before many parts: it must not
         wait for them, and the same model is then always the same bytes, whichever message it
-        answers. A task that the gate holds back stays here: its edge has the receipt alone.
+        answers. A task that the scheduler holds back stays here: its edge has the receipt alone.
         """
         edge, message = outgoing.to, outgoing.message
         assert isinstance(message, ServerOutput)
-        held = isinstance(message, GlobalModel) and not self._gate.admits(edge)
+        held = isinstance(message, GlobalModel) and not self._scheduler.admits(edge)
         if receipt is not None and (held or not self._inline(message)):
             self.receipt(edge, seq, receipt)
             seq, receipt = 0, None

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Set
 
 from tacit.errors import Fenced, ServiceError
-from tacit.protocol.messages import EVERYONE, Deadline, Halt, Outgoing, Release, Timer
+from tacit.protocol.messages import EVERYONE, Deadline, Halt, LiftQuarantine, Outgoing, Timer
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
+from tacit_services.aggregator.broker_link import HasConnection
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.gate import Gate
 from tacit_services.aggregator.ingest.admission import Admission
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
@@ -24,9 +24,9 @@ from tacit_services.aggregator.ingest.rate_limit import RateLimiter
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.subscriptions import everybody, subscriptions
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
-from tacit_services.aggregator.line import Wired
 from tacit_services.aggregator.reporting.run_state import run_state
 from tacit_services.aggregator.run_journal import RunJournal
+from tacit_services.aggregator.task_scheduler import TaskScheduler
 
 log = logging.getLogger("tacit.driver")
 FAREWELL_SECONDS = 5.0
@@ -40,13 +40,13 @@ class ServerDriver:
         journal: RunJournal,
         admission: Admission,
         downlink: Downlink,
-        line: Wired,
+        line: HasConnection,
         inbox: Inbox,
         *,
         limiter: RateLimiter,
         reassembly: Reassembly,
         guard: Guard,
-        gate: Gate,
+        scheduler: TaskScheduler,
         presence: dict[str, str],
         noise: TrustedNoise | None,
         names: Set[str],
@@ -54,7 +54,7 @@ class ServerDriver:
         """names: of the run's edges; nobody else is heard, and nothing is kept of them."""
         self.journal, self.admission, self.inbox = journal, admission, inbox
         self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
-        self._downlink, self._line, self._gate, self._noise = downlink, line, gate, noise
+        self._downlink, self._line, self._scheduler, self._noise = downlink, line, scheduler, noise
         self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
         self.presence, self.names = presence, names
@@ -79,7 +79,7 @@ class ServerDriver:
 
     def edges_needed(self) -> int:
         """Edges that the run waits for before it begins; 0: it has begun."""
-        return self._gate.needed
+        return self._scheduler.needed
 
     def subscriptions(self) -> list[str]:
         """What to listen to now; for the driver's thread."""
@@ -94,7 +94,7 @@ class ServerDriver:
         """
         epoch = self.journal.take_over()
         self.admission.resume()
-        self._gate.resume()
+        self._scheduler.resume()
         self.epoch = epoch  # last: REST answers from here on
 
     def run(self, stop: threading.Event, idle: Callable[[], None]) -> None:
@@ -112,24 +112,29 @@ class ServerDriver:
         self, stop: threading.Event, idle: Callable[[], None], over: Callable[[], bool]
     ) -> None:
         self.announce()
-        connection = self._line.connection
         while not stop.is_set() and not over():
             try:
-                self.admission.accept()
-                self.admission.serve_waiting()
-                self._keep_time()
-                self._release()
-                self._say_accused()
-                self.reassembly.expire()
-                if self.journal.save_due():
-                    self.save()
-                connection.listen(self.subscriptions())
+                self.turn()
                 idle()
             except Fenced:
                 raise
             except ServiceError as error:
                 self._wait_for_store(error, stop)
         self._last_save(stop)
+
+    def turn(self) -> None:
+        """Wait a little for messages, let all happen to them, and do what is due."""
+        self.admission.accept()
+        self.admission.serve_waiting()
+        self._keep_time()
+        self._release()
+        self._say_accused()
+        self.reassembly.expire()
+        if self.journal.save_due():
+            self.journal.begin_save()
+        if self.journal.saved_more():
+            self.announce()
+        self._line.connection.listen(self.subscriptions())
 
     def _keep_time(self) -> None:
         """Start the role's timer, or tell it, through the journal, that it has run out."""
@@ -151,7 +156,7 @@ class ServerDriver:
         """Enter in the journal what an operator has released; where it is full, later."""
         for edge in self.guard.releases():
             entry = entries.release(self.run_id, edge)
-            outgoing = self.journal.enter(entry, Release(edge))
+            outgoing = self.journal.enter(entry, LiftQuarantine(edge))
             if outgoing is None:
                 self.guard.release(edge)
             for out in outgoing or ():
@@ -266,5 +271,6 @@ class ServerDriver:
 
     def close(self) -> None:
         """Close what it has opened, but for the store and the connection; idempotent."""
+        self.journal.close()
         if self._noise is not None:
             self._noise.close()

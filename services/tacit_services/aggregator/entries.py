@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tacit.protocol import wire, wire_vertical
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Deadline, Halt, Hello, Release, Retired, Update
+from tacit.protocol.messages import Deadline, Halt, Hello, LiftQuarantine, Retired, Update
 from tacit.protocol.messages import ServerInput as Message
 from tacit.protocol.vertical import Request
 from tacit_services.journal.store import Anchor
@@ -69,7 +69,7 @@ def understood(received: wire.Received, schema: bytes, size: int) -> Message:
         if kind == "deadline":
             return Deadline(received.meta.deadline.number)
         if kind == "release":
-            return Release(received.meta.release.edge)
+            return LiftQuarantine(received.meta.release.edge)
         if kind == "request":
             asked = wire_vertical.read_server_message(received.meta, None)
             assert isinstance(asked, Request)

@@ -22,13 +22,14 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.protocol import topics
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
-from tacit_services.aggregator.assembly import Place, assemble
+from tacit_services.aggregator.assembly import Surroundings, assemble
+from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.aggregator.desertion import Desertion
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import presence
-from tacit_services.aggregator.line import Line
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical import labelled_records
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.disk.secret_file import kept_secret
@@ -41,8 +42,6 @@ from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 
 log = logging.getLogger("tacit.aggregator")
-ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
-FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever come
 
 
 def main(settings: AggregatorSettings) -> None:
@@ -67,12 +66,12 @@ def main(settings: AggregatorSettings) -> None:
     store = open_store(settings.store, name, max_entries=settings.max_journal)
     if settings.journal_file is not None:
         store = StoreWithJournalFile(store, Writer(settings.journal_file), name, run)
-    line = Line(
+    line = BrokerLink(
         settings.broker, f"{name}-aggregator", settings.connect_timeout, chunk=chunk, tls=tls
     )
-    place = Place(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
+    place = Surroundings(name, store, line, settings.max_message, chunk, settings.trusted, key=key)
     driver = assemble(run, definition, role, model, place)
-    observer = Observer(
+    observer = RunStatus(
         definition, driver, settings.out / "metrics.jsonl", broker=line, needed=driver.edges_needed
     )
     operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
@@ -138,39 +137,22 @@ def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> Non
 
 
 def _train(
-    line: Line,
+    line: BrokerLink,
     driver: ServerDriver,
-    observer: Observer[ServerDriver],
+    observer: RunStatus[ServerDriver],
     operator: Operator,
     evaluator: Evaluator,
     stop: threading.Event,
 ) -> None:
     line.open(driver.subscriptions(), driver.inbox.hear, stop)
-    lonely_since: float | None = None
+    desertion = Desertion(observer)
 
     def idle() -> None:
-        nonlocal lonely_since
         if line.came_up():  # a new epoch makes the edges send again what has no receipt
             driver.announce()
         evaluator.offer(driver.role)
         observer.tick()
-        reason = operator.wanted()
-        if reason is None and observer.only_retired():
-            grace = (
-                ALL_RETIRED_GRACE
-                if len(driver.role.edges) >= observer.definition.workers
-                else FEW_EDGES_GRACE
-            )
-            if lonely_since is None:
-                log.warning(
-                    "every edge here has spent its budget; the run ends in %g s unless one joins",
-                    grace,
-                )
-            lonely_since = lonely_since or time.monotonic()
-            if time.monotonic() - lonely_since > grace:
-                reason = "the budget of every edge online is spent"
-        else:
-            lonely_since = None
+        reason = operator.wanted() or desertion.reason()
         if reason is not None:
             driver.halt(reason)
 
@@ -189,7 +171,7 @@ def _train(
         line.close()
 
 
-def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> None:
+def _watch_presence(line: BrokerLink, driver: ServerDriver, stop: threading.Event) -> None:
     """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
     hear = functools.partial(presence.note, driver.presence, driver.names)
     try:
@@ -201,7 +183,7 @@ def _watch_presence(line: Line, driver: ServerDriver, stop: threading.Event) -> 
 
 
 def _answer_questions(
-    line: Line, driver: ServerDriver, inference: Inference, stop: threading.Event
+    line: BrokerLink, driver: ServerDriver, inference: Inference, stop: threading.Event
 ) -> None:
     """Serve REST until `stop`, predictions too, for which this vertical run's parties are asked."""
     line.open(driver.subscriptions(), driver.inbox.hear, stop)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.errors import Fenced, StoreLost, WireError
+from tacit.errors import Fenced, ServiceError, StoreLost, WireError
 from tacit.privacy.ledger import Charged
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit.protocol.messages import Deadline, Halt, Outgoing, Release, Update
+from tacit.protocol.messages import Deadline, Halt, LiftQuarantine, Outgoing, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
+from tacit_services.aggregator.snapshots import Saving, draft
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.store import (
     Anchor,
     Appended,
     NewEntry,
-    Snapshot,
+    Saver,
     Store,
     StoredEntry,
     Verdict,
@@ -57,10 +59,15 @@ class RunJournal:
         self.lock = threading.Lock()
         # accepted (stale ones too), duplicate, busy, replayed, snapshots, rejected:{why}
         self.counts = Counter[str]()
+        # Duplicates of an older tacit, whose store did not count them.
+        self._uncounted = 0
         self.last_seqs: dict[str, int] = {}  # each edge's last accepted number
         self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
         self.held_bytes = 0  # of payload since the snapshot
         self.saved_at = time.monotonic()
+        self._saving = Saving()
+        self._saver: Saver | None = None
+        self._drafted = (0, 0)  # of the snapshot under way: its cursor, and bytes up to there
         self.full = False  # it has refused a message since it was last trimmed
 
     # -- taking over -------------------------------------------------------------------------------
@@ -72,6 +79,7 @@ class RunJournal:
         where it was. Raises Fenced where the store is ahead of this process, StoreLost where it is
         behind it.
         """
+        self._abandon_saving()
         epoch = self.store.open(self.fingerprint, self._older)
         snapshot = self.store.snapshot()
         self._check_kept(0 if snapshot is None else snapshot.cursor)
@@ -80,12 +88,14 @@ class RunJournal:
             with self.lock:
                 self.role.restore(tensors, values["role"])
             self.counts.update(values["counts"])
+            self._uncounted = values.get("uncounted", self.counts[Verdict.DUPLICATE])
             self.cursor = self.saved = snapshot.cursor
         for record in self.store.replay(
             self.cursor, max(1, min(256, PAGE_BYTES // (4 * self.size)))
         ):
             self._refold(record)
         self.last_seqs = dict(self.store.last_seqs())
+        self.counts[Verdict.DUPLICATE] = self._uncounted + self.store.duplicates()
         return epoch
 
     def _check_kept(self, held: int) -> None:
@@ -157,16 +167,17 @@ class RunJournal:
         Returns what its sender is told: the receipt, and what the role says.
         """
         role, last = self.role, answer.last_seq
-        self.counts[answer.verdict] += 1
         self.last_seqs[candidate.edge] = last
+        passed_over, over = role.stale + role.kept_out, role.halted
+        with self.lock:  # whoever reads the counts has those of one moment
+            self.counts[answer.verdict] += 1
+            accepted = answer.verdict == Verdict.ACCEPTED
+            outgoing = role.on_message(candidate.message) if accepted else []
         if answer.verdict == Verdict.BUSY:
             self.full = True
             return BUSY, []
         if answer.verdict == Verdict.DUPLICATE:
             return pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last), []
-        passed_over, over = role.stale + role.kept_out, role.halted
-        with self.lock:
-            outgoing = role.on_message(candidate.message)
         self.cursor = answer.position
         self.held_bytes += len(candidate.payload)
         # One that is stale, or the guard's sums keep out, or came after the last in the same batch,
@@ -177,18 +188,18 @@ class RunJournal:
         return pb.Receipt(status=status, last_seq=last), outgoing
 
     def enter(
-        self, payload: bytes, message: Halt | Deadline | Release | Request
+        self, payload: bytes, message: Halt | Deadline | LiftQuarantine | Request
     ) -> list[Outgoing] | None:
         """Append and fold an entry that no edge sends; None: the journal is full for now.
 
         Raises ServiceError.
         """
-        seq = self.store.last_seqs().get(OPERATOR, 0) + 1
+        seq = self.last_seqs.get(OPERATOR, 0) + 1
         (answer,) = self.store.append([NewEntry(OPERATOR, seq, payload)])
         if answer.verdict != Verdict.ACCEPTED:
             self.full = True
             return None
-        self.cursor = answer.position
+        self.cursor, self.last_seqs[OPERATOR] = answer.position, answer.last_seq
         with self.lock:
             return self.role.on_message(message)
 
@@ -197,17 +208,48 @@ class RunJournal:
         many = self.cursor - self.saved >= self._snapshot_every
         return many or self.full or time.monotonic() - self.saved_at > SNAPSHOT_SECONDS
 
+    def begin_save(self) -> None:
+        """Begin a snapshot of the fold as it is now, unless one is under way or nothing is new."""
+        if self._saving.busy:
+            return
+        if self.cursor != self.saved:
+            tensors, role = self.role.state()
+            more = {"counts": dict(self.counts), "uncounted": self._uncounted}
+            self._drafted = self.cursor, self.held_bytes
+            self._saver = self._saver or self.store.saver()
+            self._saving.begin(self._saver, self.cursor, draft(tensors, role, more))
+        self.saved_at, self.full = time.monotonic(), False
+
+    def saved_more(self, *, wait: bool = False) -> bool:
+        """Whether a snapshot has been stored, and the journal trimmed behind it, since last asked.
+
+        wait: for the one under way. Raises Fenced, ServiceError.
+        """
+        if not self._saving.ended(wait=wait):
+            return False
+        self.saved, size = self._drafted
+        self.held_bytes -= size
+        self.counts["snapshots"] += 1
+        return True
+
     def save(self) -> bool:
         """Snapshot the fold and trim the journal behind it; False: nothing is new.
 
-        Raises ServiceError.
+        Raises Fenced, ServiceError.
         """
-        new = self.cursor != self.saved
-        if new:
-            tensors, role = self.role.state()
-            state = snapshot_file.dumps(tensors, {"role": role, "counts": dict(self.counts)})
-            self.store.save(Snapshot(self.cursor, state))
-            self.saved, self.held_bytes = self.cursor, 0
-            self.counts["snapshots"] += 1
-        self.saved_at, self.full = time.monotonic(), False
-        return new
+        earlier = self.saved_more(wait=True)
+        self.begin_save()
+        return self.saved_more(wait=True) or earlier
+
+    def close(self) -> None:
+        """End the thread that saves; idempotent. What is under way is waited for."""
+        self._abandon_saving()
+        self._saving.close()
+
+    def _abandon_saving(self) -> None:
+        """Wait for the snapshot under way: whether it was stored, the store says."""
+        with contextlib.suppress(ServiceError):
+            self.saved_more(wait=True)
+        if self._saver is not None:
+            self._saver.close()
+            self._saver = None

@@ -43,31 +43,31 @@ class _Series:
         self._rows = max(
             1, NORM_ROWS // (simulated.model.shape[0] if datasets.is_text(run.source.name) else 1)
         )
-        self._exam: tuple[int, Tensor, Dataset] | None = None
+        self._measured: tuple[int, Tensor, Dataset] | None = None
 
     def observe(self, role: ServerRole) -> None:
         """Measure a point, if one is due.
 
         A vertical run has none until its parties' embeddings have come.
         """
-        exam = None if role.halted else role.exam(self._points.sample)
-        if exam is not None and self._points.due(exam[0]):
-            self._measure(exam)
+        due = None if role.halted else role.evaluation_input(self._points.sample)
+        if due is not None and self._points.due(due[0]):
+            self._measure(due)
 
     def end(self, role: ServerRole) -> None:
         """Measure the last point, on all test rows."""
-        if (exam := role.exam(self._points.test)) is not None:
-            self._measure(exam)
+        if (due := role.evaluation_input(self._points.test)) is not None:
+            self._measure(due)
 
-    def _measure(self, exam: tuple[int, Tensor, Dataset]) -> None:
-        self._exam = exam
-        self._points.measure(*exam)
+    def _measure(self, due: tuple[int, Tensor, Dataset]) -> None:
+        self._measured = due
+        self._points.measure(*due)
 
     def _record(
         self, version: int, accuracy: float, loss: float, samples: int, metrics: dict[str, float]
     ) -> None:
-        assert self._exam is not None
-        _, params, data = self._exam
+        assert self._measured is not None
+        _, params, data = self._measured
         model, role = self._simulated.model, self._simulated.role
         norm = torch.linalg.vector_norm(
             mean_gradient(model, params, data.x[: self._rows], data.y[: self._rows])

@@ -54,14 +54,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LedgerLocation:
     """A ledger's file, and what it calls the data."""
 
     path: Path
     dataset: str
 
 
-def place(owned: Owned, number: int, home: Path) -> Place:
+def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
     """The ledger of edge `number` of this data, in `home`/ledgers; registered before it returns.
 
     Raises PrivacyError where the name belongs to one ledger and the bytes to another, for another
@@ -73,18 +73,18 @@ def place(owned: Owned, number: int, home: Path) -> Place:
 
 
 @contextmanager
-def opened(owned: Owned, number: int, home: Path) -> Iterator[Place]:
+def opened(owned: Owned, number: int, home: Path) -> Iterator[LedgerLocation]:
     """`place`, and as long as the context lasts, nobody has this data dealt in another way."""
     with ExitStack() as kept:
         yield _placed(owned, number, home / "ledgers", kept)
 
 
-def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> Place:
+def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLocation:
     try:
         with _locked(root):
             entry = _registered(root, owned, number)
             slot = _slot(entry, owned, number)
-            found = Place(_started(root / entry.id, entry, slot), entry.id)
+            found = LedgerLocation(_started(root / entry.id, entry, slot), entry.id)
             lock = kept.enter_context((root / entry.id / _DEALT).open("ab"))
             fcntl.flock(lock, fcntl.LOCK_SH)
             return found

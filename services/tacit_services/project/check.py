@@ -16,7 +16,7 @@ import torch
 from tacit.algorithms import registry
 from tacit.config import RunFile
 from tacit.config.definition import Definition
-from tacit.config.prospects import prospects
+from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows
 from tacit.datasets.source import Source
 from tacit.models import Model
@@ -54,7 +54,7 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     facts += _budget(plan, ledgers)
     if run.algorithm.worker == "edge":
         facts += _cost(run, definition, model, plan)
-    notes = [*run.notes, *_spent(run, ledgers), *_shared(run, plan), *prospects(run, model.size)]
+    notes = [*run.notes, *_spent(run, ledgers), *_shared(run, plan), *warnings(run, model.size)]
     return Report(facts, notes)
 
 

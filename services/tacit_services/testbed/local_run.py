@@ -23,7 +23,7 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config
 from tacit.config import RunFile
-from tacit.config.prospects import prospects
+from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
 from tacit_services.disk.secret_file import kept_secret
@@ -160,7 +160,7 @@ def _print_preamble(
             f"{name} is centralised: one edge holds all the data (--edges {edges} ignored)"
         )
     model = run_file.build_model()
-    for note in (*run_file.notes, *prospects(run_file, model.size)):
+    for note in (*run_file.notes, *warnings(run_file, model.size)):
         console.print(f"note: {note}")
     for line in ledgers:
         console.print(line)

@@ -23,7 +23,7 @@ from tacit.algorithms.vafl.party import Party
 from tacit.config import RunFile
 from tacit.config.contract import Worker
 from tacit.config.definition import Definition
-from tacit.config.prospects import prospects
+from tacit.config.preflight import warnings
 from tacit.datasets import Benchmark, Dataset
 from tacit.datasets.source import Part, published_only
 from tacit.errors import ConfigError
@@ -38,7 +38,7 @@ from tacit.simulation.gossip import PeerSimulator
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.evaluation import Points
 from tacit_services.aggregator.reporting.run_state import run_state
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.display import live, tables
 
 SHOWN_SECONDS = 0.5  # between two drawings of the bar
@@ -173,10 +173,10 @@ class Simulation:
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
         """Run to the end; what `metrics` say of the model on `test`; None: it was not trained."""
         self.simulator.run(lambda role: None)
-        exam = self.role.exam(test)
-        if exam is None or self.role.version == 0:
+        due = self.role.evaluation_input(test)
+        if due is None or self.role.version == 0:
             return None
-        _, params, data = exam
+        _, params, data = due
         return metrics.measure(self.model, params, data)[1]
 
     @property
@@ -191,7 +191,7 @@ class Simulation:
 
 
 def simulate(
-    run: RunFile, root: Path | None, out: Path, shown: Callable[[Observer[Any]], None]
+    run: RunFile, root: Path | None, out: Path, shown: Callable[[RunStatus[Any]], None]
 ) -> Simulation:
     """Simulate `run` and write its results to `out`.
 
@@ -200,7 +200,7 @@ def simulate(
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(run, root)
     test = published_only(simulation.definition.source).test(root)
-    observer = Observer(
+    observer = RunStatus(
         simulation.definition, simulation, out / "metrics.jsonl", virtual=simulation.clock
     )
     observer.resumed()
@@ -209,16 +209,16 @@ def simulate(
     def observe(role: ServerRole) -> None:
         observer.tick()
         # None: the parties of a vertical run have not answered yet.
-        exam = None if role.halted else role.exam(points.sample)
-        if exam is not None and points.due(exam[0]):
-            points.measure(*exam)
+        due = None if role.halted else role.evaluation_input(points.sample)
+        if due is not None and points.due(due[0]):
+            points.measure(*due)
         shown(observer)
 
     simulation.simulator.run(observe)
     simulation.counts["rejected:screened"] = simulation.simulator.refused
     observer.end()
-    if (exam := simulation.role.exam(points.test)) is not None:
-        points.measure(*exam)
+    if (due := simulation.role.evaluation_input(points.test)) is not None:
+        points.measure(*due)
     results.write(out, run, observer, simulation.model, test)
     return simulation
 
@@ -246,7 +246,7 @@ class SimulationProgress:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def show(self, observer: Observer[Any]) -> None:
+    def show(self, observer: RunStatus[Any]) -> None:
         """Draw the bar, unless it was drawn within the last SHOWN_SECONDS."""
         if time.monotonic() - self._shown < SHOWN_SECONDS:
             return
@@ -285,7 +285,7 @@ def run(run_file: RunFile, *, out: Path, data: Path | None, as_json: bool) -> No
 
     console, started = tables.console(stderr=as_json), time.monotonic()
     make_output_folder(out)
-    for note in prospects(run_file, run_file.build_model().size):
+    for note in warnings(run_file, run_file.build_model().size):
         console.print(f"note: {note}")
     try:
         with SimulationProgress(console, run_file.run.updates) as bar:

@@ -18,8 +18,8 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tacit_services.transport.connection_slots import ConnectionSlots
 from tacit_services.transport.json_numbers import finite
-from tacit_services.transport.places import Places
 
 
 class Problem(BaseModel):
@@ -134,7 +134,7 @@ class Blocks(Response):
     """
 
     def __init__(
-        self, data: memoryview, status: int, headers: dict[str, str], places: Places
+        self, data: memoryview, status: int, headers: dict[str, str], places: ConnectionSlots
     ) -> None:
         super().__init__(None, status, headers | {"Content-Length": str(len(data))}, SAFETENSORS)
         self._data, self._places = data, places
@@ -159,7 +159,7 @@ class Blocks(Response):
         }
 
 
-def partial(request: Request, data: bytes, sha256: str, places: Places) -> Response:
+def partial(request: Request, data: bytes, sha256: str, places: ConnectionSlots) -> Response:
     """Answer with `data` under its strong ETag, or with what of it the client asked for.
 
     304 if the client has these bytes already, 206 for one range of bytes, 416 for a range outside

@@ -6,28 +6,35 @@ takes. One that is not ready leaves at D + k·D/4, so that a late one tells as l
 
 D is measured on public random rows when the first model comes, which all edges get at once: so they
 measure together. Edges whose identities lie in one folder, as on one machine, all take the longest
-of theirs. It does not change while the process lives. What this hides is measured, not proven
-(docs/privacy.md, "Time").
+of theirs. It grows when several of the latest pushes were late, and for no other reason: who reads
+the wire has seen that they were. What this hides is measured, not proven (docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
+import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit_services.disk import files
 from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
 MARGIN = 1.25  # D over the longest trial
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
+_CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
+_LATEST, _MOST_LATE = 32, 3  # of so many pushes so many may be late before D grows
 _TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
 
 
@@ -40,6 +47,7 @@ class ReleaseDelay:
         """measure: gives D of one step in seconds, once; a task of several has so many times it."""
         self.late, self._measure, self._clock = 0, measure, clock
         self._seconds: float | None = None
+        self._latest: deque[bool] = deque(maxlen=_LATEST)
 
     def starting(self, came: float) -> float:
         """When the delay of a model that came at `came` begins: then; of the first one, when D has
@@ -66,8 +74,16 @@ class ReleaseDelay:
         """Seconds until then."""
         delay, took = self.seconds * steps, self._clock() - came
         quarters = max(0, math.ceil((took / delay - 1) * _LATE))
-        self.late += quarters > 0
+        self._note(quarters)
         return max(0.0, delay * (1 + quarters / _LATE) - took)
+
+    def _note(self, quarters: int) -> None:
+        """That a push was so late. The one that is too many makes D what it has taken."""
+        self.late += quarters > 0
+        self._latest.append(quarters > 0)
+        if quarters and sum(self._latest) > _MOST_LATE:
+            self._seconds = self.seconds * (1 + quarters / _LATE)
+            self._latest.clear()
 
 
 def no_delay() -> ReleaseDelay:
@@ -98,29 +114,28 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
     """MARGIN times the longest of TRIALS of `work`, each in a turn, with as many durable bytes as a
     push has.
+
+    scratch: a folder for them, made and deleted here.
     """
     for _ in range(WARM):
         work()
-    longest = max(_trial(work, turns, scratch, size) for _ in range(TRIALS))
-    scratch.unlink(missing_ok=True)
+    scratch.mkdir(exist_ok=True)
+    with closing(Ledger(scratch / "ledger.db", "trial")) as ledger:
+        outbox, envelope = Outbox(ledger, "trial", folder=scratch), bytes(size)
+        longest = max(_trial(work, turns, outbox, envelope) for _ in range(TRIALS))
+    shutil.rmtree(scratch)
     return MARGIN * longest
 
 
-def _trial(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """Seconds of a turn with one step and the ledger's commit, and of the outbox's commit."""
-    began = time.monotonic()
+def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: bytes) -> float:
+    """Seconds of a turn with one step, and of the commit of a message with the next charge."""
+    seq, began = outbox.next_seq(), time.monotonic()
     with turns.take():
-        _commit(scratch, size)
         work()
-    _commit(scratch, size)
-    return time.monotonic() - began
-
-
-def _commit(scratch: Path, size: int) -> None:
-    with scratch.open("wb") as file:
-        file.write(bytes(size))
-        file.flush()
-        os.fsync(file.fileno())
+    outbox.put(seq, envelope, ahead=_CHARGE)
+    took = time.monotonic() - began
+    outbox.done(seq)
+    return took
 
 
 class Meeting:

@@ -81,4 +81,4 @@ def serve(
                 ANOTHER_RUN,
             )
     finally:
-        connection.stop(Will(topic, b"retired" if standing == Standing.RETIRED.value else b"left"))
+        connection.stop(Will(topic, b"left"))

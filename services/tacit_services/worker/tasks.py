@@ -107,8 +107,10 @@ class Tasks:
         steps = self._role.task_steps(task.version) if isinstance(task, GlobalModel) else 1
         late = self._delay.late
         self._delay.hold(came, steps, stop)
-        if self._delay.late > late:
-            log.debug("%s: a late push (its %d.)", self._role.edge, self._delay.late)
+        now = self._delay.late
+        if now > late and not now & (now - 1):  # the 1st, 2nd, 4th, 8th, …
+            said = "%s: %d pushes were late so far, the next ones leave after %.1f ms"
+            log.info(said, self._role.edge, now, 1000 * self._delay.seconds)
 
     def _refuse(self, session: Session) -> None:
         """Say that a model is refused.

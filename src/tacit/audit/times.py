@@ -1,6 +1,7 @@
-"""The audit's test F: does the time of a push tell of one record?
+"""The audit's test F: does the time of a push tell of one record, or of how many were drawn?
 
-A model is sent with which one row overflows.
+Of one: a model is sent with which one row overflows. Of how many: an edge that computes drawn rows
+alone takes longer for more of them, and holds its pushes back.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
-from tacit.audit.statistics import Finding, Values, proven
+from tacit.audit.statistics import SHARE, Finding, Values, proven
 from tacit.audit.subject import Randomness, Subject
 from tacit.audit.worlds import MessageSource, World
 from tacit.datasets import Dataset
@@ -24,6 +26,9 @@ IMAGES, QUIET_Z, WARM = 128, 50.0, 20
 TINY = 1e-40  # every product with it is denormal
 # (pair, pushes) -> seconds of so many pushes of each edge, in random order
 Seconds = Callable[["Pair", int], tuple[Values, Values]]
+# (pushes, held) -> seconds of each push over the wire, and the rows that it drew; held: back, until
+# its public delay is over
+SecondsAndRows = Callable[[int, bool], tuple[Values, Values]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,17 @@ def times(
             )
         )
     return found
+
+
+def counted(measure: SecondsAndRows, pushes: int, *, held: bool) -> Finding:
+    """F: whether times over the wire are independent of the numbers of rows drawn, by ranks.
+
+    Not held back they must not be: then the edge is a mutant.
+    """
+    seconds, rows = measure(pushes, held)
+    p = float(stats.spearmanr(seconds, rows).pvalue)
+    target = "rows alone" + ("" if held else ", pushes not held back")
+    return Finding("time, rows drawn", target, "p-value", SHARE, p, p < SHARE, held)
 
 
 def timed(subject: Subject) -> Subject:

@@ -18,7 +18,7 @@ from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Resend, Subject
-from tacit.audit.times import Seconds, times
+from tacit.audit.times import Seconds, SecondsAndRows, counted, times
 from tacit.audit.training import Epsilon, accountants, training
 from tacit.privacy.release import PRIVATE, Paper
 
@@ -43,6 +43,7 @@ PUSHES: Final = {
     "person": 1200,
     "dealt": 1200,
     "times": 240,
+    "counted": 100,
 }
 Test = Callable[[Subject, Randomness], list[Finding]]
 Sampled = Callable[[Subject, Randomness, int], list[Finding]]
@@ -64,7 +65,7 @@ class Host:
     resend: keeps a message where the edge keeps it, and returns it as sent and as found after a
     restart. fork: what a forked child sends. prv: a second accountant, if installed. scratch: a
     folder for as long as it is open. seconds: how pushes are timed; None: by the processor time of
-    each.
+    each. drawn: how pushes of drawn rows alone are timed; None: they are not.
     """
 
     resend: Resend
@@ -72,6 +73,7 @@ class Host:
     prv: Epsilon | None
     scratch: Callable[[], AbstractContextManager[str]]
     seconds: Seconds | None = None
+    drawn: SecondsAndRows | None = None
 
 
 def audit(
@@ -110,6 +112,7 @@ def audit(
         yield from party_tests(source, mutants=mutants)
         more = 4 if host.seconds else 1  # what a network adds is noise, too
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
+        yield from _counted(host, mutants=mutants)
     yield from accountants(host.prv)
     for name, subject, pushes in SAMPLED:
         if mutants and subject.mechanism in wanted:
@@ -160,6 +163,13 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
     yield from rows.places(subject, source, PUSHES["places"])
     for name in ("noise", "fields", "strange", "charges", "sampler"):
         yield from tests[name](subject, source)
+
+
+def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
+    """What times tell of the number of rows drawn: an edge's as it is, and without its delay."""
+    if host.drawn is not None:
+        for held in (True, False) if mutants else (True,):
+            yield counted(host.drawn, PUSHES["counted"], held=held)
 
 
 def _worst(findings: list[Finding]) -> Finding:

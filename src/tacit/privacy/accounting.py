@@ -70,7 +70,11 @@ def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
     releases. Where RDP's bound is smaller (beyond 10^5 releases the discretisation adds up), or
     where PLD would cost too much, it is RDP's: every history has an answer at once.
     """
-    rows = _at_most_max_rows(merged(history))
+    return _epsilon_pld(_at_most_max_rows(merged(history)), delta)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon_pld(rows: History, delta: float) -> float:
     bound = epsilon_rdp(rows, delta)
     if (
         not rows
@@ -85,7 +89,12 @@ def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
 
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
     """ε at `delta` by Rényi DP at integer orders: looser than PLD, an independent check of it."""
-    return RunningRdp(_at_most_max_rows(merged(history))).epsilon(delta)
+    return _epsilon_rdp(_at_most_max_rows(merged(history)), delta)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon_rdp(rows: History, delta: float) -> float:
+    return RunningRdp(rows).epsilon(delta)
 
 
 def _at_most_max_rows(rows: History) -> History:

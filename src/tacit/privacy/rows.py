@@ -47,8 +47,8 @@ class RowSums:
         self._held = max(1, _HELD // self._numbers)  # rows at a time
 
     @classmethod
-    def checked(cls, model: Model) -> RowSums | None:
-        """Sums for `model`; None where there is no kernel for it, or the kernel fails its trial.
+    def checked(cls, model: Model) -> RowSums | str:
+        """Sums for `model`; where there is no kernel for it, or the kernel fails its trial, why.
 
         Tried on this machine, once in a process: parameters that cancel, every number of rows that
         is computed at a time (up to 16), every place, beside rows of zeros, strange and overflowing
@@ -57,15 +57,17 @@ class RowSums:
         return _checked(model)
 
     @classmethod
-    def _tried(cls, model: Model) -> RowSums | None:
+    def _tried(cls, model: Model) -> RowSums | str:
         kernels, kernel = library(), row_kernel(model)
-        if kernels is None or kernel is None:
-            return None
+        if kernels is None:
+            return "numba is not installed"
+        if kernel is None:
+            return f"no kernels for a layer of model.name={model.name}"
         sums = cls(model, kernel, kernels)
         most = min(sums._held, _MOST)
         sizes = sorted({*range(1, min(most, _TRIED) + 1), most, 40})
         if not rows_alone(kernel.rows, model, sizes) or not sums._adds_rows_alone():
-            return None
+            return "on this machine a row's gradient depends on its place in the batch"
         return sums
 
     def sum(
@@ -142,5 +144,5 @@ class RowSums:
 
 
 @lru_cache(maxsize=64)
-def _checked(model: Model) -> RowSums | None:
+def _checked(model: Model) -> RowSums | str:
     return RowSums._tried(model)

@@ -112,7 +112,7 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class LiftQuarantine:
     """Operator → server: what the guard holds against `edge` is forgotten."""
 
     edge: str
@@ -202,8 +202,8 @@ class Report:
 
 
 Uplink = Hello | Update | Retired  # what edges send to a server role
-# All that a server role is given, in journal order; a Release or a Request comes from an operator.
-ServerInput = Uplink | Halt | Release | Deadline | Request
+# All that a server role is given, in journal order. An operator sends LiftQuarantine and Request.
+ServerInput = Uplink | Halt | LiftQuarantine | Deadline | Request
 Gossip = Proposal | Answer | Share | Missing  # what a peer receives from peers
 # All that a server role says; the last three go to a vertical party.
 ServerOutput = GlobalModel | Halt | Roster | Feedback | Request

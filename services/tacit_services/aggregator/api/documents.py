@@ -93,11 +93,13 @@ class Edge(EdgePrivacy):
     )
     refusal: str = Field(description="why it refused the latest of them")
     quarantine: str = Field(description="why the guard hears it no more, if so")
-    bound: bool = Field(description="ε is an upper bound, as long as the run goes on")
+    bound: bool = Field(description="ε is an upper bound of what was released")
 
 
 class Privacy(RunPrivacy):
     """The run's guarantee."""
+
+    bound: bool = Field(False, description="an ε is an upper bound of what was released")
 
 
 class PrivacyTotal(_Document):
@@ -110,7 +112,7 @@ class PrivacyTotal(_Document):
     trusted: str
     delta: float
     epsilon: float | None
-    bound: bool = Field(description="ε is an upper bound, as long as the run goes on")
+    bound: bool = Field(description="ε is an upper bound of what was released")
 
 
 class Slowest(_Document):

@@ -9,11 +9,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tacit_services.aggregator.api import documents, metrics
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.transport.problems import document, documented, problem
 
 
-def health_routes(observer: Observer[ServerDriver]) -> APIRouter:
+def health_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz", summary="The process answers")
@@ -35,7 +35,7 @@ def health_routes(observer: Observer[ServerDriver]) -> APIRouter:
     return router
 
 
-def metrics_routes(observer: Observer[ServerDriver]) -> APIRouter:
+def metrics_routes(observer: RunStatus[ServerDriver]) -> APIRouter:
     router = APIRouter(tags=["health"])
     registry = metrics.registry(observer)
     text: dict[int | str, dict[str, Any]] = {
@@ -49,13 +49,13 @@ def metrics_routes(observer: Observer[ServerDriver]) -> APIRouter:
     return router
 
 
-def _parts(observer: Observer[ServerDriver]) -> dict[str, str]:
+def _parts(observer: RunStatus[ServerDriver]) -> dict[str, str]:
     driver = observer.driver
     store = "recovering" if driver.epoch == 0 else "up" if driver.store_up else "lost"
     return {"store": store, "broker": "up" if observer.broker_up() else "down"}
 
 
-def _missing(observer: Observer[ServerDriver]) -> str | None:
+def _missing(observer: RunStatus[ServerDriver]) -> str | None:
     driver = observer.driver
     if driver.epoch == 0:
         return "store (not reached, or the run is being recovered)"

@@ -5,7 +5,6 @@ No label names an edge, as fleets are large.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable
 from importlib import metadata
@@ -23,7 +22,7 @@ from prometheus_client.registry import Collector
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest.ledger_continuity import ROLLED_BACK
 from tacit_services.aggregator.reporting.histogram import Histogram
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.run_journal import RunJournal
 
 _BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -63,7 +62,7 @@ _NAMES_OF_0_1 = {
 }
 
 
-def registry(observer: Observer[ServerDriver]) -> CollectorRegistry:
+def registry(observer: RunStatus[ServerDriver]) -> CollectorRegistry:
     """A registry of this run alone."""
     made = CollectorRegistry()
     made.register(_Run(observer))
@@ -71,7 +70,7 @@ def registry(observer: Observer[ServerDriver]) -> CollectorRegistry:
 
 
 class _Run(Collector):
-    def __init__(self, observer: Observer[ServerDriver]) -> None:
+    def __init__(self, observer: RunStatus[ServerDriver]) -> None:
         self._observer = observer
 
     def collect(self) -> Iterable[Metric]:
@@ -120,27 +119,22 @@ def _build() -> Metric:
     return InfoMetricFamily("tacit_build", "What answers.", {"version": metadata.version("tacit")})
 
 
-def _privacy(observer: Observer[ServerDriver]) -> Iterable[Metric]:
+def _privacy(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
     """ε of the run, never below what was spent; +Inf where there is no guarantee."""
-    edges = observer.edges()
-    shares = [
-        edge["epsilon_pld"] / edge["budget"]
-        for edge in edges
-        if edge["budget"] and math.isfinite(edge["budget"])
-    ]
+    total = observer.total()
     yield GaugeMetricFamily(
-        "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", observer.epsilon()
+        "tacit_epsilon", "ε of the run so far, at most; +Inf: no guarantee.", total.epsilon
     )
     yield GaugeMetricFamily("tacit_delta", "δ of that ε.", observer.definition.promise.delta)
     yield GaugeMetricFamily(
         "tacit_epsilon_budget_ratio",
         "Largest share of its budget that any edge has spent, at most.",
-        max(shares, default=0.0),
+        total.share,
     )
 
 
 def _messages(
-    observer: Observer[ServerDriver], counts: dict[str, int], aged: int
+    observer: RunStatus[ServerDriver], counts: dict[str, int], aged: int
 ) -> Iterable[Metric]:
     """What became of the messages that came."""
     for count, (name, text) in _COUNTED.items():
@@ -161,7 +155,7 @@ def _messages(
     )
 
 
-def _edges(observer: Observer[ServerDriver], known: int) -> Iterable[Metric]:
+def _edges(observer: RunStatus[ServerDriver], known: int) -> Iterable[Metric]:
     yield GaugeMetricFamily("tacit_edges", "Edges that ever said Hello.", known)
     yield GaugeMetricFamily("tacit_edges_online", "Edges connected now.", observer.online())
     refused = observer.refusals()
@@ -183,7 +177,7 @@ def _shut_out(driver: ServerDriver) -> Iterable[Metric]:
     )
 
 
-def _health(observer: Observer[ServerDriver]) -> Iterable[Metric]:
+def _health(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
     driver = observer.driver
     store, broker = driver.epoch > 0 and driver.store_up, observer.broker_up()
     yield GaugeMetricFamily(
@@ -236,7 +230,7 @@ def _staleness(histogram: dict[int, int]) -> Metric:
     )
 
 
-def _evaluation(observer: Observer[ServerDriver]) -> Iterable[Metric]:
+def _evaluation(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
     if observer.series:
         last = observer.series[-1]
         yield GaugeMetricFamily(

@@ -25,7 +25,7 @@ from tacit_services.aggregator.api.run_routes import (
 from tacit_services.aggregator.api.view import View
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.page.static_files import interface, page
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.aggregator.vertical.inference import Inference
 from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
@@ -33,7 +33,7 @@ from tacit_services.transport.problems import documented, install
 
 
 def create_app(
-    observer: Observer[ServerDriver],
+    observer: RunStatus[ServerDriver],
     operator: Operator,
     model: Model,
     inference: Inference | None = None,

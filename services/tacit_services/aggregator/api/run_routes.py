@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit_services.aggregator.api import documents
 from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.view import EVENT_PERIOD, View
-from tacit_services.transport.places import Places
+from tacit_services.transport.connection_slots import ConnectionSlots
 from tacit_services.transport.problems import (
     SAFETENSORS,
     address_of,
@@ -95,7 +95,7 @@ def edge_routes(view: View) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MOST_EDGES, description="of one page")] = MOST_EDGES,
         after: Annotated[str, Query(max_length=200, description="the last edge before it")] = "",
     ) -> Response:
-        return unless_known(request, document(view.edges(after, limit)))
+        return unless_known(request, document(view.observer.edges(after, limit)))
 
     @router.get(
         "/edges/{edge}",
@@ -104,19 +104,16 @@ def edge_routes(view: View) -> APIRouter:
         responses=documented(404),
     )
     def one_edge(edge: str) -> Response:
-        rows = [row for row in view.observer.edges() if row["id"] == edge]
-        return (
-            document(rows[0])
-            if rows
-            else problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
-        )
+        if (row := view.observer.edge(edge)) is None:
+            return problem(404, f"no edge {edge[:64]!r} has said Hello in this run")
+        return document(row)
 
     return router
 
 
 def model_routes(view: View) -> APIRouter:
     """The newest model, in blocks with flow control."""
-    router, downloads = APIRouter(tags=["model"]), Places(DOWNLOADS, DOWNLOADS_EACH)
+    router, downloads = APIRouter(tags=["model"]), ConnectionSlots(DOWNLOADS, DOWNLOADS_EACH)
 
     @router.get("", response_model=documents.ModelInfo, summary="What the weights file holds now")
     def info() -> Response:
@@ -144,7 +141,7 @@ def model_routes(view: View) -> APIRouter:
 
 def event_routes(view: View, operator: Operator) -> APIRouter:
     """The run's status as a stream, as it changes."""
-    router, streams = APIRouter(), Places(STREAMS, STREAMS_EACH)
+    router, streams = APIRouter(), ConnectionSlots(STREAMS, STREAMS_EACH)
 
     async def place(request: Request) -> AsyncIterator[None]:
         with streams.taken(address_of(request.scope)):

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from tacit.models import Model
 from tacit_services.aggregator.driver import ServerDriver
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.moment import Moment
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import weights
 
-FINAL = ("finished", "halted")
 EVENT_PERIOD = 0.5  # seconds between two status events, at least
 
 
@@ -35,7 +35,7 @@ class View:
     Weights are kept per version, the status for EVENT_PERIOD seconds. For any thread.
     """
 
-    def __init__(self, observer: Observer[ServerDriver], model: Model) -> None:
+    def __init__(self, observer: RunStatus[ServerDriver], model: Model) -> None:
         self.observer, self.driver, self.model = observer, observer.driver, model
         self._lock, self._feed_lock = threading.Lock(), threading.Lock()
         self._params: Tensor | None = None
@@ -45,39 +45,21 @@ class View:
 
     def file(self) -> WeightsFile:
         """The newest weights."""
-        driver = self.driver
-        with driver.lock:
-            version, clip, params = driver.role.version, driver.role.clip, driver.role.params
+        return self._file(self.observer.moment())
+
+    def _file(self, now: Moment) -> WeightsFile:
         with self._lock:
-            if (
-                self._params is not params
-            ):  # the fold replaces its parameters, it never writes into them
-                self._data = weights(self.model, params)
-                self._params, self._sha256 = params, hashlib.sha256(self._data).hexdigest()
-            return WeightsFile(version, clip, self._data, self._sha256)
+            if self._params is not now.params:
+                self._data = weights(self.model, now.params)
+                self._params, self._sha256 = now.params, hashlib.sha256(self._data).hexdigest()
+            return WeightsFile(now.version, now.clip, self._data, self._sha256)
 
     def status(self) -> dict[str, Any]:
-        """The observer's status with the digest, of one size whatever the number of edges: of these
-        it has the one that has released least. `model_version` is the digest's, and may be newer
-        than `applied`.
-
-        In this order, so that the digest beside `finished` is the last model's.
+        """The observer's status with the digest of the weights, all of one moment, and of one size
+        whatever the number of edges.
         """
-        status, file = self.observer.status(), self.file()
-        privacy = dict(status["privacy"])
-        released = {name: edge["pushes"] for name, edge in privacy.pop("edges").items()}
-        slowest = min(released, key=released.__getitem__, default=None)
-        return {
-            **status,
-            "privacy": privacy | {"bound": self.driver.state not in FINAL},
-            "slowest": slowest and {"id": slowest, "releases": released[slowest]},
-            "model_version": file.version,
-            "model_sha256": file.sha256,
-        }
-
-    def edges(self, after: str, limit: int) -> list[dict[str, Any]]:
-        """Edges in the order of their names, at most `limit`, from the first one behind `after`."""
-        return [row for row in self.observer.edges() if row["id"] > after][:limit]
+        now = self.observer.moment()
+        return self.observer.status(now) | {"model_sha256": self._file(now).sha256}
 
     def feed(self, age: float = EVENT_PERIOD) -> dict[str, Any]:
         """The status of at most `age` seconds ago: one for however many streams ask."""

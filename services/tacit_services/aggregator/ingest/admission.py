@@ -21,10 +21,10 @@ from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import EVERYONE, Outgoing, Retired, Update
 from tacit_services.aggregator.downlink import Downlink
 from tacit_services.aggregator.entries import OPERATOR, Candidate
-from tacit_services.aggregator.gate import Gate
-from tacit_services.aggregator.ingest.agreement import Agreement
-from tacit_services.aggregator.ingest.bases import Bases
-from tacit_services.aggregator.ingest.endings import Endings
+from tacit_services.aggregator.ingest.base_versions import BaseVersions
+from tacit_services.aggregator.ingest.control_messages import ControlMessages
+from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
+from tacit_services.aggregator.ingest.end_claims import EndClaims
 from tacit_services.aggregator.ingest.guard import Guard
 from tacit_services.aggregator.ingest.inbox import Inbox
 from tacit_services.aggregator.ingest.ledger_continuity import LedgerContinuity
@@ -32,10 +32,10 @@ from tacit_services.aggregator.ingest.presence import note as note_presence
 from tacit_services.aggregator.ingest.reassembly import Reassembly
 from tacit_services.aggregator.ingest.receipts import Receipts
 from tacit_services.aggregator.ingest.retry import RetryLater
-from tacit_services.aggregator.ingest.small_talk import SmallTalk
 from tacit_services.aggregator.ingest.trusted import TrustedNoise
 from tacit_services.aggregator.reporting.histogram import Histogram
 from tacit_services.aggregator.run_journal import BUSY, RunJournal
+from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.journal.store import MAX_SEQ, Appended, NewEntry, Verdict
 from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Inbound
@@ -72,14 +72,14 @@ class Admission:
         reassembly: Reassembly,
         guard: Guard,
         continuity: LedgerContinuity,
-        agreement: Agreement,
+        definition_check: DefinitionCheck,
         noise: TrustedNoise | None,
-        gate: Gate,
+        scheduler: TaskScheduler,
         presence: dict[str, str],
         names: Set[str],
-        small_talk: SmallTalk,
-        bases: Bases,
-        endings: Endings,
+        control_messages: ControlMessages,
+        base_versions: BaseVersions,
+        end_claims: EndClaims,
         receipts: Receipts,
     ) -> None:
         """`presence`: what edges say of themselves, noted here. names: of the run's edges."""
@@ -87,10 +87,10 @@ class Admission:
         self._inbox, self._journal, self._downlink = inbox, journal, downlink
         self._role, self._counts = journal.role, journal.counts
         self._reassembly, self._guard, self._continuity = reassembly, guard, continuity
-        self._agreement = agreement
-        self._noise, self._gate, self._presence = noise, gate, presence
-        self._names, self._small_talk = names, small_talk
-        self._bases, self._endings = bases, endings
+        self._definition_check = definition_check
+        self._noise, self._scheduler, self._presence = noise, scheduler, presence
+        self._names, self._small_talk = names, control_messages
+        self._base_versions, self._end_claims = base_versions, end_claims
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
@@ -194,7 +194,7 @@ class Admission:
         if received.meta.HasField("want"):
             self._downlink.more(edge, received.meta.want)
             return None
-        self._agreement.check(received.meta)
+        self._definition_check.check(received.meta)
         message = wire.read_up(received, journal.schema, journal.size)
 
         self._guard.admit(edge, retires=isinstance(message, Retired))
@@ -218,8 +218,8 @@ class Admission:
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
-            self._bases.check(update.edge, update.base_version)
-            self._endings.check(update.edge, update.base_version, self._here())
+            self._base_versions.check(update.edge, update.base_version)
+            self._end_claims.check(update.edge, update.base_version, self._here)
         return reason
 
     def _here(self) -> Set[str]:
@@ -243,7 +243,7 @@ class Admission:
 
     def _answer_question(self, edge: str, seq: int) -> None:
         """Say that nothing is missing of a message that was accepted before."""
-        self._counts[Verdict.DUPLICATE] += 1
+        self._counts["asked"] += 1
         last = self._journal.last_seqs.get(edge, 0)
         receipt = pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last)
         self._downlink.receipt(edge, seq, self._receipts.proven(edge, receipt))
@@ -297,9 +297,9 @@ class Admission:
             receipt, outgoing = self._journal.fold(candidate, answer)
             receipt = self._receipts.proven(edge, receipt)
             if answer.verdict == Verdict.ACCEPTED:
-                self._bases.accepted(edge, version)
+                self._base_versions.accepted(edge, version)
                 self.latency.observe(time.perf_counter() - batch.began)
-                self._gate.heard(edge, update=isinstance(candidate.message, Update))
+                self._scheduler.heard(edge, update=isinstance(candidate.message, Update))
                 facts = {"edge": edge, "seq": seq, "version": self._role.version}
                 log.debug("accepted", extra=facts)
             elif answer.verdict == Verdict.DUPLICATE:
@@ -327,5 +327,5 @@ class Admission:
 
     def serve_waiting(self) -> None:
         """Give a task to those that waited for others, and no longer have to."""
-        for out in (out for edge in self._gate.due() for out in self._role.answer(edge)):
+        for out in (out for edge in self._scheduler.due() for out in self._role.answer(edge)):
             self._downlink.reply(out)

@@ -18,11 +18,11 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config import sections
 from tacit.errors import WireError
 from tacit.privacy.release_plan import Plan
-from tacit_services.aggregator.ingest.buckets import norm_bound
+from tacit_services.aggregator.ingest.norm_bound import norm_bound
 from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.bucket import Bucket
 
-log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
+log = logging.getLogger("tacit.guard")
 # Reasons that no misbehaviour is behind: an edge after a restart, a run's end, a spent budget.
 _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
 

@@ -27,7 +27,7 @@ PATIENCE = (
 )
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
 
-log = logging.getLogger("tacit_services.aggregator.ingest.buckets")
+log = logging.getLogger("tacit.rate_limit")
 
 
 @dataclass(slots=True)

@@ -78,11 +78,11 @@ class Evaluator:
             return
         self._last = role
         # None: a vertical run's, which nobody has answered yet.
-        exam = role.exam(self._points.sample)
-        if self._work.full() or exam is None or not self._points.due(exam[0]):
+        due = role.evaluation_input(self._points.sample)
+        if self._work.full() or due is None or not self._points.due(due[0]):
             return
         # The fold replaces `params`, it never writes into them: no copy is needed.
-        self._work.put_nowait(exam)
+        self._work.put_nowait(due)
 
     def close(self) -> None:
         """Finish, and evaluate the final model on the whole test set. Idempotent."""
@@ -92,8 +92,8 @@ class Evaluator:
         self._thread.join()
         if self._last is None or self._points is None:
             return
-        if exam := self._last.exam(self._points.test):
-            self._measure(*exam)
+        if due := self._last.evaluation_input(self._points.test):
+            self._measure(*due)
 
     def _loop(self) -> None:
         while (item := self._work.get()) is not None:

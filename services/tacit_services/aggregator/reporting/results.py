@@ -18,7 +18,7 @@ from tacit.datasets import Dataset
 from tacit.errors import ServiceError
 from tacit.models import Model, best_constant
 from tacit_services.aggregator.reporting import picture
-from tacit_services.aggregator.reporting.run_status import Observer
+from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import weights
 from tacit_services.transport.json_numbers import finite
 
@@ -34,7 +34,7 @@ DEFINITION_FORMAT = 1  # of definition.json
 
 
 def write(
-    out: Path, run: RunFile, observer: Observer[Any], model: Model, test: Dataset | None
+    out: Path, run: RunFile, observer: RunStatus[Any], model: Model, test: Dataset | None
 ) -> None:
     """Write the results of a run that has ended. Each file appears whole or not at all.
 
@@ -52,9 +52,9 @@ def write(
 
 
 def _write(
-    out: Path, run: RunFile, observer: Observer[Any], model: Model, test: Dataset | None
+    out: Path, run: RunFile, observer: RunStatus[Any], model: Model, test: Dataset | None
 ) -> None:
-    status = finite(observer.status())
+    status = finite(observer.summary())
     if test is not None and (constant := best_constant(model, test)):
         status["constant"] = asdict(constant)
     data = weights(model, observer.driver.role.params)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,9 +19,9 @@ from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit.errors import ServiceError
-from tacit.privacy.accounting import History
-from tacit.privacy.report import EdgePrivacy
-from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
+from tacit.privacy.report import EdgePrivacy, RunPrivacy
+from tacit_services.aggregator.reporting.accounts import Account, Accounts, Total
+from tacit_services.aggregator.reporting.moment import Moment, read
 
 _VERSION = version("tacit")
 SUMMARY_FORMAT = 1  # raised when a key of summary.json goes or changes its meaning; 0.1 wrote none
@@ -69,7 +68,7 @@ class Link(Protocol):
         """How often a connection came up again."""
 
 
-class Observer(Generic[_D]):
+class RunStatus(Generic[_D]):
     """Reads the fold under the driver's lock; keeps the series of evaluations."""
 
     def __init__(
@@ -92,8 +91,7 @@ class Observer(Generic[_D]):
         self._broker, self._needed = broker, needed
         self._metrics = metrics
         self.series: list[dict[str, Any]] = []
-        self._accounting = threading.Lock()  # one PLD composition at a time
-        self._rows: dict[str, tuple[EdgeRecord, EdgePrivacy]] = {}
+        self._accounts = Accounts(definition.promise)
         self._before = self._version_at_start = 0.0
         self._started = self._ended = 0.0
 
@@ -126,8 +124,8 @@ class Observer(Generic[_D]):
         return 0 if self._broker is None else self._broker.reconnects
 
     def end(self) -> None:
-        """Training is over: the duration stands still."""
-        self._ended = time.monotonic()
+        """Training is over: the duration stands still, and every ε is that of what was released."""
+        self._ended, self._accounts.final = time.monotonic(), True
 
     def tick(self) -> None:
         """Called by the driver thread between batches: the clock starts with the first update."""
@@ -153,9 +151,8 @@ class Observer(Generic[_D]):
         metrics: Mapping[str, float] = _NONE,
     ) -> None:
         """Add one evaluation to the series and to metrics.jsonl."""
-        role = self.driver.role
-        with self.driver.lock:
-            staleness, schedule = list(role.recent), role.schedule()
+        now = self.moment()
+        total = self._accounts.total(now.records, steady=True)
         point = {
             "version": version,
             "seconds": round(self.duration, 3),
@@ -163,9 +160,10 @@ class Observer(Generic[_D]):
             "loss": round(loss, 6),
             "samples": samples,
             "metrics": {name: _json_number(round(value, 6)) for name, value in metrics.items()},
-            **schedule,
-            "staleness": round(sum(staleness) / len(staleness), 3) if staleness else 0.0,
-            "epsilon": _json_number(self.epsilon()),
+            **now.schedule,
+            "staleness": round(now.mean_staleness, 3),
+            "epsilon": _json_number(total.epsilon),
+            **({"bound": True} if total.bound else {}),
             "edges_online": self.online(),
             **(self.virtual() if self.virtual else {}),
         }
@@ -192,24 +190,42 @@ class Observer(Generic[_D]):
         ]
         return bool(spent) and not able and not newcomers
 
-    def epsilon(self) -> float:
-        """The largest ε (PLD) of any edge.
+    def moment(self) -> Moment:
+        """The fold now."""
+        with self.driver.lock:
+            return read(self.driver)
 
-        Of vertical parties, which hold the same people, theirs composed.
+    def total(self) -> Total:
+        """ε of the run: the largest of any edge; of vertical parties, which hold the same people,
+        theirs composed.
         """
-        return self.definition.promise.epsilon(spent for _, spent in self._accounted().values())
+        return self._accounts.total(self.moment().records)
 
-    def status(self) -> dict[str, Any]:
-        """summary.json's keys, plus `state` and `edges_online` (see docs/rest.md)."""
-        role, driver, last = self.driver.role, self.driver, self.series[-1] if self.series else {}
-        with driver.lock:
-            staleness, version, schedule = dict(role.staleness), role.version, role.schedule()
-            stale, tau_max, state, reason = role.stale, role.tau_max, driver.state, role.halted
-        seconds, run, needed = self.duration, self.definition, 0 if reason else self._needed()
+    def epsilon(self) -> float:
+        """ε of the run, as `total` has it."""
+        return self.total().epsilon
+
+    def summary(self) -> dict[str, Any]:
+        """summary.json's keys (see docs/rest.md)."""
+        now = self.moment()
+        found = self.status(now) | {"privacy": self.privacy(now.records)}
+        del found["slowest"]
+        return found
+
+    def status(self, now: Moment | None = None) -> dict[str, Any]:
+        """summary.json's keys, plus `state`, `edges_online` and `slowest`.
+
+        Of privacy it has the run's total, with `bound` where ε is an upper bound.
+        """
+        now = now or self.moment()
+        seconds, run, driver = self.duration, self.definition, self.driver
+        last = self.series[-1] if self.series else {}
+        needed = 0 if now.reason else self._needed()
+        total = self._accounts.total(now.records)
         return {
             "format": SUMMARY_FORMAT,
-            "state": state,
-            "reason": reason,
+            "state": now.state,
+            "reason": now.reason,
             "run": driver.run_id,
             "algorithm": run.name,
             "dataset": run.source.name,
@@ -218,27 +234,26 @@ class Observer(Generic[_D]):
             "seed": run.seed,
             "tacit_version": _VERSION,
             "run_file_sha256": driver.fingerprint,
-            "edges": len(role.edges),
+            "edges": len(now.records),
             "edges_online": self.online(),
-            **self.refusals(),
+            **self._refusals(now.records),
             **({"edges_needed": needed} if needed else {}),
-            "target": role.horizon,
-            "applied": version,
-            "duplicates": driver.counts["duplicate"],
-            "stale": stale,
-            "rejected": sum(
-                n for reason, n in dict(driver.counts).items() if reason.startswith("rejected:")
-            ),
+            "target": driver.role.horizon,
+            "applied": now.version,
+            "duplicates": now.counts.get("duplicate", 0),
+            "stale": now.stale,
+            "rejected": now.rejected,
             "duration_s": round(seconds, 3),
-            "updates_per_s": round(version / seconds, 2) if seconds else 0.0,
+            "updates_per_s": round(now.version / seconds, 2) if seconds else 0.0,
             "test_accuracy": last.get("accuracy"),
             "test_loss": last.get("loss"),
             "metrics": last.get("metrics", {}),
-            "model_version": version,
-            "staleness": {**_staleness(staleness), "tau_max": tau_max},
-            "stages": int(schedule.get("stage", 1)),
-            "schedule": schedule,
-            "privacy": self.privacy(),
+            "model_version": now.version,
+            "staleness": now.ages(),
+            "stages": int(now.schedule.get("stage", 1)),
+            "schedule": now.schedule,
+            "slowest": total.slowest and {"id": total.slowest, "releases": total.releases},
+            "privacy": self._guarantee(now.records, total),
             **(self.virtual() if self.virtual else {}),
         }
 
@@ -251,22 +266,32 @@ class Observer(Generic[_D]):
 
         As far as the edges have said so.
         """
-        with self.driver.lock:
-            records = list(self.driver.role.edges.values())
+        return self._refusals(self.moment().records)
+
+    def _refusals(self, records: Mapping[str, EdgeRecord]) -> dict[str, int]:
         refusing = sum(state == "refusing" for state in list(self.driver.presence.values()))
-        return {
-            "edges_refusing": refusing,
-            "refusals": sum(record.hello.refusals for record in records),
-        }
+        refused = sum(record.hello.refusals for record in records.values())
+        return {"edges_refusing": refusing, "refusals": refused}
 
-    def edges(self) -> list[dict[str, Any]]:
-        """One row per edge that ever said Hello; its updates are those that its ε counts."""
-        return [
-            self._edge(name, record, spent) for name, (record, spent) in self._accounted().items()
-        ]
+    def edges(self, after: str = "", limit: int | None = None) -> list[dict[str, Any]]:
+        """One row per edge that ever said Hello; its updates are those that its ε counts.
 
-    def _edge(self, name: str, record: EdgeRecord, spent: EdgePrivacy) -> dict[str, Any]:
-        presence = self.driver.presence.get(name, "unknown")
+        In the order of their names, at most `limit`, from the first one behind `after`.
+        """
+        records = self.moment().records
+        names = sorted(name for name in records if name > after)[:limit]
+        accounts = self._accounts.of({name: records[name] for name in names})
+        return [self._row(name, account) for name, account in accounts.items()]
+
+    def edge(self, name: str) -> dict[str, Any] | None:
+        """Its row; None where it never said Hello."""
+        records = self.moment().records
+        if name not in records:
+            return None
+        return self._row(name, self._accounts.of({name: records[name]})[name])
+
+    def _row(self, name: str, account: Account) -> dict[str, Any]:
+        record, presence = account.record, self.driver.presence.get(name, "unknown")
         quarantined = name in self.driver.quarantined
         state = "retired" if record.retired else "quarantined" if quarantined else presence
         return {
@@ -277,64 +302,36 @@ class Observer(Generic[_D]):
             "refusals": record.hello.refusals,
             "refusal": record.hello.refusal,
             "quarantine": self.driver.why_quarantined(name),
-            "bound": not self._ended,
-            **spent.document(),
+            "bound": account.bound,
+            **account.spent.document(),
         }
 
-    def _spent(self, name: str, record: EdgeRecord) -> EdgePrivacy:
-        """What `name` has spent; exact at the end, or where a rougher bound is above the budget."""
-        for bits in () if self._ended else ROUGHER:
-            spent = self._bounded(name, record, ahead(record.spent, bits))
-            if spent.within_budget:
-                return spent
-        return self._bounded(name, record, record.spent)
+    def privacy(self, records: Mapping[str, EdgeRecord] | None = None) -> dict[str, Any]:
+        """The run's guarantee, with what each edge has spent; `bound` where an ε is a bound."""
+        records = self.moment().records if records is None else records
+        accounts = self._accounts.of(dict(sorted(records.items())))
+        document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
+        bounds = [name for name, account in accounts.items() if account.bound]
+        for name in bounds:
+            document["edges"][name]["bound"] = True
+        return document | ({"bound": True} if bounds else {})
 
-    def _bounded(self, name: str, record: EdgeRecord, at_most: History) -> EdgePrivacy:
-        return self.definition.promise.spent(name, record.spent, record.charged, at_most)
+    def _guarantee(self, records: Mapping[str, EdgeRecord], total: Total) -> dict[str, Any]:
+        """The run's, without its edges; of vertical parties, who are few, µ needs them all."""
+        few = records if self.definition.promise.composition == "sum" else {}
+        accounts = self._accounts.of(few)
+        document = self._of_all({n: account.spent for n, account in accounts.items()}).document()
+        del document["edges"]
+        return document | {"epsilon": total.epsilon, "bound": total.bound}
 
-    def _accounted(self) -> dict[str, tuple[EdgeRecord, EdgePrivacy]]:
-        """Every edge's record, and ε of what it has spent.
-
-        Exact once training is over; before that an upper bound (`ahead`), above an edge's budget
-        only where the edge has itself spent more.
-        """
-        # While another thread is at it, what was last found will do: requests must not queue up
-        # behind one.
-        if self._rows and not self._ended and self._accounting.locked():
-            return self._rows
-        with self._accounting:
-            with self.driver.lock:
-                records = [
-                    (name, replace(record))
-                    for name, record in sorted(self.driver.role.edges.items())
-                ]
-            self._rows = {name: (record, self._spent(name, record)) for name, record in records}
-            return self._rows
-
-    def privacy(self) -> dict[str, Any]:
-        """The run's guarantee, with what each edge has spent."""
-        edges = {name: spent for name, (_, spent) in self._accounted().items()}
-        return self.definition.promise.total(edges, simulated=self.virtual is not None).document()
+    def _of_all(self, edges: Mapping[str, EdgePrivacy]) -> RunPrivacy:
+        return self.definition.promise.total(edges, simulated=self.virtual is not None)
 
 
 def _json_number(value: float) -> float | None:
     return (
         value if math.isfinite(value) else None
     )  # JSON has no infinity: null means "no guarantee"
-
-
-def _staleness(histogram: dict[int, int]) -> dict[str, float | int]:
-    total = sum(histogram.values())
-    if not total:
-        return {"mean": 0.0, "p95": 0, "max": 0}
-    seen, p95 = 0, 0
-    for tau in sorted(histogram):
-        seen += histogram[tau]
-        p95 = tau
-        if seen >= 0.95 * total:
-            break
-    mean = sum(tau * count for tau, count in histogram.items()) / total
-    return {"mean": round(mean, 3), "p95": p95, "max": max(histogram)}
 
 
 def _point(line: str) -> dict[str, Any] | None:

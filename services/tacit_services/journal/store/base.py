@@ -17,7 +17,7 @@ class Verdict(StrEnum):
     """What `append` did with one entry."""
 
     ACCEPTED = "accepted"  # durable, at `position`
-    DUPLICATE = "duplicate"  # seq <= the edge's last accepted seq; nothing written
+    DUPLICATE = "duplicate"  # seq <= the edge's last accepted seq; counted, and not written
     BUSY = "busy"  # the journal is full (count or bytes); nothing written
 
 
@@ -81,13 +81,23 @@ class Snapshot:
     state: bytes
 
 
+class Saver(Protocol):
+    """Stores snapshots of one run, under the epoch of the store that it was made by."""
+
+    def save(self, snapshot: Snapshot) -> None:
+        """As Store.save."""
+
+    def close(self) -> None:
+        """Release the connection. Idempotent."""
+
+
 class Store(Protocol):
     """One run's journal and snapshot, and the anchors of all runs in the same place.
 
     There is a single writer, fenced by an epoch: an `open` makes every earlier writer's epoch
-    invalid. A store is not thread-safe. Every method raises `errors.ServiceError` when the backend
-    cannot be reached or refuses (as when a disk is full). Every write raises `errors.Fenced` after
-    a newer `open`; then nothing was written.
+    invalid. A store is not thread-safe, but its `saver` is for another thread. Every method raises
+    `errors.ServiceError` when the backend cannot be reached or refuses (as when a disk is full).
+    Every write raises `errors.Fenced` after a newer `open`; then nothing was written.
     """
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
@@ -105,7 +115,8 @@ class Store(Protocol):
 
         For each entry, with `last` the edge's last accepted seq (0: none): seq <= last is
         DUPLICATE; a journal that holds its limit of entries or bytes, or more, gives BUSY; else
-        ACCEPTED. Numbers may skip, as a refused message leaves a hole: an edge has one unreceipted
+        ACCEPTED. A DUPLICATE is counted in the same step (`duplicates`). Numbers may skip, as a
+        refused message leaves a hole: an edge has one unreceipted
         message in flight, so a later one cannot overtake. Verdicts inside one call see the effects
         of the entries before them. An ACCEPTED entry's anchor is kept in the same step, if its
         count is larger than the one held for its lineage.
@@ -139,11 +150,17 @@ class Store(Protocol):
         Raises ValueError for a snapshot that is older than the stored one (a smaller cursor).
         """
 
+    def saver(self) -> Saver:
+        """What saves under this store's present epoch, for one other thread."""
+
     def snapshot(self) -> Snapshot | None:
         """The last saved snapshot, or None for a fresh run."""
 
     def depth(self) -> tuple[int, int]:
         """How many entries, and bytes of payload, the journal holds now."""
+
+    def duplicates(self) -> int:
+        """How many entries of this run `append` has ever answered with DUPLICATE."""
 
     def last_seqs(self) -> dict[str, int]:
         """The last accepted seq of every edge that was ever accepted in this run."""

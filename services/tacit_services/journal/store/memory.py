@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from tacit_services.journal.store.base import (
     Anchor,
     Appended,
     NewEntry,
+    Saver,
     Snapshot,
     StoredEntry,
     Verdict,
@@ -24,11 +26,13 @@ class MemoryRun:
     epoch: int = 0
     position: int = 0
     bytes: int = 0
+    duplicates: int = 0
     journal: list[StoredEntry] = field(default_factory=list)
     last_seqs: dict[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     # All runs share the anchors of the run without a name.
     anchors: dict[str, Anchor] = field(default_factory=dict)
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MemoryStore:
@@ -68,7 +72,8 @@ class MemoryStore:
         if not entries:
             return list
         self._check_fence()
-        answers = [self._append_one(entry) for entry in entries]
+        with self._data.writing:
+            answers = [self._append_one(entry) for entry in entries]
         return lambda: answers
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
@@ -88,9 +93,14 @@ class MemoryStore:
         rules.check_cursor(
             snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position
         )
-        data.snapshot = snapshot
-        data.journal = self.read(snapshot.cursor, len(data.journal))
-        data.bytes = sum(len(record.payload) for record in data.journal)
+        with data.writing:
+            data.snapshot = snapshot
+            data.journal = self.read(snapshot.cursor, len(data.journal))
+            data.bytes = sum(len(record.payload) for record in data.journal)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        return self
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
@@ -99,6 +109,10 @@ class MemoryStore:
     def depth(self) -> tuple[int, int]:
         """See base.Store.depth."""
         return len(self._data.journal), self._data.bytes
+
+    def duplicates(self) -> int:
+        """See base.Store.duplicates."""
+        return self._data.duplicates
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
@@ -119,6 +133,7 @@ class MemoryStore:
         data = self._data
         last = data.last_seqs.get(entry.edge, 0)
         verdict = rules.judge(last, entry.seq, self.depth(), self._limits)
+        data.duplicates += verdict is Verdict.DUPLICATE
         if verdict is not Verdict.ACCEPTED:
             return Appended(verdict, 0, last)
         data.position += 1

@@ -29,7 +29,7 @@ return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 # numbers of all edges are gone, as when the server evicts: every duplicate would be accepted.
 # `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows
 # what it drops without reading the payloads. If the server refuses memory, it does so at the first
-# XADD, when nothing has been written.
+# XADD, when nothing has been written; a duplicate is answered all the same, only not counted.
 APPEND = """
 local epoch, position, appended, dropped =
     unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
@@ -37,12 +37,12 @@ if epoch ~= ARGV[1] then return {} end
 position = tonumber(position or 0)
 if position > 0 and redis.call('EXISTS', KEYS[3]) == 0 then return {{'lost', 0, 0}} end
 appended, dropped = tonumber(appended or 0), tonumber(dropped or 0)
-local length, answers = redis.call('XLEN', KEYS[1]), {}
+local length, again, answers = redis.call('XLEN', KEYS[1]), 0, {}
 for first = 4, #ARGV, 7 do
     local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
     local last, seq = tonumber(redis.call('HGET', KEYS[3], edge) or 0), tonumber(number)
     if seq <= last then
-        answers[#answers + 1] = {'duplicate', 0, last}
+        answers[#answers + 1], again = {'duplicate', 0, last}, again + 1
     elseif length >= tonumber(ARGV[2]) or appended - dropped >= tonumber(ARGV[3]) then
         answers[#answers + 1] = {'busy', 0, last}
     else
@@ -61,6 +61,7 @@ for first = 4, #ARGV, 7 do
         answers[#answers + 1] = {'accepted', position, seq}
     end
 end
+if again > 0 then redis.pcall('HINCRBY', KEYS[2], 'duplicates', again) end
 return answers
 """
 

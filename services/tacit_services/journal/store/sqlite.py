@@ -20,32 +20,33 @@ from tacit_services.journal.store.base import (
     Anchor,
     Appended,
     NewEntry,
+    Saver,
     Snapshot,
     StoredEntry,
     Verdict,
 )
 
-# PRAGMA user_version of a file with the tables below. Format 1 had no anchors, which are added.
-_FORMAT = 2
-_TABLES = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS run (
+# PRAGMA user_version of a file with the tables below. Format 1 had no anchors, and 2 no count of
+# duplicates: these are added.
+_FORMAT = 3
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS run (
     run TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, epoch INTEGER NOT NULL,
     position INTEGER NOT NULL DEFAULT 0, entries INTEGER NOT NULL DEFAULT 0,
-    bytes INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS edge (
+    bytes INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0)""",
+    """CREATE TABLE IF NOT EXISTS edge (
     run TEXT NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL,
-    PRIMARY KEY (run, edge)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS journal (
+    PRIMARY KEY (run, edge)) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS journal (
     run TEXT NOT NULL, position INTEGER NOT NULL, edge TEXT NOT NULL, seq INTEGER NOT NULL,
-    payload BLOB NOT NULL, PRIMARY KEY (run, position));
-CREATE TABLE IF NOT EXISTS snapshot (
-    run TEXT PRIMARY KEY, cursor INTEGER NOT NULL, state BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS anchor (
-    lineage TEXT PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID;
-PRAGMA user_version = {_FORMAT};
-COMMIT;
-"""
+    payload BLOB NOT NULL, PRIMARY KEY (run, position))""",
+    """CREATE TABLE IF NOT EXISTS snapshot (
+    run TEXT PRIMARY KEY, cursor INTEGER NOT NULL, state BLOB NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS anchor (
+    lineage TEXT PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL) WITHOUT ROWID""",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+_COUNT_DUPLICATES = "ALTER TABLE run ADD COLUMN duplicates INTEGER NOT NULL DEFAULT 0"
 _KEEP_ANCHOR = """
 INSERT INTO anchor VALUES (?, ?, ?)
 ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
@@ -54,11 +55,32 @@ WHERE excluded.count > anchor.count
 
 
 class _Totals(NamedTuple):
-    """The run's last accepted position, and what its journal holds now."""
+    """The run's last accepted position, what its journal holds now, and duplicates of all time."""
 
     position: int
     entries: int
     bytes: int
+    duplicates: int
+
+
+def _after(totals: _Totals, answer: Appended, size: int) -> _Totals:
+    """The totals once an entry of `size` bytes was answered so."""
+    if answer.verdict is Verdict.DUPLICATE:
+        return totals._replace(duplicates=totals.duplicates + 1)
+    if answer.verdict is not Verdict.ACCEPTED:
+        return totals
+    return _Totals(answer.position, totals.entries + 1, totals.bytes + size, totals.duplicates)
+
+
+def _format_of(db: sqlite3.Connection) -> tuple[int, int]:
+    """The file's format (0: none), and how many tables and indices it has.
+
+    One statement, so that another process creating the tables is seen either before or after.
+    """
+    found: tuple[int, int] = db.execute(
+        "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
+    ).fetchone()
+    return found
 
 
 class SqliteStore:
@@ -112,10 +134,7 @@ class SqliteStore:
             for entry in entries:
                 answer = self._append_one(db, entry, totals)
                 answers.append(answer)
-                if answer.verdict is Verdict.ACCEPTED:
-                    totals = _Totals(
-                        answer.position, totals.entries + 1, totals.bytes + len(entry.payload)
-                    )
+                totals = _after(totals, answer, len(entry.payload))
             self._set_totals(db, totals)
         return answers
 
@@ -152,9 +171,14 @@ class SqliteStore:
                 upto,
             ).fetchone()
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
-            self._set_totals(
-                db, _Totals(totals.position, totals.entries - count, totals.bytes - size)
-            )
+            left = totals._replace(entries=totals.entries - count, bytes=totals.bytes - size)
+            self._set_totals(db, left)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        made = SqliteStore(self._path, self._run, self._limits, self._busy_s)
+        made._epoch = self._epoch
+        return made
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
@@ -171,6 +195,12 @@ class SqliteStore:
                 "SELECT entries, bytes FROM run WHERE run = ?", (self._run,)
             ).fetchone()
         return (row[0], row[1]) if row else (0, 0)
+
+    def duplicates(self) -> int:
+        """See base.Store.duplicates."""
+        with self._connection() as db:
+            row = db.execute("SELECT duplicates FROM run WHERE run = ?", (self._run,)).fetchone()
+        return int(row[0]) if row else 0
 
     def last_seqs(self) -> dict[str, int]:
         """See base.Store.last_seqs."""
@@ -213,7 +243,8 @@ class SqliteStore:
     def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
         """The totals, read inside the write transaction. Raises Fenced under an old epoch."""
         row = db.execute(
-            "SELECT epoch, position, entries, bytes FROM run WHERE run = ?", (self._run,)
+            "SELECT epoch, position, entries, bytes, duplicates FROM run WHERE run = ?",
+            (self._run,),
         ).fetchone()
         if row is None or row[0] != self._epoch:
             raise rules.fenced(self._run, self._epoch)
@@ -221,7 +252,7 @@ class SqliteStore:
 
     def _set_totals(self, db: sqlite3.Connection, totals: _Totals) -> None:
         db.execute(
-            "UPDATE run SET position = ?, entries = ?, bytes = ? WHERE run = ?",
+            "UPDATE run SET position = ?, entries = ?, bytes = ?, duplicates = ? WHERE run = ?",
             (*totals, self._run),
         )
 
@@ -267,18 +298,25 @@ class SqliteStore:
 
         Raises ServiceError for a file of others.
         """
-        # One statement, so that another process creating the tables is seen either before or after.
-        found, tables = db.execute(
-            "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
-        ).fetchone()
-        if found not in (1, _FORMAT) and (found != 0 or tables != 0):
+        found, tables = _format_of(db)
+        if found not in (1, 2, _FORMAT) and (found != 0 or tables != 0):
             raise errors.ServiceError(
                 f"store: sqlite file {self._path}: was not written by this version of tacit"
             )
         self._into_wal(db)
         db.execute("PRAGMA synchronous = FULL")
         if found != _FORMAT:
-            db.executescript(_TABLES)
+            self._bring_up_to_date(db)
+
+    def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
+        """Make what is missing, in one transaction; another process may have done it meanwhile."""
+        db.execute("BEGIN IMMEDIATE")
+        with db:
+            found, _ = _format_of(db)
+            if found in (1, 2):
+                db.execute(_COUNT_DUPLICATES)
+            for statement in _TABLES:
+                db.execute(statement)
 
     def _into_wal(self, db: sqlite3.Connection) -> None:
         """Change to a write-ahead log, waiting where another process does the same at this moment.

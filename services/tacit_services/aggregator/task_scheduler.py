@@ -1,4 +1,4 @@
-"""The gate: who is given a task now, and who waits.
+"""The scheduler: who is given a task now, and who waits.
 
 It asks the rule of participation.py, and tells it the time and who is there. It decides when a
 model goes out and never which. Nothing of it is in the journal: a replay has the entries' order.
@@ -16,11 +16,11 @@ from tacit.algorithms.base.server import ServerRole
 from tacit.config.definition import Definition
 from tacit_services.aggregator import participation
 
-log = logging.getLogger("tacit.gate")
+log = logging.getLogger("tacit.tasks")
 _AWAY = ("offline", "left")
 
 
-class Gate:
+class TaskScheduler:
     """An open one: for rounds, peers and parties, which have rules of their own."""
 
     @property
@@ -43,7 +43,7 @@ class Gate:
         return []
 
 
-class FairGate(Gate):
+class FairScheduler(TaskScheduler):
     """Of one run that answers edge by edge. For the driver's thread."""
 
     def __init__(
@@ -102,6 +102,8 @@ class FairGate(Gate):
         """Edges that have waited and may now be given a task."""
         if not self._waiting or self._role.halted or not self._begun():
             return []
+        if self._shared and not self._shares.look_due(self._clock()):
+            return []
         able = [edge for edge in self._waiting if self._able(edge)]
         ready = self._shares.ready(able, self._clock()) if self._shared else able
         for edge in ready:
@@ -111,10 +113,12 @@ class FairGate(Gate):
     def _begun(self) -> bool:
         if self._start.begun:
             return True
-        there = sum(self._there(edge) for edge in self._role.edges)
-        if self._start.look(there, self._clock()):
-            log.info("the run begins with %d edges", there)
+        if self._start.look(len(self._role.edges), self._count_there, self._clock()):
+            log.info("the run begins with %d edges", self._count_there())
         return self._start.begun
+
+    def _count_there(self) -> int:
+        return sum(self._there(edge) for edge in self._role.edges)
 
     def _there(self, edge: str) -> bool:
         return self._presence.get(edge) not in _AWAY
@@ -126,18 +130,18 @@ class FairGate(Gate):
         return able and self._there(edge) and self._presence.get(edge) != "refusing"
 
 
-def gate(
+def task_scheduler(
     definition: Definition[Any],
     role: ServerRole,
     presence: Mapping[str, str],
     shut_out: Callable[[], Set[str]],
     clock: Callable[[], float] = time.monotonic,
-) -> Gate:
-    """The gate of a run; shut_out: edges that the guard hears no more."""
+) -> TaskScheduler:
+    """The scheduler of a run; shut_out: edges that the guard hears no more."""
     if isinstance(role, RoundServer) or definition.algorithm.worker != "edge":
-        return Gate()
+        return TaskScheduler()
     weights = [definition.weight(name) for name in definition.names[: definition.workers]]
-    return FairGate(
+    return FairScheduler(
         role,
         presence,
         shut_out,

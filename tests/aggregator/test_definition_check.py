@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tacit_services.aggregator.ingest.agreement import Agreement
+from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
 
 from tacit import config
 from tacit.config.fingerprint import canonical
@@ -35,7 +35,7 @@ def hello(definition: str) -> pb.Meta:
 
 
 def test_the_same_definition_and_an_older_edges_silence_are_taken() -> None:
-    here = Agreement(stated())
+    here = DefinitionCheck(stated())
     here.check(hello(canonical(stated())))
     here.check(hello(""))
     # What only an aggregator reads is its own business.
@@ -54,7 +54,7 @@ def test_the_same_definition_and_an_older_edges_silence_are_taken() -> None:
 )
 def test_another_is_refused_with_the_key_that_differs(theirs: dict[str, Any], said: str) -> None:
     with pytest.raises(WireError) as refused:
-        Agreement(stated()).check(hello(canonical(theirs)))
+        DefinitionCheck(stated()).check(hello(canonical(theirs)))
     assert str(refused.value) == said
     assert refused.value.reason == "definition"
 
@@ -64,6 +64,6 @@ def test_another_is_refused_with_the_key_that_differs(theirs: dict[str, Any], sa
 )
 def test_what_is_no_definition_is_refused_in_one_short_line(text: str) -> None:
     with pytest.raises(WireError) as refused:
-        Agreement(stated()).check(hello(text))
+        DefinitionCheck(stated()).check(hello(text))
     assert len(str(refused.value)) < 200
     assert str(refused.value).isprintable()

@@ -18,7 +18,7 @@ BURST = 1 << 20  # bytes at once: what the longest Meta has
 EACH = 512  # bytes that a message counts for beside its own
 
 
-class SmallTalk:
+class ControlMessages:
     """Counts bytes of each of the run's edges, for one driver and in its thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -13,7 +13,7 @@ from tacit.protocol._pb import wire_pb2 as pb
 _MOST = 1 << 18  # characters of a definition
 
 
-class Agreement:
+class DefinitionCheck:
     """Compares what a Hello says with the run's own definition. Nothing is computed with it."""
 
     def __init__(self, agreed: dict[str, Any]) -> None:

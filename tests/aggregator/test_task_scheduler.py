@@ -1,4 +1,4 @@
-"""The gate in front of the downlink:
+"""The scheduler in front of the downlink:
 
 nobody has a task before the run begins, nor ahead of its share.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tacit_services.aggregator.downlink import Downlink
-from tacit_services.aggregator.gate import Gate, gate
+from tacit_services.aggregator.task_scheduler import TaskScheduler, task_scheduler
 
 from tacit import config
 from tacit.algorithms import registry
@@ -29,7 +29,7 @@ RUN: Layer = {
 
 
 class Gated:
-    """A role, its gate, and a clock that is set by hand."""
+    """A role, its scheduler, and a clock that is set by hand."""
 
     def __init__(
         self, edges: str = "", name: str = "mapa", more: str = "", role: ServerRole | None = None
@@ -39,7 +39,7 @@ class Gated:
         self.presence: dict[str, str] = {}
         self.shut: set[str] = set()
         self.now = 0.0
-        self.gate = gate(
+        self.scheduler = task_scheduler(
             self.run.define(), self.role, self.presence, lambda: self.shut, lambda: self.now
         )
 
@@ -55,17 +55,17 @@ class Gated:
 
     def _said(self, message: Hello | Update) -> bool:
         self.role.on_message(message)
-        self.gate.heard(message.edge, update=isinstance(message, Update))
-        return self.gate.admits(message.edge) or message.edge in self.gate.due()
+        self.scheduler.heard(message.edge, update=isinstance(message, Update))
+        return self.scheduler.admits(message.edge) or message.edge in self.scheduler.due()
 
 
 def test_nobody_has_a_task_before_all_are_there_and_then_everybody_has() -> None:
     gated = Gated()
     assert [gated.hello(edge) for edge in ("edge-0", "edge-1")] == [False, False]
-    assert (gated.gate.due(), gated.gate.needed) == ([], 3)
+    assert (gated.scheduler.due(), gated.scheduler.needed) == ([], 3)
     assert gated.hello("edge-2")
-    assert sorted(gated.gate.due()) == ["edge-0", "edge-1"]
-    assert gated.gate.needed == 0
+    assert sorted(gated.scheduler.due()) == ["edge-0", "edge-1"]
+    assert gated.scheduler.needed == 0
 
 
 def test_edges_min_begins_with_so_many() -> None:
@@ -79,7 +79,7 @@ def test_after_the_wait_the_run_begins_with_those_that_are_there() -> None:
     assert not gated.hello("edge-1")
     gated.presence["edge-1"] = "offline"
     gated.now = 5.0
-    assert gated.gate.due() == ["edge-0"]
+    assert gated.scheduler.due() == ["edge-0"]
 
 
 def test_asking_again_changes_nothing() -> None:
@@ -90,21 +90,21 @@ def test_asking_again_changes_nothing() -> None:
 
 def test_an_edge_ahead_waits_until_the_other_has_caught_up() -> None:
     gated = Gated("min = 2")
-    gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
+    gated.hello("edge-0"), gated.hello("edge-1"), gated.scheduler.due()
     assert [gated.push("edge-0"), gated.push("edge-0")] == [
         True,
         False,
     ]  # the slack of so short a run is two turns
     assert not gated.hello("edge-0")  # asking does not help
-    assert gated.gate.due() == []
+    assert gated.scheduler.due() == []
     assert gated.push("edge-1")
-    assert gated.gate.due() == ["edge-0"]
+    assert gated.scheduler.due() == ["edge-0"]
 
 
 @pytest.mark.parametrize("away", ["offline", "left", "refusing", "retired", "quarantined"])
 def test_nobody_waits_for_an_edge_that_cannot_push(away: str) -> None:
     gated = Gated("min = 2")
-    gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
+    gated.hello("edge-0"), gated.hello("edge-1"), gated.scheduler.due()
     if away == "retired":
         gated.role.on_message(Retired("edge-1", "budget", ()))
     elif away == "quarantined":
@@ -132,11 +132,11 @@ def test_without_the_rule_nobody_waits_once_the_run_has_begun(
 
 def test_a_run_that_has_begun_does_not_wait_anew_and_keeps_its_accounts() -> None:
     gated = Gated("min = 2")
-    gated.hello("edge-0"), gated.hello("edge-1"), gated.gate.due()
+    gated.hello("edge-0"), gated.hello("edge-1"), gated.scheduler.due()
     gated.push("edge-1"), gated.push("edge-0"), gated.push("edge-0")
     restarted = Gated(role=gated.role)  # a successor that has folded the same
-    restarted.gate.resume()
-    assert restarted.gate.needed == 0
+    restarted.scheduler.resume()
+    assert restarted.scheduler.needed == 0
     assert restarted.hello("edge-1")
     assert [restarted.hello("edge-0"), restarted.push("edge-0")] == [True, False]
 
@@ -155,7 +155,9 @@ def test_rounds_peers_and_parties_have_an_open_gate() -> None:
     ):
         run = config.load(ROOT / "experiments" / f"{file}.toml")
         role = registry.server(run.define(), run.build_model())
-        assert (type(gate(run.define(), role, {}, frozenset)) is Gate) == open_one
+        assert (
+            type(task_scheduler(run.define(), role, {}, frozenset)) is TaskScheduler
+        ) == open_one
 
 
 def test_who_is_held_back_has_its_receipt_and_no_model() -> None:
@@ -170,7 +172,7 @@ def test_who_is_held_back_has_its_receipt_and_no_model() -> None:
             sent.append(topic)
 
     wired: Any = Wire()
-    down = Downlink("run", b"s" * 32, 1 << 18, wired, gated.gate)
+    down = Downlink("run", b"s" * 32, 1 << 18, wired, gated.scheduler)
     gated.hello("edge-0")
     down.reply(
         Outgoing("edge-0", gated.role.global_model()), 1, pb.Receipt(status=pb.Receipt.ACCEPTED)

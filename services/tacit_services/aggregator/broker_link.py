@@ -13,7 +13,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.tls import Tls
 
 
-class Wired(Protocol):
+class HasConnection(Protocol):
     """Whoever has a connection to the broker."""
 
     @property
@@ -21,7 +21,7 @@ class Wired(Protocol):
         """The one that is open."""
 
 
-class Line:
+class BrokerLink:
     """Says nothing before it is opened; `up` and `reconnects` are for any thread."""
 
     def __init__(

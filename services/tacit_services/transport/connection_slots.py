@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from starlette.exceptions import HTTPException
 
 
-class Places:
+class ConnectionSlots:
     """For one thread."""
 
     def __init__(self, total: int, each: int) -> None:

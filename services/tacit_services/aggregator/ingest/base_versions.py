@@ -11,7 +11,7 @@ from __future__ import annotations
 from tacit.errors import WireError
 
 
-class Bases:
+class BaseVersions:
     """For one driver, in its thread. What an earlier process accepted is not known here."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Bases:
         self._accepted[edge] = last, version
 
 
-class AnyBase(Bases):
+class NoBaseCheck(BaseVersions):
     """Of peers and parties, and of rounds: no number of the run goes by what they say of it."""
 
     def check(self, edge: str, base: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit import config
-from tacit.config.prospects import prospects
+from tacit.config.preflight import warnings
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -15,7 +15,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 def said(text: str) -> str:
     """All of it, of a run file."""
     run = config.parse(text, "test")
-    return "; ".join(prospects(run, run.build_model().size))
+    return "; ".join(warnings(run, run.build_model().size))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,156 @@
+"""Times of pushes whose edge computes drawn rows alone, as a reader of the broker sees them.
+
+For `tacit audit --thorough`. The edge is a real one: its loop, its outbox and its ledger on disk,
+and the delay that it measures. Only how many rows it draws is written down beside it, which nobody
+else knows.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.algorithms.mapa import Edge
+from tacit.audit.statistics import Values
+from tacit.audit.subject import DELTA, EDGE, RUN
+from tacit.datasets import Dataset
+from tacit.errors import ServiceError
+from tacit.models import build
+from tacit.privacy.clipping import Clipped
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Plan, Releaser
+from tacit.privacy.rows import RowSums
+from tacit.privacy.sampling import Random
+from tacit.protocol import topics, wire
+from tacit.protocol._pb import wire_pb2 as pb
+from tacit.protocol.messages import GlobalModel
+from tacit_services.testbed.processes import Child, start_broker, stopping
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.worker import release_delay
+from tacit_services.worker.contract import LoopSettings
+from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.tasks import task_loop
+
+# About 16 of 64 rows, four more or less, each of which takes some milliseconds.
+MODEL = build("cnn", (1, 64, 64), 2, channels=(48, 48), kernel=5, hidden=())
+ROWS, RATE, CLIP, WARM = 64, 0.25, 1.0, 10
+PATIENCE, CHUNK = 10.0, 1 << 20  # seconds for a push, on average; bytes of a payload
+
+
+class CountedRows:
+    """`RowSums` that writes down how many rows each sum is over."""
+
+    def __init__(self, sums: RowSums, counts: list[int]) -> None:
+        self._sums, self._counts = sums, counts
+
+    def sum(
+        self,
+        params: Tensor,
+        x: Tensor,
+        y: Tensor,
+        index: NDArray[np.int64],
+        clip: float,
+        **terms: object,
+    ) -> Clipped:
+        """The sum."""
+        if len(x) == ROWS + 1:  # the edge's own rows and the public one, not a rehearsal's
+            self._counts.append(len(index))
+        return self._sums.sum(params, x, y, index, clip, **terms)  # type: ignore[arg-type]
+
+
+class Server:
+    """Answers every message of the edge's with a receipt and the model, and writes down when.
+
+    done: that so many pushes have come.
+    """
+
+    def __init__(self, broker: str, pushes: int) -> None:
+        self.seconds: list[float] = []
+        self.done = threading.Event()
+        self._pushes, self._asked = pushes, 0.0
+        self._model = GlobalModel(1, MODEL.init(1), CLIP)
+        self.connection = Connection(broker, f"{RUN}-asks", [topics.up_all(RUN)], self._hear)
+
+    def _hear(self, inbound: Inbound) -> None:
+        """On the network thread."""
+        came = time.perf_counter()
+        seq, payload = wire.read_numbered(0, inbound.payload)
+        envelope = wire.Assembler(1 << 24).add(payload)
+        inbound.done()
+        if envelope is None:
+            return
+        if wire.decode(envelope).meta.WhichOneof("kind") == "update":
+            self.seconds.append(came - self._asked)
+        if len(self.seconds) >= self._pushes:
+            self.done.set()
+        receipt = pb.Receipt(status=pb.Receipt.ACCEPTED, last_seq=seq)
+        answer = wire.down(RUN, EDGE, self._model, MODEL.schema_hash(), receipt, seq)
+        self._asked = time.perf_counter()
+        self.connection.publish(topics.down(RUN, EDGE, "model"), wire.part(answer, CHUNK, 0))
+
+
+def seconds_and_rows(pushes: int, held: bool) -> tuple[Values, Values]:
+    """Of each push the seconds after its model, and the rows that it drew.
+
+    held: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot be
+    computed alone here, or pushes do not come.
+    """
+    torch.set_num_threads(1)
+    children: list[Child] = []
+    with tempfile.TemporaryDirectory() as name, stopping(children), ExitStack() as end:
+        folder = Path(name)
+        broker = start_broker(folder, children).address
+        server = Server(broker, WARM + pushes)
+        end.callback(server.connection.stop)
+        server.connection.start(PATIENCE)
+        patience = threading.Timer(PATIENCE * (WARM + pushes), server.done.set)
+        end.callback(patience.cancel)
+        patience.start()
+        counts = _work(broker, folder, server.done, end, held=held)
+    if len(server.seconds) < WARM + pushes:
+        raise ServiceError(f"audit: {len(server.seconds)} of {WARM + pushes} pushes came")
+    some = slice(WARM, WARM + pushes)
+    return np.array(server.seconds[some]), np.array(counts[some], dtype=np.float64)
+
+
+def _work(
+    broker: str, folder: Path, stop: threading.Event, end: ExitStack, *, held: bool
+) -> list[int]:
+    """Be an edge until `stop`; how many rows each of its pushes drew."""
+    counts: list[int] = []
+    role, own = _role(folder, counts, end), folder / "identities" / "0"
+    own.mkdir(parents=True)
+    outbox = Outbox(role.releaser.ledger, RUN, folder=own)
+    turns = CpuTurns(None)
+    settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE)
+    delay = release_delay.of_edge(role, turns, own, RUN) if held else None
+    loop = task_loop(role, outbox, settings, turns, delay=delay)
+    connection = Connection(
+        broker, f"{RUN}-{EDGE}", loop.subscriptions(), loop.receive, on_up=loop.mailbox.connected
+    )
+    end.callback(connection.stop)
+    connection.start(PATIENCE)
+    loop.run(connection, stop, lambda state: None)
+    return counts
+
+
+def _role(folder: Path, counts: list[int], end: ExitStack) -> Edge:
+    x, y = MODEL.random_batch(ROWS, torch.Generator().manual_seed(1))
+    ledger = end.enter_context(closing(Ledger(folder / "ledger.db", "audit")))
+    plan = Plan("gaussian", RATE, ROWS * RATE, 1.0, CLIP, CLIP, math.inf, DELTA, rows_max=ROWS)
+    data = Dataset(x, y, MODEL.classes, "audit")
+    role = Edge(EDGE, data, MODEL, Releaser(plan, ledger, Random()), rows_alone=True)
+    if role.alone is None:
+        raise ServiceError(f"audit: {role.way}")
+    role.alone = CountedRows(role.alone, counts)  # type: ignore[assignment]
+    return role

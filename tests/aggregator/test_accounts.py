@@ -1,0 +1,101 @@
+"""ε of what edges have released: exact where there is time, else a bound that says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tacit_services.aggregator.reporting.accounts import SAVED, SHARE, Accounts
+
+from tacit.algorithms.base.records import EdgeRecord
+from tacit.privacy.accounting import Spend, epsilon_pld
+from tacit.protocol.messages import Hello
+from tests.helpers.run_files import MAPA, run_file
+
+PROMISE = run_file(MAPA, run={"updates": 9999}, edges={"count": 3}).define().promise
+HELLO = Hello("edge-0", 8.0, 1e-5, "gaussian", 0.1, 0.1, 10.0, ())
+
+
+class Clock:
+    """A test's time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(count: int, z: float = 1.0) -> EdgeRecord:
+    return EdgeRecord(HELLO, count, (Spend(0.05, z, count),))
+
+
+def exact(one: EdgeRecord) -> float:
+    return epsilon_pld(one.spent, PROMISE.delta)
+
+
+def spend_all(accounts: Accounts) -> int:
+    """Have exact numbers composed until there is no time left; how many were."""
+    for composed in range(10_000):
+        one = record(1_001 + 2 * composed)
+        if accounts.total({"edge-0": one}).bound:
+            return composed
+    raise AssertionError("it composed 10,000 of them")
+
+
+def test_it_is_exact_while_there_is_time_and_a_bound_when_there_is_none() -> None:
+    clock = Clock()
+    accounts = Accounts(PROMISE, clock)
+    one = record(333)
+    assert accounts.total({"edge-0": one}).epsilon == exact(one)
+    assert spend_all(accounts) > 0
+    other = record(777)
+    total = accounts.total({"edge-0": other})
+    assert total.bound
+    assert exact(other) < total.epsilon <= exact(record(777 * 9 // 8 + 1))
+    (found,) = accounts.of({"edge-0": other}).values()
+    assert (found.bound, found.spent.epsilon_pld) == (True, total.epsilon)
+    # What is known costs nothing, and time comes back.
+    assert not accounts.total({"edge-0": one}).bound
+    clock.now += SAVED / SHARE
+    assert not accounts.total({"edge-0": other}).bound
+    assert accounts.of({"edge-0": other})["edge-0"].spent.epsilon_pld == exact(other)
+
+
+def test_the_largest_is_found_among_edges_of_different_noise() -> None:
+    accounts = Accounts(PROMISE, Clock())
+    edges = {"a": record(300, 2.0), "b": record(50, 0.7), "c": record(120, 1.0)}
+    total = accounts.total(edges)
+    assert (total.epsilon, total.bound) == (max(map(exact, edges.values())), False)
+    assert (total.slowest, total.releases) == ("b", 50)
+
+
+def test_a_steady_total_goes_by_the_records_alone() -> None:
+    clock, one = Clock(), record(777)
+    fresh, tired = Accounts(PROMISE, clock), Accounts(PROMISE, clock)
+    spend_all(tired)
+    assert fresh.total({"edge-0": one}, steady=True) == tired.total({"edge-0": one}, steady=True)
+    fresh.final = tired.final = True
+    assert tired.total({"edge-0": one}, steady=True).epsilon == exact(one)
+
+
+def test_a_bound_is_above_the_budget_only_where_the_edge_has_spent_more() -> None:
+    accounts = Accounts(PROMISE, Clock())
+    spend_all(accounts)
+    for count in range(500, 900, 17):
+        one = record(count)
+        tight = replace(PROMISE, budget=lambda _, one=one: exact(one))  # type: ignore[misc]
+        mine = Accounts(tight, Clock())
+        assert mine.total({"edge-0": one}, steady=True).epsilon == pytest.approx(exact(one), abs=0)
+        assert mine.total({"edge-0": one}).share == 1.0
+
+
+def test_no_edge_is_looked_at_again_that_has_not_changed() -> None:
+    accounts = Accounts(PROMISE, Clock())
+    edges = {f"edge-{number}": record(number) for number in range(1, 200)}
+    accounts.total(edges)
+    before = dict(accounts._rough)
+    edges["edge-7"] = record(8)
+    accounts.total(edges)
+    changed = {name for name, one in accounts._rough.items() if one is not before[name]}
+    assert changed == {"edge-7"}
