@@ -59,7 +59,7 @@ class Source(Protocol):
 
     @property
     def unit(self) -> str:
-        """Whose privacy it is: "row", or the column that says so."""
+        """The unit of privacy: "row", or the column that names a person."""
         ...
 
     @property
@@ -69,22 +69,22 @@ class Source(Protocol):
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """What kind of target y is."""
         ...
 
     def weight(self, number: int | None) -> float:
-        """The share of edge `number` where an ordinary one has 1; None: of one nobody expects."""
+        """Return the share of edge `number` (None: an unknown one); an ordinary edge has 1."""
         ...
 
     def edge(self, number: int, root: Path | None, keep: Path) -> Part:
-        """The rows of edge `number`. root: where published data lies; keep: the edge's own folder.
+        """Return the rows of edge `number`; root: of published data, keep: the edge's own folder.
 
         Raises ConfigError, DataError.
         """
         ...
 
     def owned(self, number: int) -> Owned | None:
-        """Whose data edge `number` has; None: published data, whose ledger is the identity's.
+        """Return the owner of edge `number`'s data; None: published, its ledger is the identity's.
 
         Raises ConfigError, DataError.
         """

@@ -85,10 +85,10 @@ class Policy(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a server takes for granted of an edge's privacy. An edge that differs refuses the model.
+    """The privacy settings that a server assumes; an edge with others refuses its models.
 
-    mechanism: with its place, as `Plan.declared`. noise_multiplier: None if the server does not
-    say.
+    mechanism: the mechanism and where it adds noise, as `Plan.declared` has it. noise_multiplier:
+    None if the server does not state it.
     """
 
     mechanism: str
@@ -97,7 +97,7 @@ class Terms:
 
 
 def parse(text: str, origin: str) -> Policy:
-    """The policy in the TOML `text`.
+    """Return the policy in the TOML `text`.
 
     Raises ConfigError: one line with `origin`, field and value.
     """

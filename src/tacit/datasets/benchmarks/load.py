@@ -41,11 +41,10 @@ class Dataset:
         return len(self.y)
 
     def for_edge(self, classes: int) -> EdgeRows:
-        """These rows with the public row after them; zeros for a row with a label or a word that is
-        not in [0, classes).
+        """Return these rows with the public row, all zeros, after them.
 
-        To raise, now or when it is drawn, would tell of it; so it counts as one like the public
-        row, clipped to C.
+        A row with a label or a word outside [0, classes) becomes zeros, too. An error, now or when
+        it is drawn, would reveal the row; so it counts like the public row, clipped to C.
         """
         known = torch.ones(len(self), dtype=torch.bool)
         for values in (self.x, self.y):

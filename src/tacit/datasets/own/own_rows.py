@@ -119,24 +119,22 @@ class OwnRows:
         return located(name, self.folder, "data.test", folders=self.reader.folders)
 
     def available(self, root: Path | None) -> bool:
-        """It is: who has no file of it is told so when it is read."""
+        """Return True: a missing file is reported when it is read."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was counted in a training file: units of each edge on average, and rows of the largest
-    unit.
-    """
+    """Counts of a training file: units of each edge on average, and rows of the largest unit."""
 
     units: int
     largest: int
 
 
 def counted(path: Path, reader: Reader, edges: int) -> Counts:
-    """Counts of the file at `path`, dealt to `edges`. Raises DataError.
+    """Return counts of the file at `path`, divided among `edges` edges. Raises DataError.
 
-    They are private numbers: whoever puts them into a run file makes them public.
+    They are private numbers: writing them into a run file makes them public.
     """
     seen: dict[bytes, int] = {}
     rows = 0
