@@ -6,7 +6,7 @@ report of T would end the run for all.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from tacit_services.aggregator.ingest.retry import RetryLater
 
@@ -18,14 +18,15 @@ class EndClaims:
         """horizon: T, in versions."""
         self._horizon, self._said = horizon, set[str]()
 
-    def check(self, edge: str, version: int, here: Set[str]) -> None:
-        """Raise RetryLater for a report of T while most of the connected peers, `here`, make none.
+    def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
+        """Raise RetryLater for a report of T while most of `all_here`, the connected peers, make none.
 
         The report comes again, and is accepted once they do.
         """
         if version < self._horizon:
             return
         self._said.add(edge)
+        here = all_here()
         if 2 * len(self._said & here) <= len(here):
             raise RetryLater("early", 1.0)
 
@@ -33,5 +34,5 @@ class EndClaims:
 class NoEndCheck(EndClaims):
     """No check, for runs with a server, which counts updates itself."""
 
-    def check(self, edge: str, version: int, here: Set[str]) -> None:
+    def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
         """Accept every message."""

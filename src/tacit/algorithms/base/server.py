@@ -48,7 +48,7 @@ class Fold:
         self.clip = definition.clip
         self.params = model.init(definition.seed)
         self.version = 0
-        self.edges: dict[str, EdgeRecord] = {}
+        self.edges = records.Records()
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
         self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
         self.staleness: Counter[int] = Counter()
@@ -77,7 +77,8 @@ class Fold:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, JSON values) from which `restore` continues to the same bits.
 
-        Algorithms add their own.
+        Algorithms add their own. Nothing is ever written into the tensors, nor into `edges`, so
+        that another thread may store them while the fold goes on.
         """
         values = {
             "version": self.version,
@@ -86,7 +87,7 @@ class Fold:
             "staleness": sorted(self.staleness.items()),
             "stale": self.stale,
             "halted": self.halted,
-            "edges": records.dump(self.edges),
+            "edges": self.edges.dump(),
         }
         tensors = {"params": self.params}
         if self.watch is not None:
