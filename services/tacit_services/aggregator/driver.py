@@ -82,7 +82,7 @@ class ServerDriver:
         return self._scheduler.needed
 
     def subscriptions(self) -> list[str]:
-        """What to listen to now; for the driver's thread."""
+        """Return the topics to subscribe to now; for the driver's thread."""
         return subscriptions(self.run_id, self.names, self.limiter.shut())
 
     # -- the loop ----------------------------------------------------------------------------------

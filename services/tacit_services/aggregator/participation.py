@@ -1,4 +1,4 @@
-"""Who is served when in an asynchronous run: when it begins, and whose turn it is.
+"""Participation in an asynchronous run: when it begins, and which edge's turn it is.
 
 No clock in here. Each edge has an account: the turns that it has taken, divided by its weight (the
 share that the run file gives it). One whose account is the slack ahead of another's that is at work
@@ -33,7 +33,7 @@ LOOK = 4e-4
 
 
 class Start:
-    """When a run begins: with `needed` edges, or after a while with those that are there.
+    """The beginning of a run: with `needed` edges, or after a while with the connected ones.
 
     The while is `wait` seconds from the first edge's coming.
     """
@@ -144,7 +144,7 @@ class Shares:
         return 8 * self._turns >= count or now - self._looked >= LOOK * count
 
     def ready(self, edges: Iterable[str], now: float) -> list[str]:
-        """Those of `edges`, which wait, that may have a task now; their turns begin."""
+        """Return the waiting `edges` that may have a task now; their turns begin."""
         self._look(now)
         return [edge for edge in edges if self.begin(edge, now)]
 
@@ -190,7 +190,7 @@ class Shares:
 
 
 def slack(updates: int, weights: Iterable[float]) -> float:
-    """What an edge may be ahead of another, in turns of an edge of weight 1.
+    """Return how far an edge may be ahead of another, in turns of an edge of weight 1.
 
     updates: of the whole run. weights: of all its edges.
     """

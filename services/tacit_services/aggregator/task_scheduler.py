@@ -29,10 +29,10 @@ class TaskScheduler:
         return 0
 
     def resume(self) -> None:
-        """The run has been taken over."""
+        """Continue a run that was taken over."""
 
     def heard(self, edge: str, *, update: bool) -> None:
-        """A message of `edge`, an update or another, has been accepted and folded."""
+        """Note that a message of `edge`, an update or another, was accepted and folded."""
 
     def admits(self, edge: str) -> bool:
         """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""

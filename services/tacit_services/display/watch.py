@@ -1,4 +1,4 @@
-"""What `tacit watch` draws in a terminal: the first view of a run's page.
+"""The picture that `tacit watch` draws in a terminal: the first view of a run's page.
 
 The measure on the test set as a line that grows, every edge's ε as a bar of its budget, who is
 there, and who is not and why.
@@ -40,7 +40,7 @@ def view(
 
 
 def measured(points: Sequence[Point]) -> tuple[str, list[float]]:
-    """What is drawn: accuracy where there is one, else the loss; and its values."""
+    """Return what to draw, accuracy or else the loss, and its values."""
     accuracy = [point.accuracy for point in points if point.accuracy is not None]
     if accuracy:
         return "accuracy", accuracy

@@ -53,11 +53,11 @@ class Peering:
 
     @property
     def subscriptions(self) -> list[str]:
-        """What peers say, and who is there."""
+        """The topics of peers' messages and presence."""
         return self._exchange.subscriptions
 
     def takes(self, inbound: Inbound) -> bool:
-        """What peers say goes to the other thread."""
+        """Hand a peer's message to the exchange's thread; True if it was one."""
         of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"], ["steps"])
         if of_peers:
             self._exchange.inbox.put(inbound)
@@ -71,7 +71,7 @@ class Peering:
             yield
 
     def reconnected(self) -> None:
-        """What was under way to other peers may be lost."""
+        """Send again to other peers what may have been lost."""
         self._exchange.reconnected()
 
     def idle(self, session: Session) -> bool:
@@ -79,7 +79,7 @@ class Peering:
         return self._idle or bool(self._role.halted)
 
     def work(self, session: Session, stop: threading.Event) -> None:
-        """One step, or what there is to do instead of it; after the run's end, nothing."""
+        """Take a step, or do what is due instead of it; nothing after the run's end."""
         if self._role.halted:
             return
         if self._exchange.failure is not None:
@@ -106,7 +106,7 @@ class Peering:
         return (settled and quiet) or time.monotonic() >= self._leave_at
 
     def kept(self) -> bytes | None:
-        """Nothing: a peer's state is in a file of its own, which the exchange writes."""
+        """Return nothing: a peer's state is in a file of its own, which the exchange writes."""
         return None
 
     # -- steps and reports -------------------------------------------------------------------------

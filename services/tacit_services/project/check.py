@@ -33,7 +33,7 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found. facts: (what, in words). warnings: why it may not learn what it should."""
+    """The findings. facts: (what, in words). warnings: why the run may not learn."""
 
     facts: list[tuple[str, str]]
     warnings: list[str]

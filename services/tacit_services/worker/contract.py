@@ -11,8 +11,11 @@ from tacit.protocol.messages import Outgoing
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What the loop needs besides its role: run, model schema, largest payload, patience in
-    seconds, slowdown, and the run definition that Hello says (canonical JSON).
+    """The settings of the loop, beside its role.
+
+    run_id: the run. schema: SHA-256 of the model's schema. size: numbers in the largest tensor that
+    it is sent. chunk: bytes of the largest payload. patience: seconds to wait for an answer.
+    definition: the run definition that Hello states (canonical JSON).
     """
 
     run_id: str

@@ -31,7 +31,7 @@ IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
 
 
 class State(Enum):
-    """What a session waits for."""
+    """The states of a session, by what it waits for."""
 
     UNRECEIPTED = "the receipt of its oldest message"
     TASK_HERE = "nothing: there is a task to work on"
@@ -81,7 +81,7 @@ class Session:
 
     @property
     def state(self) -> State:
-        """What this session waits for."""
+        """The state of this session."""
         if self.outbox.oldest() is not None:
             return State.UNRECEIPTED
         if self._task is not None:

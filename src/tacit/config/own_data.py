@@ -1,4 +1,4 @@
-"""What all kinds of a user's own data have in common in [data]. Public numbers only."""
+"""The part of [data] that all kinds of a user's own data share. Public numbers only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_ONE_MACHINE = ("name", "train", "test")
 
 
 class OwnData(FeaturedData):
-    """What all files of a user's own have in common: whose they are, and how many rows count."""
+    """The keys that all own data has: whose the rows are, and how many of them count."""
 
     name: str | None = Field(
         None,
@@ -92,7 +92,7 @@ class OwnData(FeaturedData):
 
     @property
     def shared(self) -> bool:
-        """Where `people` says so."""
+        """Whether the same people may be at several edges, as `people` says."""
         return self.people == "shared"
 
     def reader(self, folder: Path) -> Reader:

@@ -20,7 +20,7 @@ from tacit.errors import ConfigError
 
 
 class PrivateRows(Protocol):
-    """An edge's rows: a part of a published data set, or of an own file."""
+    """An edge's private rows: a part of a published data set, or of its own file."""
 
     def for_edge(self, classes: int) -> EdgeRows:
         """The rows, with the public row after them."""
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What the ledger of somebody's own data is found by.
+    """What the ledger of a user's own data is found by.
 
     name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
     it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own.
@@ -105,7 +105,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """How training rows are dealt: to `shards` edges, and to `spare` ones that may join later."""
+    """The division of training rows: among `shards` edges, and `spare` ones that may join later."""
 
     shards: int
     method: Method

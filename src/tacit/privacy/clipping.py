@@ -169,10 +169,10 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
 
 
 def steps_limit(clip: float, step: float) -> int:
-    """What the squares of a clipped row's integers may add up to: (clip/step)², a whole number but
-    for its own rounding.
+    """Return the bound on the sum of squares of a clipped row's integers: (clip/step)².
 
-    Raises ValueError for more than 2^12 steps in `clip`.
+    It is a whole number but for its own rounding. Raises ValueError for more than 2^12 steps in
+    `clip`.
     """
     limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))
     if limit > 2**24:

@@ -37,9 +37,7 @@ from tacit.privacy.ledger_file import (
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """How far a ledger has come: releases charged in the dataset's life, and the end of its hash
-    chain.
-    """
+    """The state of a ledger: releases charged in the dataset's life, and its hash chain's end."""
 
     count: int = 0
     head: bytes = b""
@@ -137,14 +135,14 @@ class Ledger:
         self._history = merged([*self._history, replace(entry, count=count).spend()])
 
     def history(self) -> History:
-        """Everything ever released from this dataset.
+        """Return everything ever released from this dataset.
 
         Noise from a known seed counts as none (z = 0).
         """
         return self._history
 
     def charged(self) -> Charged:
-        """How far this ledger has come."""
+        """Return the number of releases charged, and the hash chain's end."""
         return Charged(self._count, self._head) if self._count else UNCHARGED
 
     def verify(self) -> None:

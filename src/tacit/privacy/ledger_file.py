@@ -61,7 +61,7 @@ def has_write_ahead_log(path: Path) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a file that SQLite cannot read, in words."""
+    """Return what is wrong with a file that SQLite cannot read, in words."""
     if (
         isinstance(error, sqlite3.Error)
         and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK"

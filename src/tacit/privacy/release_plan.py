@@ -1,4 +1,4 @@
-"""An edge's own privacy configuration: the plan that no message from a server can change."""
+"""An edge's privacy plan: its own configuration, which no message from a server can change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS_MARGIN = 1.25  # rows_max over n_public, if the plan does not give rows_ma
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One edge's own privacy configuration. Public numbers only; no message can change them.
+    """One edge's privacy plan: public numbers that no message can change.
 
     mechanism: `gaussian`, `discrete_gaussian` or `knorm` (rigorous); `none`; `paper` and its three
     defects one by one, `paper:mean_clip`, `paper:density`, `paper:first_layer` (not private,

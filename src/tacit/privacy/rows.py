@@ -40,7 +40,7 @@ class RowSums:
     """
 
     def __init__(self, model: Model, kernel: RowKernel, kernels: Library) -> None:
-        """Of `kernel`'s rows; `checked` makes one that was tried."""
+        """Use `checked` instead, which tries the kernel first."""
         self.model, self._kernel, self._kernels = model, kernel, kernels
         self._linear = model.linear and not model.regularization
         self._numbers = model.classes if self._linear else kernel.size

@@ -52,7 +52,7 @@ class SimulatedLedger(Ledger):
         return self._simulated
 
     def charged(self) -> Charged:
-        """How many releases were charged; there is no chain."""
+        """Return how many releases were charged; there is no chain."""
         return Charged(self._total, b"") if self._total else UNCHARGED
 
     def verify(self) -> None:

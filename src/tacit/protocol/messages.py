@@ -130,9 +130,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """What a server role waits for: `Deadline(number)` after `seconds`.
+    """A server role's request for `Deadline(number)` after `seconds`.
 
-    Unless it changes its mind first.
+    It holds unless the role returns another timer before.
     """
 
     number: int

@@ -52,7 +52,7 @@ def down(run: str, edge: str, kind: str, part: int = 0) -> str:
 
 
 def down_all(run: str, edge: str) -> str:
-    """An edge's subscription."""
+    """Return the topic filter that an edge subscribes to."""
     return f"tacit/v1/{run}/down/{edge}/#"
 
 

@@ -60,9 +60,7 @@ ALL_LATE = "no answer makes an update any more: each comes after its deadline, o
 
 
 def received(message: object) -> Hello | Update | Retired:
-    """What the server gets of an edge's or a peer's message: as `wire.read_up` reads it, without
-    bytes.
-    """
+    """Return an edge's or a peer's message as `wire.read_up` reads it, without bytes."""
     if isinstance(message, Push):
         released = message.released
         vector = wire.gradient(released.vector, released.scale)
@@ -90,9 +88,9 @@ def received(message: object) -> Hello | Update | Retired:
 
 
 class Simulator:
-    """One server role and its edges, in virtual time.
+    """Runs one server role and its edges in virtual time.
 
-    What is under way at the end is in no ε that is reported.
+    Releases that are under way at the end are in no reported ε.
 
     >>> from tacit import config, datasets
     >>> from tacit.algorithms.mapa import Edge, Server

@@ -19,7 +19,7 @@ class EndClaims:
         self._horizon, self._said = horizon, set[str]()
 
     def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
-        """Raise RetryLater for a report of T while most of `all_here`, the connected peers, make none.
+        """Raise RetryLater for a report of T while most connected peers (`all_here`) make none.
 
         The report comes again, and is accepted once they do.
         """

@@ -41,7 +41,7 @@ from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal
 
 @dataclass(slots=True)
 class Link:
-    """What is kept of one neighbour, in both directions; each has numbers of its own.
+    """The state that is kept of one neighbour, in both directions; each has numbers of its own.
 
     proposed, open: our latest exchange with it, and whether its answer is still to come. life,
     answered, delta: its latest exchange that was done here, and what we added: the answer, to be
@@ -163,7 +163,7 @@ class Peer(Worker):
         ]
 
     def hear(self, message: Gossip) -> list[Outgoing]:
-        """What a neighbour says. Anything else, and whatever was seen before, changes nothing."""
+        """Take in a neighbour's message. Other messages, and ones seen before, change nothing."""
         if not isinstance(message, Proposal | Answer) or message.peer not in self.links:
             return []
         if self._sane(message.model if isinstance(message, Proposal) else message.delta) is None:

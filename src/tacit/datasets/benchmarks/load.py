@@ -73,7 +73,7 @@ def load(
     features: Features = "none",
     text: Text = _DEFAULT_TEXT,
 ) -> Dataset:
-    """One split of a named dataset, checked against its SHA-256.
+    """Return one split of a named dataset, checked against its SHA-256.
 
     root: the data folder (ignored for "digits", which are a part of tacit). rows: int64 (m,), to
     have these rows only, so that an edge never holds the whole table. features: replace each image

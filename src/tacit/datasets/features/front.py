@@ -44,7 +44,7 @@ class Front:
 
     @property
     def constants(self) -> list[object]:
-        """All that it depends on, wherever its files lie."""
+        """Return all that it depends on, wherever its files lie."""
         return [self.entry, self.arguments, self.code, self.weights_sha256]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
