@@ -1,7 +1,7 @@
 """The extras of the package `tacit`: which libraries a command needs.
 
-The metadata of what is installed says which. No library is imported here: this is there to speak
-when all of them are missing.
+The installed metadata says which. No library is imported here, as this module must work when all of
+them are missing.
 """
 
 from __future__ import annotations

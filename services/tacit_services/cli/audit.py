@@ -138,7 +138,7 @@ def host(*, thorough: bool = False) -> Host:
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:
-    """A message as the edge's outbox holds it, and as the next process finds it there."""
+    """Return a message as the edge's outbox holds it, and as the next process finds it there."""
     from tacit.privacy.ledger import Ledger
     from tacit_services.worker.outbox import Outbox
 

@@ -65,7 +65,7 @@ def chart(values: Sequence[float], width: int) -> list[str]:
 
 
 def _edges(to: Console, edges: Sequence[Edge], most: int) -> Table:
-    """The edges, those first that somebody should look at, then who has spent most."""
+    """List the edges: first those that need attention, then by spending."""
     ordered = sorted(edges, key=lambda edge: (edge.state in _THERE, -_share(edge), edge.id))
     table = Table(box=tables.outline(to), header_style="bold", caption_justify="left")
     for name in ("edge", "state", "releases", "ε of its budget", "why"):

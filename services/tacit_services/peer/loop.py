@@ -97,7 +97,7 @@ class Peering:
             self._advance(session, stop)
 
     def leaves(self, session: Session) -> bool:
-        """Whether nobody waits for this peer's answers any more, or has waited for too long."""
+        """Whether no peer waits for this one's answers any more, or has waited too long."""
         if self._leave_at is None:
             self._leave_at = time.monotonic() + LINGER
         with self._exchange.lock:
@@ -163,15 +163,15 @@ class Peering:
             self._exchange.say(self._role.propose)
 
     def _report_when_due(self, session: Session) -> None:
-        """Report every so many steps.
+        """Report when `every` own steps have been taken since the last report.
 
-        Once the run is over, report whenever the model is another than was said.
+        After the run's end, report whenever the model has changed since the last report.
         """
         role = self._role
         with self._exchange.lock:
             if role.finished and self._finished_at is None:
                 self._finished_at = time.monotonic()
-            # A neighbour that is there and never answers must not keep the run from ending.
+            # A connected neighbour that never answers must not keep the run from ending.
             role.patient = (
                 self._finished_at is None or time.monotonic() - self._finished_at < LINGER
             )

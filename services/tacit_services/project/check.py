@@ -86,7 +86,7 @@ def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
 
 
 def _shared(run: RunFile, plan: Plan) -> Iterator[str]:
-    """What somebody risks who is at every edge; no edge's budget bounds that."""
+    """Warn what a person risks who is at every edge; no edge's budget bounds that."""
     if not run.data.shared or not plan.private:
         return
     count = run.edges.count * (plan.pushes_left(()) or 0)

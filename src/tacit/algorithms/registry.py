@@ -125,7 +125,7 @@ def people(
     answers: Tensor | None = None,
     label_epsilon: float = math.inf,
 ) -> LabelledRecords:
-    """Everybody in a vertical run: `splits` are its training rows, then its test rows.
+    """Return all people of a vertical run; `splits` are its training rows, then its test rows.
 
     answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training
     labels; None: the labels themselves.

@@ -96,15 +96,16 @@ class OwnData(FeaturedData):
         return self.people == "shared"
 
     def reader(self, folder: Path) -> Reader:
-        """What reads its files, and gives `features` of each row; folder: of the run file.
+        """Return the reader of its files, which gives `features` of each row.
 
-        Raises ConfigError where a package for that, or a file, is missing.
+        folder: the run file's. Raises ConfigError where a package for that, or a file, is missing.
         """
         return with_features(self.plain_reader(folder), self.steps(folder))
 
     def plain_reader(self, folder: Path) -> Reader:
-        """What reads its files as they are. Raises ConfigError where a package for that is
-        missing.
+        """Return the reader of its files as they are.
+
+        Raises ConfigError where a package for that is missing.
         """
         raise NotImplementedError
 

@@ -134,7 +134,7 @@ class Edges(Section):
     slowdown: tuple[Annotated[float, Field(ge=1, le=1000)], ...] = Field(
         (),
         strict=False,
-        description="edge k computes so many times slower, where not 1 (a straggler for "
+        description="how many times slower edge k computes, where not 1 (a straggler for "
         "experiments)",
     )
     min: int | None = Field(

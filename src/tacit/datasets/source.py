@@ -54,7 +54,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Whose data it is, by what a ledger calls it."""
+        """The data's name in its ledger."""
         ...
 
     @property

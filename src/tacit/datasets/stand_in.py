@@ -15,7 +15,7 @@ from tacit.datasets.own.rows import EncodedRows
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.target import Target
 
-_TEST_SHARE = 5  # one unit of so many is kept apart, to measure on
+_TEST_SHARE = 5  # one unit in this many is kept apart, to test on
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -181,7 +181,7 @@ def steps_limit(clip: float, step: float) -> int:
 
 
 def _compiled(gradients: Tensor) -> Library | None:
-    """The compiled loops, if they are there, and are for these rows."""
+    """Return the compiled loops, if there are any for these rows."""
     if gradients.is_cuda or gradients.dtype != torch.float32 or gradients.requires_grad:
         return None
     return library() if gradients.is_contiguous() else None

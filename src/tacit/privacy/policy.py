@@ -121,12 +121,12 @@ def parse(text: str, origin: str) -> Policy:
 
 
 def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str | None:
-    """Why an edge of this plan must not work on the model `params` (d,), in one line; None: it may.
+    """Return why an edge of this plan must not work on the model `params` (d,); None: it may.
 
     C must lie in the plan's bounds (nan, inf and 0 do not). Where none bind, noise still needs a C
     to scale by. The server's terms, where it states them, must be the plan's: mechanism, place of
     the noise, q, and z. A server that is to add the noise must state them. Parameters beyond ±10^6
-    were not learnt: they are there to make rows overflow.
+    were not learnt: they are meant to make rows overflow.
     """
     low, high = plan.clip_min, plan.clip_max
     if plan.clip_is_bounded and not learnable(params):

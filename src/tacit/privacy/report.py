@@ -196,7 +196,10 @@ class Promise:
         return replace(self, guarantee=replace(self.guarantee, guarantee=words, unit=unit))
 
     def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:
-        """The whole run's. `simulated`: its noise comes from a seed, and protects nobody."""
+        """Return the privacy of the whole run.
+
+        simulated: its noise comes from a seed, and protects nobody.
+        """
         stated: dict[str, Any] = asdict(self.guarantee)
         if not self.private:
             stated |= _NONE

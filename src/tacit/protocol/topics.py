@@ -111,7 +111,7 @@ def parse_peer(topic: str) -> tuple[str, str, int, int]:
 
 
 def everything() -> str:
-    """All of every run, for whoever measures or records."""
+    """Return the topic filter of all messages of every run, to measure or record them."""
     return "tacit/v1/#"
 
 

@@ -51,10 +51,10 @@ Task = GlobalModel | Roster | Feedback | Request
 _Event = tuple[float, int, str, Task | Timer | None]
 _CLOCK = ""  # the sender of a timer
 MAX_TOGETHER = 32  # tasks of linear models computed in one call
-# After so many deadlines in a row, with nothing under way, nothing will ever come.
+# The run ends after this many deadlines in a row with no message under way: none will ever come.
 MAX_EMPTY_DEADLINES = 4
 NOBODY = "nobody is left who could answer"
-# After so many useless answers for each answer that an update takes, no update will ever come.
+# The run ends after this many useless answers for each one that an update takes: none will come.
 MAX_USELESS_ANSWERS = 50
 ALL_LATE = "no answer makes an update any more: each comes after its deadline, or too stale"
 

@@ -60,7 +60,7 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """The algorithm's schedule as it stands.
+    """The algorithm's current numbers.
 
     Each algorithm adds numbers of its own (docs/algorithms.md).
     """

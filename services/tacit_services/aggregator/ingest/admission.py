@@ -218,7 +218,7 @@ class Admission:
 
         Raises WireError where nothing in the message is to be believed.
         """
-        if not learnable(update.vector):  # it could end the model for everybody
+        if not learnable(update.vector):  # it could ruin the model
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
@@ -312,7 +312,7 @@ class Admission:
             if earlier := receipts.pop(edge, None):
                 self._downlink.receipt(edge, *earlier)
             receipts[edge] = (seq, receipt)
-            # An edge wants only the newest model. The end is said by the driver, after the last
+            # An edge needs only the newest model. The driver announces the end, after the last
             # snapshot.
             replies |= {out.to: out for out in outgoing if out.to != EVERYONE}
         for edge, last in receipts.items():

@@ -23,7 +23,7 @@ TOTAL_BYTES = 1 << 30
 
 @dataclass(slots=True)
 class _Open:
-    """One unfinished message; `due`: its edge is to be told how it stands."""
+    """One unfinished message; `due`: its edge is to be told which parts are missing."""
 
     seq: int
     assembler: wire.Assembler

@@ -1,4 +1,4 @@
-"""ε of what each edge has released, for everybody who asks while the run goes on.
+"""The ε of what each edge has released, for all who ask during a run.
 
 A composition takes 20 to 50 ms, which training would miss at every status of a thousand edges. So ε
 is that of exactly what was released where it is known or there is time to compose it, and else an

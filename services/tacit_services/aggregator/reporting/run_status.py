@@ -1,4 +1,4 @@
-"""The status of a run, for everybody outside.
+"""The status of a run, for REST, page and command line.
 
 Every reading is consistent, made on demand, and never by the driver's thread.
 """

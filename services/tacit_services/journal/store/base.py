@@ -151,7 +151,7 @@ class Store(Protocol):
         """
 
     def saver(self) -> Saver:
-        """What saves under this store's present epoch, for one other thread."""
+        """Return what saves under this store's present epoch, for one other thread."""
 
     def snapshot(self) -> Snapshot | None:
         """The last saved snapshot, or None for a fresh run."""

@@ -94,8 +94,9 @@ class EdgeRole(ABC):
 
     @property
     def way(self) -> str:
-        """How a step is computed, and why not otherwise, for the log: nothing in it depends on a
-        row.
+        """How a step is computed and why not otherwise, for the log.
+
+        Nothing in it depends on a row.
         """
         if self.alone is not None:
             return "drawn rows alone"

@@ -56,8 +56,9 @@ class Front:
         return _tried(self, shape)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """What it gives for one record (*shape), float32. Raises ConfigError, which says nothing of
-        the record.
+        """Return the features of one record (*shape), float32.
+
+        Raises ConfigError, which says nothing of the record.
         """
         expected, module = self.shape_of(tuple(record.shape)), _module(self)
         state = _versions(module)
