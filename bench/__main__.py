@@ -10,7 +10,7 @@ ones each: broker,
     private step, with no broker, no journal and no ledger on disk, in turns of seconds; and over
     what five such processes compute that share the two processors, as the edges do; what an update
     costs the edges and the aggregator in processor time;
-(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in
+(c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
 edge's whole push costs over a plain step, for five networks (bench/step.py); (f) the path by size,
 and a model of 45 MB there and back (bench/large.py); (g) a thousand edges, and ten thousand
@@ -147,9 +147,9 @@ def _data() -> str | None:
 
 
 def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
-    """MNIST's 28×28 CNN with 21,840 parameters;
+    """MNIST's 28×28 CNN with 21,840 parameters.
 
-    without the data, the digits' own (a smaller update).
+    Without the data, the digits' own, with a smaller update.
     """
     choice = {"dataset": "mnist", "kernel": 5, "hidden": [50], "batch": 48}
     if data is None:
@@ -207,8 +207,10 @@ def _path(
     name: str = "path",
     file: Path | None = None,
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Applied updates/s with the aggregator's driver in this process, on Redis, and what the edges
-    say. file: the run file, if not the CNN's. Raises TimeoutError after PATH_SECONDS.
+    """Applied updates/s with the aggregator's driver in this process, on Redis.
+
+    And what the edges say. file: the run file, if not the CNN's. Raises TimeoutError after
+    PATH_SECONDS.
     """
     torch.set_num_threads(1)
     file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")

@@ -100,7 +100,7 @@ class Server:
 
 
 def seconds_and_rows(pushes: int, held: bool) -> tuple[Values, Values]:
-    """Of each push the seconds after its model, and the rows that it drew.
+    """Return, for each push, the seconds after its model, and the number of rows that it drew.
 
     held: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot be
     computed alone here, or pushes do not come.
@@ -130,7 +130,7 @@ def _work(
     counts: list[int] = []
     role, own = _role(folder, counts, end), folder / "identities" / "0"
     own.mkdir(parents=True)
-    outbox = end.enter_context(closing(Outbox(own / "outbox.db", RUN)))
+    outbox = Outbox(role.releaser.ledger, RUN, folder=own)
     turns = CpuTurns(None)
     settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE)
     delay = release_delay.of_edge(role, turns, own, RUN) if held else None

@@ -8,6 +8,7 @@ broker's memory, and after a loss only what the receiver lacks is sent again.
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Callable, Iterable
 
 from tacit.protocol import wire
@@ -26,7 +27,7 @@ class Transfer:
     Every method returns the parts to be published now, as (number, payload) pairs.
     """
 
-    def __init__(self, envelope: bytes, chunk: int) -> None:
+    def __init__(self, envelope: bytes | mmap.mmap, chunk: int) -> None:
         self.envelope, self.chunk = envelope, chunk
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()
@@ -77,7 +78,7 @@ class Download:
 
     @property
     def received(self) -> int:
-        """How many parts of the model under way have come."""
+        """The number of different parts of the model under way that have come."""
         return 0 if self._assembler is None else self._assembler.received
 
     def add(self, payload: bytes, *, first: bool) -> bytearray | None:

@@ -24,6 +24,25 @@ HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Charge:
+    """`count` equal releases that are to be charged.
+
+    secret: whether their noise is; from a known seed it counts as none.
+    """
+
+    sampling_rate: float
+    noise_multiplier: float
+    mechanism: str
+    secret: bool
+    count: int = 1
+
+    def row(self, session: bytes) -> LedgerRow:
+        """The row that it begins in the opening `session`; its head is still to be computed."""
+        q, z = self.sampling_rate.hex(), self.noise_multiplier.hex()
+        return LedgerRow(session, q, z, self.mechanism, self.secret, self.count, b"")
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRow:
     """`count` equal charges of one session; `head` is the chain's head after the last of them.
 
@@ -43,9 +62,7 @@ class LedgerRow:
         return replace(self, count=0, head=b"") == replace(other, count=0, head=b"")
 
     def spend(self) -> Spend:
-        """The row as the accountant counts it: without secret noise z = 0, and so where nothing is
-        private.
-        """
+        """Return the row as the accountant counts it; z is 0 where noise was not secret."""
         z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
         mechanism = (
             self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
@@ -55,8 +72,9 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One dataset's rows in order, and where they end: after `count` charges, at chain head
-    `head`.
+    """One dataset's rows in order.
+
+    count: charges in all rows together. head: the chain's head after the last of them.
     """
 
     dataset: str
@@ -89,6 +107,17 @@ class Chain:
             raise ValueError(
                 f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}"
             )
+
+    def head_after(self, count: int) -> bytes:
+        """The head when the first `count` charges had been made. Raises ValueError beyond them."""
+        if not 0 <= count <= self.count:
+            raise ValueError(f"{self.dataset}: has {self.count} charges, not {count}")
+        head, done = first_head(self.lineage, self.dataset), 0
+        for entry in self.rows:
+            if done + entry.count > count:
+                return next_head(head, done, entry, count - done)
+            head, done = entry.head, done + entry.count
+        return head
 
     def history(self) -> History:
         """All rows for the accountant.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from itertools import islice
@@ -20,14 +21,14 @@ NUMBER_HEADER = _NUMBER.size
 
 
 def count_parts(size: int, chunk: int) -> int:
-    """How many MQTT payloads an envelope of `size` bytes takes.
+    """Return how many MQTT payloads an envelope of `size` bytes takes.
 
     chunk: bytes of a payload at most, header included.
     """
     return max(1, -(-size // (chunk - PART_HEADER)))
 
 
-def part(envelope: bytes, chunk: int, number: int) -> bytes:
+def part(envelope: bytes | mmap.mmap, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
     room = chunk - PART_HEADER
     body = memoryview(envelope)[number * room : (number + 1) * room]
@@ -40,7 +41,7 @@ def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
     return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
-def question(envelope: bytes, chunk: int) -> bytes:
+def question(envelope: bytes | mmap.mmap, chunk: int) -> bytes:
     """The payload that asks a receiver which parts of an envelope it lacks.
 
     It is a part without bytes.
@@ -73,7 +74,7 @@ def read_numbered(number: int, payload: bytes) -> tuple[int, bytes]:
 
 
 class Assembler:
-    """One message that is put together from its parts, in any order, with duplicates.
+    """Puts one message together from its parts, in any order, with duplicates.
 
     It takes memory for what has come, never for what is announced: `held` bytes, which are at most
     2 * max_bytes and HELD_BESIDE more.
@@ -89,7 +90,7 @@ class Assembler:
 
     @property
     def received(self) -> int:
-        """How many parts have come, each counted once."""
+        """The number of different parts that have come."""
         return self._next + len(self._ahead)
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import nn
 
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.user_code.memory import PACKAGES, NotSourceError, Scan, UnseenError, serve
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -63,11 +63,10 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
 def load_module(
     entry: str, arguments: Mapping[str, Any], folder: Path, field: str = "model.entry"
 ) -> tuple[Callable[[], nn.Module], str]:
-    """What makes the module that `entry` gives when it is called with `arguments`, tried once, and
-    the SHA-256 of its code.
+    """Return a function that makes the torch module of `entry`, tried once, and its code's SHA-256.
 
-    Raises ConfigError, also where it gives no torch module, or names of an installed package
-    anything but a class of one.
+    It calls `entry` with `arguments`. Raises ConfigError, also where it gives no torch module, or
+    names of an installed package anything but a class of one.
     """
     found = load_entry(entry, folder, field)
     if not found.own and not _a_module(found.target):
@@ -78,7 +77,7 @@ def load_module(
     factory: Callable[[], nn.Module] = partial(found.target, **arguments)
     try:
         made = factory()
-    except Exception as error:  # a user's code may raise anything
+    except FROM_OWN_CODE as error:
         why = str(error).splitlines()[0] if str(error) else ""
         raise ConfigError(
             f"{field}={entry}: calling it with its arguments failed: {type(error).__name__}: {why}"
@@ -195,7 +194,7 @@ def _imported(module: str, field: str) -> Any:
         return importlib.import_module(module)
     except UnseenError as error:
         raise ConfigError(f"{field}: {error}") from error
-    except Exception as error:
+    except FROM_OWN_CODE as error:
         why = str(error).splitlines()[0] if str(error) else ""
         raise ConfigError(
             f"{field}: importing {module} failed: {type(error).__name__}: {why}"

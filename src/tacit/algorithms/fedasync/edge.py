@@ -41,6 +41,11 @@ class Edge(LocalSteps):
         steps = self.task_steps(message.version)
         return descend(message, steps, rate, a.proximal, delta=self.delta)
 
+    @property
+    def most_steps(self) -> int:
+        """H_max."""
+        return self.algorithm.steps
+
     def task_steps(self, version: int) -> int:
         """H in [H_min, H_max], by the edge's name and τ: public, and always the same.
 
@@ -60,7 +65,7 @@ def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
 
 
 def task_law(server: ServerRole, a: FedAsync, update: Update) -> Law:
-    """What is known of one task's distance to its base."""
+    """Return the law of one task's distance to its base."""
     rate = a.learning_rate * a.factor(update.base_version, server.horizon)
     most = local_steps(a, a.steps, update.edge, update.base_version)
     return server.laws.steps(
