@@ -98,7 +98,7 @@ def tune(
 
 
 class _Search:
-    """What is varied, and what it comes to."""
+    """The search: what is varied, and what each trial reached."""
 
     def __init__(self, run: RunFile, rows: StandIn, seed: int) -> None:
         self._run, self._seed, self._test = run, seed, rows.test
@@ -168,7 +168,7 @@ class _Search:
         return RunFile.model_validate(content, context={"folder": self._run.folder})
 
     def _first_metric(self) -> str:
-        """Of two classes the AUC, which moves where accuracy stands still; else the first."""
+        """Return the AUC for two classes, as it moves where accuracy does not; else the first."""
         model = self._run.build_model()
         _, found = self._metrics.measure(model, model.init(self._seed), self._test)
         return "auc" if "auc" in found else next(iter(found))

@@ -83,7 +83,7 @@ class Tasks:
                 session.ask()
 
     def leaves(self, session: Session) -> bool:
-        """After the run's end: at once, or when its last word has its receipt."""
+        """Whether the run is over and the last message has its receipt."""
         said_all = session.standing is Standing.RETIRED and session.state is not State.UNRECEIPTED
         return not self._serves or said_all
 

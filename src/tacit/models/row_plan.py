@@ -113,7 +113,7 @@ def _append(plan: Plan, layer: dict[str, int], weights: _Indices, bias: int) -> 
 
 
 def _parameters(plan: Plan) -> int:
-    """How many of the model's parameters are placed."""
+    """Return how many of the model's parameters are placed."""
     return max(plan.order, default=-1) + 1
 
 

@@ -109,10 +109,9 @@ class Assembler:
         return list(islice(absent, limit))
 
     def add(self, payload: bytes) -> bytearray | None:
-        """The whole envelope once its last part has come, else None; of equal parts the first
-        counts.
+        """Add a part; return the whole envelope once its last part has come, else None.
 
-        A question announces the message and adds nothing to it.
+        Of equal parts the first counts. A question announces the message and adds nothing to it.
         Raises WireError (magic, length, size).
         """
         if len(payload) < _PART.size or payload[:4] != PART_MAGIC:

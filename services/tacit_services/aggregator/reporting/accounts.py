@@ -215,6 +215,6 @@ class Accounts:
         self._exact.add(history)
 
     def _compose_later(self, history: History) -> None:
-        """In the thread, unless that is known or the thread is at work."""
+        """Compose in the thread, unless the result is known or the thread is at work."""
         if history not in self._exact and (self._composing is None or self._composing.done()):
             self._composing = self._ahead_of_time.submit(self._compose, history)

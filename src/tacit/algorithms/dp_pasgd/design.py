@@ -198,10 +198,10 @@ def pairs(p: Problem) -> tuple[Numbers, Numbers]:
 
 
 def relaxed(p: Problem) -> tuple[float, float]:
-    """(24): the paper's K*, a real number, with its Z; and τ* by (22). Rounded to integers, it may
-    pass C_th.
+    """Return (24), the paper's K* as a real number with its Z, and τ* by (22).
 
-    (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e) ends the search above.
+    Rounded to integers, the plan may exceed C_th. (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e)
+    ends the search above.
     """
     Z, longest = paper_scale(p.epsilon, p.delta), longest_period(p)
 

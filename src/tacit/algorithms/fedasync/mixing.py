@@ -75,7 +75,7 @@ class MixingServer(ServerRole):
         return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Not too stale; and where the guard watches sums, of a base that is still held."""
+        """Whether it is not too stale and, with guard.sums, of a base that is still held."""
         unknown = (
             self.watch is not None
             and self.needs_base

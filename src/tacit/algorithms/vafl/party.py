@@ -189,7 +189,7 @@ class Party:
         return [Outgoing(SERVER, embed)]
 
     def _name(self) -> str:
-        """Of the table's one release: a digest of all that it is a function of, but the noise."""
+        """Return the table's name in the store: a digest of all that it depends on but noise."""
         assert self.place is not None
         plan = self.releaser.plan
         digest = hashlib.sha256(

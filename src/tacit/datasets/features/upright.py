@@ -41,8 +41,9 @@ def of_image(image: Tensor) -> Tensor:
 
 
 def _sampled(image: Tensor, down: float, right: float, slant: float) -> Tensor:
-    """What stands `down` and `right` of the middle is brought there; each row is moved by its
-    distance from the middle, times `slant`.
+    """Return the image moved so that the point `down` and `right` of the middle becomes the middle.
+
+    Each row is moved by its distance from the middle, times `slant`.
     """
     height, width = image.shape[1:]
     scale = height / width  # grid_sample counts from -1 to 1 along both axes
