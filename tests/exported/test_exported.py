@@ -253,6 +253,17 @@ def tacit(*arguments: str) -> int:
     return ended.value.code
 
 
+def test_a_new_row_that_does_not_fit_is_shown_to_who_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    (tmp_path / "new.csv").write_text("sex,age\nf,50\nm,old\n", encoding="utf-8")
+    assert tacit("predict", str(tmp_path / "model"), "--table", str(tmp_path / "new.csv")) == 3
+    said = capsys.readouterr().err
+    assert said == "tacit: column 'age': expected numbers, found string, in row 2 of the data\n"
+
+
 @pytest.mark.slow
 def test_a_simulated_run_of_digits_is_exported_and_predicts_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

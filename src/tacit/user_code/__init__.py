@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import nn
 
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.user_code.memory import PACKAGES, NotSourceError, Scan, UnseenError, serve
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -76,7 +76,7 @@ def load_module(
     factory: Callable[[], nn.Module] = partial(found.target, **arguments)
     try:
         made = factory()
-    except Exception as error:  # a user's code may raise anything
+    except FROM_OWN_CODE as error:
         why = str(error).splitlines()[0] if str(error) else ""
         raise ConfigError(
             f"{field}={entry}: calling it with its arguments failed: {type(error).__name__}: {why}"
@@ -195,7 +195,7 @@ def _imported(module: str, field: str) -> Any:
         return importlib.import_module(module)
     except UnseenError as error:
         raise ConfigError(f"{field}: {error}") from error
-    except Exception as error:
+    except FROM_OWN_CODE as error:
         why = str(error).splitlines()[0] if str(error) else ""
         raise ConfigError(
             f"{field}: importing {module} failed: {type(error).__name__}: {why}"

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.user_code import load_module
 
 FIELD = "data.features.front"
@@ -63,7 +63,7 @@ class Front:
         state = _versions(module)
         try:
             found = _through(module, record)
-        except Exception as error:  # noqa: BLE001 (a user's code; its message may have the record)
+        except FROM_OWN_CODE as error:  # its message may have the record
             raise self._wrong(f"{type(error).__name__} at a record") from None
         if found.shape != expected or _versions(module) != state:
             raise self._wrong("another shape, or a change of itself, at a record")
@@ -94,7 +94,7 @@ def _tried(front: Front, shape: tuple[int, ...]) -> tuple[int, ...]:
     try:
         first, *_, again = (_through(module, record.clone()) for record in records)
         anew = _through(_made(front, seed=2), one.clone())
-    except Exception as error:  # a user's code may raise anything, and these records are public
+    except FROM_OWN_CODE as error:  # these records are public
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise front._wrong(
             f"a record of shape {list(shape)} does not go through it: {why}"

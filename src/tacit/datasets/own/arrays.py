@@ -134,7 +134,9 @@ def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
             else:
                 yield _tensors(path, names, head, stack)
     except (zipfile.BadZipFile, SafetensorError, EOFError) as error:
-        raise DataError(f"{path.name}: is damaged or cut off: {error}") from error
+        raise DataError(
+            f"{path.name}: is no npz or safetensors file, or is damaged or cut off: {error}"
+        ) from error
     except OSError as error:
         raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
 

@@ -28,11 +28,20 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
             head = file.read(4)
         yield from _parquet(path, columns) if head == b"PAR1" else _csv(path, columns, head)
     except pa.ArrowInvalid as error:  # its own words quote values
-        raise DataError(
-            f"{path.name}: is not a whole table: a row has another number of columns, or is cut off"
-        ) from error
+        raise DataError(f"{path.name}: {_wrong(head, error)}") from error
     except OSError as error:
         raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
+
+
+def _wrong(head: bytes, error: pa.ArrowInvalid) -> str:
+    """What is wrong with a table, without a value of it."""
+    if not head:
+        return "is empty"
+    if head == b"PAR1":
+        return "is not a whole Parquet table: it is damaged, or cut off"
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or "invalid UTF8" in str(error):
+        return "is not UTF-8 text; save it as UTF-8"
+    return "is not a whole table: a row has another number of columns, or is cut off"
 
 
 def _parquet(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
