@@ -10,7 +10,7 @@ ones each: broker,
     private step, with no broker, no journal and no ledger on disk, in turns of seconds; and over
     what five such processes compute that share the two processors, as the edges do; what an update
     costs the edges and the aggregator in processor time;
-(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in
+(c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
 edge's whole push costs over a plain step, for five networks (bench/step.py).
 """

@@ -16,6 +16,7 @@ from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient
 from tacit.privacy.clipping import Clipped, add_rows, clipped_sum, integer_sum, outer_sum
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
@@ -116,6 +117,15 @@ class EdgeRole(ABC):
     def task_steps(self, version: int) -> int:
         """Return how many local steps, each a release, a task on model `version` takes."""
         return 1
+
+    @property
+    def most_steps(self) -> int:
+        """Releases that its largest task takes."""
+        return 1
+
+    def next_charge(self) -> Charge | None:
+        """What is to be charged so that the next task, whichever it is, has been paid for."""
+        return self.releaser.next_charge(self.most_steps)
 
     def start(self) -> list[Outgoing]:
         """Return Hello, the public privacy configuration; sent again to ask for a model."""

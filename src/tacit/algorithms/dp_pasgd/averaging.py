@@ -90,6 +90,11 @@ class Edge(LocalSteps):
         rate = self.algorithm.learning_rate * self.algorithm.factor(message.version, self.horizon)
         return descend(message, self.task_steps(message.version), rate)
 
+    @property
+    def most_steps(self) -> int:
+        """τ."""
+        return self.algorithm.tau
+
     def task_steps(self, version: int) -> int:
         """τ."""
         return self.algorithm.tau

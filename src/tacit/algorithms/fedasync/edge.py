@@ -41,6 +41,11 @@ class Edge(LocalSteps):
         steps = self.task_steps(message.version)
         return descend(message, steps, rate, a.proximal, delta=self.delta)
 
+    @property
+    def most_steps(self) -> int:
+        """H_max."""
+        return self.algorithm.steps
+
     def task_steps(self, version: int) -> int:
         """H in [H_min, H_max], by the edge's name and τ: public, and always the same.
 
