@@ -33,7 +33,7 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found. facts: (what, in words). warnings: why it may not learn what it should."""
+    """The findings. facts: (what, in words). warnings: why the run may not learn."""
 
     facts: list[tuple[str, str]]
     warnings: list[str]
@@ -107,14 +107,14 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
 
 
 def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
-    """What was spent before, where it leaves too little."""
+    """Return what was spent before, where it leaves too little."""
     left = [one.releases for one in ledgers if one.releases is not None]
     if left and max(left) < run.algorithm.steps:
         yield "no edge has budget left: tacit run will not start"
 
 
 def _shared(run: RunFile, plan: Plan) -> Iterator[str]:
-    """What somebody risks who is at every edge; no edge's budget bounds that."""
+    """Warn what a person risks who is at every edge; no edge's budget bounds that."""
     if not run.data.shared or not plan.private:
         return
     count = run.edges.count * (plan.pushes_left(()) or 0)

@@ -28,11 +28,10 @@ FIELD = "data.features.front"
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The step of a run file: the module that `entry` ("module:name", in `folder` or installed)
-    gives.
+    """The features that a user's own module gives, as the run file states it.
 
-    arguments: what it is called with, as JSON. code: SHA-256 of it. weights: the safetensors file
-    that it loads, None where it has none.
+    entry: "module:name", in `folder` or installed. arguments: what it is called with, as JSON.
+    code: SHA-256 of it. weights: the safetensors file that it loads, None where it has none.
     """
 
     entry: str
@@ -44,7 +43,7 @@ class Front:
 
     @property
     def constants(self) -> list[object]:
-        """All that it depends on, wherever its files lie."""
+        """Return all that it depends on, wherever its files lie."""
         return [self.entry, self.arguments, self.code, self.weights_sha256]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -56,8 +55,9 @@ class Front:
         return _tried(self, shape)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """What it gives for one record (*shape), float32. Raises ConfigError, which says nothing of
-        the record.
+        """Return the features of one record (*shape), float32.
+
+        Raises ConfigError, which says nothing of the record.
         """
         expected, module = self.shape_of(tuple(record.shape)), _module(self)
         state = _versions(module)
@@ -115,7 +115,7 @@ def _state(module: nn.Module) -> list[bytes]:
 
 
 def _versions(module: nn.Module) -> list[int]:
-    """How often parameters and buffers have been written to."""
+    """Return how often parameters and buffers have been written to."""
     return [one._version for one in (*module.parameters(), *module.buffers())]
 
 

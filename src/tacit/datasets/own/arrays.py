@@ -49,7 +49,7 @@ class ArraysReader:
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """The kind of target that y is."""
         return self.values.target
 
     def digest(self) -> str:
@@ -85,7 +85,7 @@ class ArraysReader:
                 yield first, [one.take(first, last) for one in arrays]
 
     def _checked(self, path: Path, arrays: list[_Stored]) -> int:
-        """How many rows there are. Raises DataError for arrays of other shapes or kinds."""
+        """Return how many rows there are. Raises DataError for arrays of other shapes or kinds."""
         x, *others = arrays
         if x.shape[1:] != self.shape:
             raise DataError(
