@@ -102,7 +102,7 @@ def _site(whole: People, there: npt.NDArray[np.bool_]) -> People:
 
 
 def _rows(people: int) -> npt.NDArray[np.int64]:
-    """How many rows each of `people` has: from 1 to 50."""
+    """Return how many rows each of `people` has: from 1 to 50."""
     return np.linspace(1, MOST_ROWS, people).astype(np.int64)
 
 

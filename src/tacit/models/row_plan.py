@@ -1,4 +1,4 @@
-"""Where the numbers of a network lie when its rows are computed alone: for `models.rows`.
+"""The order of a network's numbers where its rows are computed alone, for `models.rows`.
 
 The kernel's order of parameters differs from the model's in two ways. A convolution of many
 channels has its weights channel after channel at each place of the window, filled up with zeros to
@@ -113,7 +113,7 @@ def _append(plan: Plan, layer: dict[str, int], weights: _Indices, bias: int) -> 
 
 
 def _parameters(plan: Plan) -> int:
-    """How many of the model's parameters are placed."""
+    """Return how many of the model's parameters are placed."""
     return max(plan.order, default=-1) + 1
 
 

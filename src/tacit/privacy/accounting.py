@@ -168,8 +168,7 @@ def epsilon_disjoint(edges: Iterable[Iterable[Spend]], delta: float) -> float:
 
 
 def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
-    """ε at `delta` for a person whose data lie at *every* one of `parties`: their histories
-    composed.
+    """Return ε at `delta` for a person with data at *every* one of `parties`, by composition.
 
     Sequential composition, for vertical federated learning, where each party holds other columns of
     the same people, or for a patient of two hospitals. Tighter than adding up the parties' ε at

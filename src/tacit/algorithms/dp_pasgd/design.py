@@ -91,7 +91,7 @@ class Zcdp:
         return math.sqrt(2 * K / self._Z * _UP)
 
     def epsilon(self, K: int, z: float) -> float:
-        """What K steps at z cost by (9)."""
+        """Return the ε of K steps at z by (9)."""
         return epsilon_zcdp(K, z, self._p.delta)
 
 
@@ -126,7 +126,7 @@ class Poisson:
         return between
 
     def epsilon(self, K: int, z: float) -> float:
-        """What K steps at z cost by PLD."""
+        """Return the ε of K steps at z by PLD."""
         return accounting.epsilon_pld(
             [accounting.Spend(self._rate, z, K, MECHANISM)], self._p.delta
         )
@@ -198,10 +198,10 @@ def pairs(p: Problem) -> tuple[Numbers, Numbers]:
 
 
 def relaxed(p: Problem) -> tuple[float, float]:
-    """(24): the paper's K*, a real number, with its Z; and τ* by (22). Rounded to integers, it may
-    pass C_th.
+    """Return (24), the paper's K* as a real number with its Z, and τ* by (22).
 
-    (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e) ends the search above.
+    Rounded to integers, the plan may exceed C_th. (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e)
+    ends the search above.
     """
     Z, longest = paper_scale(p.epsilon, p.delta), longest_period(p)
 

@@ -53,7 +53,7 @@ class MixingServer(ServerRole):
     # -- Updater -----------------------------------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """One epoch: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
+        """Mix an update into the model: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
         self._hold()
         self.mix(update.vector, tau)
         return self._next(update.edge)
@@ -75,7 +75,7 @@ class MixingServer(ServerRole):
         return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Not too stale; and where the guard watches sums, of a base that is still held."""
+        """Whether it is not too stale and, with guard.sums, of a base that is still held."""
         unknown = (
             self.watch is not None
             and self.needs_base

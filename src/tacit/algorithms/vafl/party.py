@@ -56,7 +56,7 @@ class Party:
         self.halted = ""
 
     def start(self) -> list[Outgoing]:
-        """Say who is there, under which privacy. Sent again whenever there is nothing to do."""
+        """Send Hello with the privacy plan. Sent again whenever the party has nothing to do."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
             self.edge,
@@ -189,7 +189,7 @@ class Party:
         return [Outgoing(SERVER, embed)]
 
     def _name(self) -> str:
-        """Of the table's one release: a digest of all that it is a function of, but the noise."""
+        """Return the table's name in the store: a digest of all that it depends on but noise."""
         assert self.place is not None
         plan = self.releaser.plan
         digest = hashlib.sha256(
