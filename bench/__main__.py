@@ -12,7 +12,8 @@ ones each: broker,
     costs the edges and the aggregator in processor time;
 (c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
-edge's whole push costs over a plain step, for five networks (bench/step.py).
+edge's whole push costs over a plain step, for five networks (bench/step.py); (f) what a push costs
+an edge past its step, stage by stage, at three sizes (bench/push.py).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tacit_services.journal.store import open_store
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
-from bench import cost, step, training
+from bench import cost, push, step, training
 from bench.workers import ROOT, Worker
 from tacit import config
 from tacit.algorithms.mapa import Server
@@ -90,6 +91,7 @@ def main() -> None:
         results |= _training(folder, data)
     results |= cost.costs()
     results["step_over_plain"] = step.measured()
+    results["push_ms_by_size"] = push.measured()
     results = {
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in results.items()
@@ -123,6 +125,7 @@ def _print(results: dict[str, Any]) -> None:
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
     cost.show(results)
     step.show(results["step_over_plain"])
+    push.show(results["push_ms_by_size"])
     print("written to out/bench.json")
 
 

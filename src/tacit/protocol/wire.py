@@ -120,7 +120,7 @@ class Received:
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
     """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
 
-    tensor: (numel,) float32 or int32, on the CPU.
+    tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
 
     >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
     >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
@@ -133,10 +133,11 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
     ...     print(error.reason)
     sha256
     """
-    body = b""
+    body: bytes | memoryview = b""
     if tensor is not None:
         meta.dtype = "i32" if tensor.dtype == torch.int32 else "f32"
-        body = tensor.detach().contiguous().numpy().astype(_NUMPY[meta.dtype], copy=False).tobytes()
+        numbers = tensor.detach().contiguous().numpy().astype(_NUMPY[meta.dtype], copy=False)
+        body = numbers.data
         meta.numel, meta.sha256 = tensor.numel(), hashlib.sha256(body).digest()
     head = meta.SerializeToString()
     padding = -(_HEAD.size + len(head)) % 64
