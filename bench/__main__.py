@@ -12,8 +12,9 @@ ones each: broker,
     costs the edges and the aggregator in processor time;
 (c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
-edge's whole push costs over a plain step, for five networks (bench/step.py); (f) the path by size,
-and a model of 45 MB there and back (bench/large.py); (g) a thousand edges, and ten thousand
+edge's whole push costs over a plain step, for five networks (bench/step.py); (f) what a push costs
+an edge past its step, stage by stage, at three sizes (bench/push.py); (g) the path by size, and a
+model of 45 MB there and back (bench/large.py); (h) a thousand edges, and ten thousand
 (bench/crowd.py).
 """
 
@@ -37,7 +38,7 @@ from tacit_services.journal.store import open_store
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
-from bench import cost, crowd, large, step, training
+from bench import cost, crowd, large, push, step, training
 from bench.workers import ROOT, Worker
 from tacit import config
 from tacit.algorithms.mapa import Server
@@ -101,6 +102,7 @@ def main() -> None:
     results |= crowd.measured()
     results |= cost.costs()
     results["step_over_plain"] = step.measured()
+    results["push_ms_by_size"] = push.measured()
     results = {
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in results.items()
@@ -134,8 +136,9 @@ def _print(results: dict[str, Any]) -> None:
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
     cost.show(results)
     step.show(results["step_over_plain"])
+    push.show(results["push_ms_by_size"])
     sizes = results["path_over_broker_by_size"].items()
-    print("(f) path / broker        " + ", ".join(f"{size}: {ratio}" for size, ratio in sizes))
+    print("(g) path / broker        " + ", ".join(f"{size}: {ratio}" for size, ratio in sizes))
     large.show(results)
     crowd.show(results)
     print("written to out/bench.json")

@@ -60,7 +60,7 @@ class ServerDriver:
         self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
         self.presence, self.names = presence, names
-        self.epoch = 0  # of the store; 0: the run has not been taken over yet
+        self.epoch = 0  # the store's; 0: the run has not been taken over yet
         self.store_up = True
         self._said_accused: set[str] = set()
         self._announced = -math.inf

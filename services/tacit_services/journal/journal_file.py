@@ -207,7 +207,7 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: FileIO | None = None  # unbuffered: what is written has left this process
-        self._end = 0  # of what is whole: behind it may be a part that did not fit the disk
+        self._end = 0  # end of the whole records; behind it may be one that did not fit the disk
         self.last = 0  # position of the last record
         self._tail: dict[int, int] = {}  # CRC-32 of the records after the store's snapshot
         self._trimming = threading.Lock()

@@ -107,7 +107,7 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
 
 
 def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
-    """What was spent before, where it leaves too little."""
+    """Return what was spent before, where it leaves too little."""
     left = [one.releases for one in ledgers if one.releases is not None]
     if left and max(left) < run.algorithm.steps:
         yield "no edge has budget left: tacit run will not start"

@@ -43,9 +43,10 @@ def per_class(seen: Answers, target: Target) -> dict[str, float]:
 
 
 def auc(seen: Answers, target: Target) -> dict[str, float]:
-    """Area under the ROC curve: how often an example of a class has a higher score for it than one
-    of another has, a tie being half. Of more than two classes: the mean over classes, each against
-    the rest, by softmax.
+    """Return the area under the ROC curve, a tie counting half.
+
+    It is how often an example of a class has a higher score for it than one of another class has.
+    Of more than two classes it is the mean over classes, each against the rest, by softmax.
     """
     scores = _by_class(seen)
     places = range(scores.shape[1] == 2, scores.shape[1])

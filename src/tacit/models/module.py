@@ -186,8 +186,9 @@ class ModuleModel(Model):
         return self.example_loss is mse
 
     def guesses(self, scores: Tensor) -> Tensor | None:
-        """The class of each example (B,); None where the target is a number, or the output its own
-        loss's alone.
+        """Return the class of each example (B,).
+
+        None where the target is a number, or the output is for its own loss alone.
         """
         if self.labels == 2 and self.classes == 1:
             return (scores.reshape(len(scores)) > 0).to(torch.int64)

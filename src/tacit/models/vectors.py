@@ -198,8 +198,9 @@ def _mappable(model: Model, x: torch.dtype, y: torch.dtype) -> bool:
 def _deltas(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> tuple[list[Layer], tuple[torch.Tensor, ...]]:
-    """Every layer at work, and d loss / d output there: one backward pass, as no layer mixes
-    examples.
+    """Return the layers at work, and d loss / d output there.
+
+    It takes one backward pass, as no layer mixes examples.
     """
     with torch.enable_grad():
         layers, scores = model.at_work(params.detach().requires_grad_(), x)

@@ -13,7 +13,7 @@ PART_MAGIC = b"TCTP"
 _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the envelope, offset
 PART_HEADER = _PART.size
 PART_COST = 200  # bytes of memory that a part costs beside its own, while one before it is missing
-HELD_BESIDE = 1 << 18  # that an unfinished message may hold beyond twice its largest size
+HELD_BESIDE = 1 << 18  # bytes that an unfinished message may hold beyond twice its size
 
 NUMBER_MAGIC = b"TCTN"
 _NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
@@ -105,10 +105,9 @@ class Assembler:
         return list(islice(absent, limit))
 
     def add(self, payload: bytes) -> bytearray | None:
-        """The whole envelope once its last part has come, else None; of equal parts the first
-        counts.
+        """Add a part; return the whole envelope once its last part has come, else None.
 
-        A question announces the message and adds nothing to it.
+        Of equal parts the first counts. A question announces the message and adds nothing to it.
         Raises WireError (magic, length, size).
         """
         if len(payload) < _PART.size or payload[:4] != PART_MAGIC:

@@ -120,7 +120,7 @@ class Received:
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
     """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
 
-    tensor: (numel,) float32 or int32, on the CPU.
+    tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
 
     >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
     >>> payload = encode(meta, torch.tensor([0.5, -1.0]))

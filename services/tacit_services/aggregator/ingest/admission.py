@@ -323,9 +323,9 @@ class Admission:
         self.serve_waiting()
 
     def _answer_again(self, edge: str, seq: int) -> list[Outgoing]:
-        """What the role says to the sender of the last message that was accepted, once more.
+        """Return the role's answer to the sender of the last accepted message once more.
 
-        What answered it may have been lost with whoever died.
+        The first answer may have been lost with a process that died.
         """
         last = self._journal.last_seqs.get(edge, 0)  # 0: of a stranger nothing was accepted
         return self._role.answer(edge) if seq == last > 0 else []

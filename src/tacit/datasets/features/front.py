@@ -28,11 +28,10 @@ FIELD = "data.features.front"
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The step of a run file: the module that `entry` ("module:name", in `folder` or installed)
-    gives.
+    """The features that a user's own module gives, as the run file states it.
 
-    arguments: what it is called with, as JSON. code: SHA-256 of it. weights: the safetensors file
-    that it loads, None where it has none.
+    entry: "module:name", in `folder` or installed. arguments: what it is called with, as JSON.
+    code: SHA-256 of it. weights: the safetensors file that it loads, None where it has none.
     """
 
     entry: str
@@ -116,7 +115,7 @@ def _state(module: nn.Module) -> list[bytes]:
 
 
 def _versions(module: nn.Module) -> list[int]:
-    """How often parameters and buffers have been written to."""
+    """Return how often parameters and buffers have been written to."""
     return [one._version for one in (*module.parameters(), *module.buffers())]
 
 
