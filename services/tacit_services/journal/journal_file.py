@@ -75,10 +75,10 @@ class FileRecord:
     end: int
 
 
-def encode_record(position: int, payload: bytes) -> bytes:
+def encode_record(position: int, payload: bytes | memoryview) -> bytes:
     """The bytes of one record."""
     head = _RECORD.pack(len(payload), position, zlib.crc32(payload))
-    return head + _CRC.pack(zlib.crc32(head)) + payload
+    return b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
 
 
 class Reader:
@@ -237,7 +237,7 @@ class Writer:
                 "a new one begins at the store's snapshot"
             )
 
-    def append(self, records: Iterable[tuple[int, bytes]]) -> None:
+    def append(self, records: Iterable[tuple[int, bytes | memoryview]]) -> None:
         """Write records of consecutive positions; those that the file has are compared instead.
 
         Raises ServiceError when the disk refuses (then nothing half-written stays), ConfigError

@@ -31,13 +31,9 @@ def count_parts(size: int, chunk: int) -> int:
 def part(envelope: bytes | mmap.mmap, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
     room = chunk - PART_HEADER
-    body = envelope[number * room : (number + 1) * room]
-    return (
-        _PART.pack(
-            PART_MAGIC, number, count_parts(len(envelope), chunk), len(envelope), number * room
-        )
-        + body
-    )
+    body = memoryview(envelope)[number * room : (number + 1) * room]
+    parts = count_parts(len(envelope), chunk)
+    return b"".join((_PART.pack(PART_MAGIC, number, parts, len(envelope), number * room), body))
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
