@@ -148,8 +148,10 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         )
         assert whole is not None  # one chunk
         meta = wire.decode(whole).meta
-        receipt = meta.receipt if meta.HasField("receipt") else meta.answer
         newest[0] = max(newest[0], meta.model.version)
+        if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
+            return  # a task that its edge had to wait for: the receipt has come before
+        receipt = meta.receipt if meta.HasField("receipt") else meta.answer
         assert receipt.status == pb.Receipt.ACCEPTED, receipt
         window.release()
         receipts.release()
