@@ -29,7 +29,7 @@ from tacit_services.disk import files
 FORMAT = 1
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 _DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
-_DELTA = 1e-5  # that spends are compared at
+_DELTA = 1e-5  # δ at which spends are compared
 
 
 @dataclass(frozen=True, slots=True)

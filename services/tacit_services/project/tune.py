@@ -32,7 +32,7 @@ _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
 # Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.
 _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)
-_SHARES = (0.005, 0.3)  # of an edge's rows, in a batch
+_SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
 
 Values = dict[str, float]  # "privacy.clip": 0.5
 

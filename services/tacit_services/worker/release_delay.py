@@ -34,8 +34,8 @@ MARGIN = 1.25  # D over the longest trial
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
-_LATEST, _MOST_LATE = 32, 3  # of so many pushes so many may be late before D grows
-_TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
+_LATEST, _MOST_LATE = 32, 3  # D grows when more than _MOST_LATE of the _LATEST pushes were late
+_TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
 class ReleaseDelay:

@@ -196,7 +196,7 @@ class Session:
         envelope = self._download.add(inbound.payload, first=inbound.topic.endswith("/0"))
         if self._download.received > max(
             1, before
-        ):  # it comes: no need to ask. A first part alone may be anything
+        ):  # more parts are coming, so do not ask; a first part alone proves nothing
             self._asked()
         return envelope
 

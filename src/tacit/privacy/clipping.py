@@ -13,11 +13,11 @@ from torch import Tensor
 
 from tacit.kernels.loading import Library, library
 
-_SLACK = 2.0**-16  # of C: rounding of norm, factor and product adds less to a clipped row's norm
+_SLACK = 2.0**-16  # in units of C: more than rounding can add to a clipped row's norm
 _MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost
 _MAX_NORM = 2.0**60  # a longer row is about to overflow: it counts as non-finite
 _MAX_ROWS = 2**24  # with more, rounding of the sum would take more than an eighth of C
-MAX_INTEGER_ROWS = 2**18  # of at most 2^12 steps: fewer stay within 2^30, in 32 bits
+MAX_INTEGER_ROWS = 2**18  # rows of at most 2^12 steps each, whose sum stays within 2^30
 _CACHE_ELEMENTS = 2**18  # worked on at a time: they stay in a core's cache between the passes
 _NORM_COLUMNS = 2048  # added in float32 at a time; a whole long vector would lose 1e-3 of its norm
 

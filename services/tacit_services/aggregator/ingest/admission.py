@@ -207,10 +207,10 @@ class Admission:
         if reason is not None:
             raise WireError(reason, "not for the journal")
         if isinstance(message, Update) and self._guard.bounds_norms:
-            norm = float(torch.linalg.vector_norm(message.vector.to(torch.float64)))
+            norm = float(torch.linalg.vector_norm(message.vector, dtype=torch.float64))
             self._guard.check_norm(edge, norm, message.base_version, message.vector.numel())
         self._guard.throttle(edge, seq)
-        candidate = Candidate(edge, seq, bytes(envelope), message, anchor, inbound)
+        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
     def _screened(self, seq: int, update: Update) -> str | None:

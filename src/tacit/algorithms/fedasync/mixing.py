@@ -45,8 +45,8 @@ class MixingServer(ServerRole):
             definition.algorithm.max_staleness,
         )
         self.weight = 1.0  # α_t of the latest update
-        self.active: dict[str, int] = {}  # who is at work, and which trigger began it
-        self.idle: list[str] = []  # who waits to be triggered, longest first
+        self.active: dict[str, int] = {}  # edges at work, and the trigger that began each task
+        self.idle: list[str] = []  # edges that wait to be triggered, longest first
         self.triggers = 0
         self.models: dict[int, Tensor] = {}  # by version: those that an update may be based on
 

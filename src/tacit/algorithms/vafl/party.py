@@ -48,7 +48,7 @@ class Party:
         self.releaser, self.regularization = releaser, regularization
         self._x, self._names = x, names
         self.refusals, self.refusal = 0, ""  # a party follows its own plan whatever the server says
-        self.place: Tensor | None = None  # of every row of the roster among this party's own
+        self.place: Tensor | None = None  # the place of each roster row among this party's own rows
         self.records = 0
         self.theta = embedding.init(protocol.seed + number)  # line 1
         self.step, self.request = -1, 0  # the latest activation, and the latest request answered

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tacit.errors import ConfigError
 
-_LEAST = 1e-6  # of a moment, or of an image's mass, that is divided by
+_LEAST = 1e-6  # the least moment, or mass of an image, that is divided by
 
 
 def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from tacit.datasets.own.values import Array, Values
 from tacit.datasets.target import Target
 from tacit.errors import DataError
 
-_BLOCK_BYTES = 1 << 24  # of x, at most
+_BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
 Take = Callable[[int, int], Array]  # (first row, after the last one)
 
 

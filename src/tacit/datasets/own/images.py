@@ -27,9 +27,9 @@ from tacit.datasets.target import Target
 from tacit.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-_MOST_PIXELS = 100_000_000  # of a file; a small one may unpack to more than memory holds
-_BLOCK_BYTES = 1 << 24  # of x, at most
-_PASSED_OVER = ("Thumbs.db", "desktop.ini")  # what file managers leave, as names with a dot first
+_MOST_PIXELS = 100_000_000  # the most of one file; a small file may unpack to more than memory
+_BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
+_PASSED_OVER = ("Thumbs.db", "desktop.ini")  # left by file managers; hidden names are skipped, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ImagesReader:
         return [one.path for one in self._listed(path, [self.path])]
 
     def pictures(self, path: Path) -> Iterator[Picture]:
-        """Return the pictures of a folder or a table, in the order of names or rows.
+        """Yield the pictures of a folder or a table, in the order of names or rows.
 
         Raises DataError.
         """
@@ -163,7 +163,7 @@ class ImagesReader:
         """uint8 (channels, height, width). Raises RowError."""
         try:
             with warnings.catch_warnings(), Image.open(file, formats=FORMATS) as picture:
-                warnings.simplefilter("ignore")  # of what a camera wrote beside the picture
+                warnings.simplefilter("ignore")  # about a camera's notes in the file
                 if picture.width * picture.height > _MOST_PIXELS:
                     raise ValueError
                 found = _plain(picture, "L" if self.channels == 1 else "RGB")

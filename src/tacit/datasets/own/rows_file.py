@@ -178,5 +178,5 @@ def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def _tensor(mapped: npt.NDArray[Any]) -> torch.Tensor:
     """Return the same memory as a tensor, which is only ever indexed."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that writing to it would be undefined
+        warnings.simplefilter("ignore")  # the warning that writing to it is undefined
         return torch.from_numpy(mapped)

@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from tacit.datasets.own.files import OTHERS
 from tacit.errors import DataError
 
-BLOCK_BYTES = 1 << 16  # of a CSV that are read at a time, at least
+BLOCK_BYTES = 1 << 16  # the fewest bytes of a CSV that are read at a time
 _BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that it reads
 _BLOCK_LINES = 16  # a block has at least this many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
@@ -34,7 +34,7 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _wrong(head: bytes, error: pa.ArrowInvalid) -> str:
-    """What is wrong with a table, without a value of it."""
+    """Return what is wrong with a table, without any value of it."""
     if not head:
         return "is empty"
     if head == b"PAR1":
