@@ -87,9 +87,9 @@ class Edge:
 
 
 class Repeater:
-    """Sends one message until it is accepted:
+    """Sends one message until it is accepted.
 
-    every second, and when an aggregator announces itself, as edges do.
+    It does so every second, and when an aggregator announces itself, as edges do.
     """
 
     def __init__(self, broker: str) -> None:
@@ -122,7 +122,7 @@ class Repeater:
 
     def accepted(self, entry: NewEntry, process: ForkedService) -> None:
         """Return when it is; `process` must not end before."""
-        (payload,) = wire.split(entry.payload, 256 * 1024)
+        (payload,) = wire.split(bytes(entry.payload), 256 * 1024)
         good = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE)
         with self._changed:
             while self._receipts.get(entry.seq) not in good:

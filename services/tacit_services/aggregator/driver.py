@@ -7,6 +7,7 @@ ingest/admission.py.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Set
@@ -30,6 +31,7 @@ from tacit_services.aggregator.task_scheduler import TaskScheduler
 
 log = logging.getLogger("tacit.driver")
 FAREWELL_SECONDS = 5.0
+ANNOUNCE_SECONDS = 60.0  # between two announcements that nothing but a snapshot has caused
 
 
 class ServerDriver:
@@ -51,16 +53,17 @@ class ServerDriver:
         noise: TrustedNoise | None,
         names: Set[str],
     ) -> None:
-        """names: of the run's edges; nobody else is heard, and nothing is kept of them."""
+        """names: of the run's edges; messages of other senders are ignored."""
         self.journal, self.admission, self.inbox = journal, admission, inbox
         self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
         self._downlink, self._line, self._scheduler, self._noise = downlink, line, scheduler, noise
         self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
         self.presence, self.names = presence, names
-        self.epoch = 0  # of the store; 0: the run has not been taken over yet
+        self.epoch = 0  # the store's; 0: the run has not been taken over yet
         self.store_up = True
         self._said_accused: set[str] = set()
+        self._announced = -math.inf
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
 
     @property
@@ -82,7 +85,7 @@ class ServerDriver:
         return self._scheduler.needed
 
     def subscriptions(self) -> list[str]:
-        """What to listen to now; for the driver's thread."""
+        """Return the topics to subscribe to now; for the driver's thread."""
         return subscriptions(self.run_id, self.names, self.limiter.shut())
 
     # -- the loop ----------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ class ServerDriver:
         self.reassembly.expire()
         if self.journal.save_due():
             self.journal.begin_save()
-        if self.journal.saved_more():
+        if self.journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:
             self.announce()
         self._line.connection.listen(self.subscriptions())
 
@@ -210,8 +213,10 @@ class ServerDriver:
     def announce(self) -> None:
         """Publish, retained, how the run stands.
 
-        Done at the start, after a reconnection, with every snapshot, and at the end.
+        Done at the start, after a reconnection, at the end, and with a snapshot once in a while: a
+        broker sends it to every edge.
         """
+        self._announced = time.monotonic()
         self._downlink.announce(self.epoch, self.state, self.role.global_model())
 
     # -- control -----------------------------------------------------------------------------------
@@ -235,7 +240,7 @@ class ServerDriver:
         return outgoing is not None
 
     def ask_again(self, edges: Set[str]) -> None:
-        """The same parties, what they have not answered. Driver thread."""
+        """Ask the same parties again for what they have not answered. Driver thread."""
         for out in [out for edge in sorted(edges) for out in self.role.answer(edge)]:
             self._downlink.reply(out)
 
@@ -258,7 +263,7 @@ class ServerDriver:
         self.save()
 
     def _silent_since(self, before: dict[str, int]) -> set[str]:
-        """Edges that are there and of which nothing was accepted since.
+        """Return the connected edges of which nothing was accepted since.
 
         before: the last numbers of all edges at that time.
         """

@@ -1,4 +1,4 @@
-"""One run as its store has it: the server role folded up to a position, and how to go on."""
+"""A run as its store has it: the server role, folded up to a position, and how to continue."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class RunJournal:
         self.saved_at = time.monotonic()
         self._saving = Saving()
         self._saver: Saver | None = None
-        self._drafted = (0, 0)  # of the snapshot under way: its cursor, and bytes up to there
-        self.full = False  # it has refused a message since it was last trimmed
+        self._drafted = (0, 0)  # the cursor of the snapshot under way, and bytes up to it
+        self.full = False  # whether a message was refused since it was last trimmed
 
     # -- taking over -------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class RunJournal:
             self.save()
 
     def ledgers(self) -> tuple[list[Anchor], dict[str, Charged]]:
-        """Where the edges' ledgers were last seen.
+        """Return where the edges' ledgers were last seen.
 
         The list is of any run, as the store keeps it; the dictionary is what this run's fold knows,
         by edge.

@@ -54,7 +54,7 @@ class Line(Section):
 
 
 class Claim(Section):
-    """What the paper says of the figure, as a computation on means over points and seeds.
+    """A claim of the paper about the figure, as a computation on means over points and seeds.
 
     - order: the lines' scores do not get better from first to last by more than `tolerance`.
     - near: the lines' scores differ by at most `tolerance`.
@@ -238,7 +238,7 @@ def _without(table: Table, dropped: Iterable[str]) -> Table:
     for section, keys in table.items():
         if isinstance(keys, dict):
             keys = {key: value for key, value in keys.items() if (section, key) not in gone}
-        kept[section] = keys  # what is no section stays: the run file's own check names it
+        kept[section] = keys  # what is no section stays, for the run file's check to name
     return kept
 
 

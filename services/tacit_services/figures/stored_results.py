@@ -128,7 +128,7 @@ def _whole(result: object) -> bool:
 
 
 def _numbers(point: object) -> list[object]:
-    """What must be numbers in a point: its values, and those under `metrics`."""
+    """Return what must be numbers in a point: its values, and those under `metrics`."""
     if not isinstance(point, dict) or "version" not in point:
         return [math.nan]
     metrics = point.get("metrics", {})
@@ -172,7 +172,7 @@ def _line(run: RunFile, result: Result) -> bytes:
 
 
 def _end_of_points(file: FileIO) -> tuple[int, bytes]:
-    """Where the last whole line ends, and what must be written before the next."""
+    """Return where the last whole line ends, and what must be written before the next."""
     size = file.seek(0, os.SEEK_END)
     if not size or os.pread(file.fileno(), 1, size - 1) == b"\n":
         return size, b""
@@ -186,7 +186,7 @@ def _end_of_points(file: FileIO) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=1)
 def made_by() -> dict[str, str]:
-    """What a result's bits depend on besides the run: tacit, torch, and the processor.
+    """Return what a result's bits depend on besides the run: tacit, torch, and the processor.
 
     The last is the set of instructions that torch computes with.
     """

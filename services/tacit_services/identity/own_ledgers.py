@@ -1,4 +1,4 @@
-"""Which ledger belongs to somebody's own data: one for each edge, in the user's data folder.
+"""The ledgers of users' own data: one for each edge, in the user's data folder.
 
     ledgers/<id>/data.json           whose data it is, what it was called, what its files were
     ledgers/<id>/<dealing>/edge-<n>.db
@@ -29,12 +29,12 @@ from tacit_services.disk import files
 FORMAT = 1
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 _DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
-_DELTA = 1e-5  # that spends are compared at
+_DELTA = 1e-5  # δ at which spends are compared
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one owner's data, as data.json has it.
+    """The record of one owner's data, as in data.json.
 
     id: the folder's name, and what the ledgers call their data. names, digests: all that the data
     was ever called, and the SHA-256 of every file that it ever was. unit: fixed by the first
@@ -95,7 +95,7 @@ def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLoc
 
 
 def history(owned: Owned, number: int, home: Path) -> History:
-    """What edge `number` of this data has spent; nothing is written or registered.
+    """Return what edge `number` of this data has spent; nothing is written or registered.
 
     Raises PrivacyError as `place`.
     """
@@ -113,10 +113,10 @@ def history(owned: Owned, number: int, home: Path) -> History:
 
 
 def known(place: Path, digest: str, home: Path) -> str | None:
-    """What the data of a file or folder is called, where some ledger has it by its path, by its
-    bytes, or by a path that it lies in or that lies in it.
+    """Return the name of the data at `place`, if a ledger knows its path or its bytes.
 
-    Raises PrivacyError for a damaged register.
+    A ledger of a path that contains it, or that it contains, counts too. Raises PrivacyError for a
+    damaged register.
     """
     for path in sorted((home / "ledgers").glob("*/data.json")):
         entry = _read(path)
@@ -230,7 +230,7 @@ def _new(owned: Owned) -> Entry:
 
 
 def _named(entry: Entry, owned: Owned) -> Entry:
-    """It knows the data's name and bytes from now on."""
+    """Return the entry that knows the data's name and bytes from now on."""
     names, digests = _added(entry.names, owned.name), _added(entry.digests, owned.digest)
     return replace(entry, names=names, digests=digests)
 
@@ -276,7 +276,7 @@ def _started(folder: Path, entry: Entry, slot: str) -> Path:
 
 
 def _before(folder: Path, entry: Entry) -> History:
-    """What an edge that has no ledger in this dealing may have spent: the most of any."""
+    """Return what an edge without a ledger in this dealing may have spent: the most of any."""
     here = None if entry.dealing else _largest(folder / str(entry.number))
     earlier = None if entry.before is None else folder / entry.before
     found = [_history(path) for path in (here, earlier) if path is not None]

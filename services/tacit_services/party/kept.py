@@ -25,7 +25,7 @@ class KeptEmbeddings:
         self._folder = folder
 
     def get(self, name: str) -> Tensor | None:
-        """What was released under `name`, (n, e). Raises PrivacyError when it cannot be read."""
+        """Return what was released under `name`, (n, e). Raises PrivacyError if unreadable."""
         path = self._path(name)
         try:
             data = path.read_bytes()
@@ -41,8 +41,9 @@ class KeptEmbeddings:
             ) from error
 
     def put(self, name: str, vectors: Tensor) -> None:
-        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails: then they
-        must not be sent.
+        """Keep `vectors`; they are on disk when it returns.
+
+        Raises PrivacyError when that fails: then they must not be sent.
         """
         path = self._path(name)
         try:

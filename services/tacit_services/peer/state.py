@@ -27,14 +27,15 @@ CREATE TABLE IF NOT EXISTS record (run TEXT PRIMARY KEY, content TEXT NOT NULL) 
 
 
 class PeerState:
-    """What `Worker.state` returned last; every `save` is one transaction, on disk when it returns.
+    """The peer's newest state on disk; a `save` is one transaction, durable when it returns.
 
     May be used by several threads, one at a time.
     """
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot
-        be written.
+        """Open or create the file.
+
+        Raises PrivacyError when it is damaged, of a newer tacit, or cannot be written.
         """
         self._path, self._run = path, run
         self._saved: dict[str, Tensor] = {}
@@ -49,7 +50,7 @@ class PeerState:
             raise PrivacyError(f"peer state {path}: {error}") from error
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """What was saved last for this run, or None. Raises PrivacyError when it cannot be read."""
+        """Return what was saved last for this run, or None. Raises PrivacyError if unreadable."""
         try:
             found = self._db.execute(
                 "SELECT content FROM record WHERE run = ?", (self._run,)
@@ -66,11 +67,10 @@ class PeerState:
             raise PrivacyError(f"peer state {self._path}: {error}") from error
 
     def save(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Replace what was saved. Roles never write into a tensor, so one that was saved need not
-        be written again.
+        """Replace what was saved.
 
-        Raises PrivacyError when it cannot be made durable; then nothing that follows from it may be
-        sent.
+        Roles never write into a tensor, so one that was saved need not be written again. Raises
+        PrivacyError when it cannot be made durable; then nothing that follows from it may be sent.
         """
         fresh = {
             name: tensor for name, tensor in tensors.items() if self._saved.get(name) is not tensor

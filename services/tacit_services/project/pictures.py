@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # Pillow: only pictures need it
     from tacit.datasets.own.images import ImagesReader
 
 _LOOKED_AT = 200  # pictures
-_SIDE = 32  # that pictures of many sizes, or of large ones, are brought to
+_SIDE = 32  # side that large pictures, or ones of many sizes, are scaled to
 _LARGEST, _LEAST = 64, 8  # sides that are kept as they are
 _OWN_RATE = 1.0
 # By channels: what the layer sees, and the step size for features of that length.
@@ -30,7 +30,7 @@ _RATES = {1: 60.0, 3: 6.0}
 
 
 def draft(wanted: Wanted, folder: Path) -> Draft:
-    """What a run on pictures like those in `folder` says. Raises ConfigError, DataError."""
+    """Draft a run on pictures like those in `folder`. Raises ConfigError, DataError."""
     if wanted.unit is not None or wanted.target is not None:
         key, value = ("unit", wanted.unit) if wanted.unit else ("target", wanted.target)
         raise ConfigError(

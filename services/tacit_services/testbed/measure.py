@@ -25,7 +25,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 
 @dataclass(frozen=True, slots=True)
 class RoundCost:
-    """What one round with period `tau` took of one device: median seconds, and mean bytes.
+    """The cost to one device of a round with period `tau`: median seconds, and mean bytes.
 
     Both are over `rounds` rounds of every device.
     """
@@ -162,7 +162,7 @@ def as_toml(content: dict[str, Any], name: str = "") -> str:
 
 
 def _value(value: Any) -> str:
-    """As JSON has it, which TOML takes, too; a table in a list stands in one line."""
+    """Return a value as JSON, which is TOML, too; a table in a list is on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):

@@ -78,7 +78,7 @@ class Download:
 
     @property
     def received(self) -> int:
-        """How many parts of the model under way have come."""
+        """The number of different parts of the model under way that have come."""
         return 0 if self._assembler is None else self._assembler.received
 
     def add(self, payload: bytes, *, first: bool) -> bytearray | None:
@@ -92,7 +92,7 @@ class Download:
         if first and head != self._head:
             self._assembler, self._head = wire.Assembler(self._max_bytes), head
         if self._assembler is None:
-            return None  # of a model whose beginning was lost
+            return None  # a part of a model whose first part was lost
         assembler, before = self._assembler, self._assembler.received
         self._assembler, self._tries = None, 0
         envelope = assembler.add(payload)

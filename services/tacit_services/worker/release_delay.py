@@ -1,4 +1,4 @@
-"""When a push leaves: a fixed public delay D after its model came, however many rows were drawn.
+"""The delay of a push: it leaves at a fixed public time D after its model came.
 
 An edge that computes only the rows it drew takes longer for more of them, and their number is
 secret. So the push is made durable and held back until D, which is longer than the longest draw
@@ -34,8 +34,8 @@ MARGIN = 1.25  # D over the longest trial
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
-_LATEST, _MOST_LATE = 32, 3  # of so many pushes so many may be late before D grows
-_TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
+_LATEST, _MOST_LATE = 32, 3  # D grows when more than _MOST_LATE of the _LATEST pushes were late
+_TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
 class ReleaseDelay:
@@ -50,8 +50,9 @@ class ReleaseDelay:
         self._latest: deque[bool] = deque(maxlen=_LATEST)
 
     def starting(self, came: float) -> float:
-        """When the delay of a model that came at `came` begins: then; of the first one, when D has
-        been measured, which is done now.
+        """Return when the delay of a model that came at `came` begins.
+
+        That is then; for the first model, when D has been measured, which this call does.
         """
         if self._seconds is not None:
             return came
@@ -66,19 +67,19 @@ class ReleaseDelay:
         return self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
-        """Return when the push of a model that came at `came` may leave; at once after `stop`."""
+        """Wait until the push of a model that came at `came` may leave, or until `stop`."""
         if self.seconds:
             stop.wait(self.left(came, steps))
 
     def left(self, came: float, steps: int) -> float:
-        """Seconds until then."""
+        """Return the seconds until the push of a model that came at `came` may leave."""
         delay, took = self.seconds * steps, self._clock() - came
         quarters = max(0, math.ceil((took / delay - 1) * _LATE))
         self._note(quarters)
         return max(0.0, delay * (1 + quarters / _LATE) - took)
 
     def _note(self, quarters: int) -> None:
-        """That a push was so late. The one that is too many makes D what it has taken."""
+        """Note how late a push was; the one that is too many makes D what it has taken."""
         self.late += quarters > 0
         self._latest.append(quarters > 0)
         if quarters and sum(self._latest) > _MOST_LATE:
@@ -87,7 +88,7 @@ class ReleaseDelay:
 
 
 def no_delay() -> ReleaseDelay:
-    """Of work that takes the same time whatever is drawn."""
+    """Return no delay, for work that takes the same time whatever is drawn."""
     return ReleaseDelay(lambda: 0.0)
 
 
@@ -112,10 +113,10 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 
 
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """MARGIN times the longest of TRIALS of `work`, each in a turn, with as many durable bytes as a
-    push has.
+    """Return MARGIN times the longest of TRIALS of `work`.
 
-    scratch: a folder for them, made and deleted here.
+    Each takes a turn, and writes as many durable bytes as a push has. scratch: a folder for them,
+    made and deleted here.
     """
     for _ in range(WARM):
         work()
@@ -139,7 +140,7 @@ def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: 
 
 
 class Meeting:
-    """Where the edges of one machine say their delays, so that all take the longest."""
+    """The folder in which the edges of one machine agree on the longest of their delays."""
 
     def __init__(self, folder: Path, edge: str) -> None:
         self._folder, self._edge = folder, edge
@@ -151,8 +152,9 @@ class Meeting:
         (self._folder / f"{self._edge}.measuring").touch()
 
     def longest(self, own: float) -> float:
-        """Say `own`; the longest of all, when nobody is measuring any more, or after
-        _TOGETHER_SECONDS.
+        """State `own`; return the longest of all, once no edge is measuring.
+
+        It waits for at most _TOGETHER_SECONDS.
         """
         files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
         (self._folder / f"{self._edge}.measuring").unlink(missing_ok=True)

@@ -96,7 +96,7 @@ def features(length: float, records: int = RECORDS, *, everybody: bool = False) 
 
 
 def heard(outgoing: list[Outgoing]) -> Update:
-    """What the server reads from the bytes of one answer."""
+    """Return what the server reads from the bytes of one answer."""
     (out,) = outgoing
     assert isinstance(out.message, Embed)
     found = wire.read_up(wire.decode(bytearray(wire.up(RUN, 1, out.message, SCHEMA))), SCHEMA, 1)
@@ -229,9 +229,7 @@ def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
 
 
 def again(subject: Vertical, source: Randomness) -> list[Finding]:
-    """G: a table that is asked for again, of a party that was restarted, is the same, byte for
-    byte.
-    """
+    """G: a table asked for again, of a restarted party, is the same, byte for byte."""
     kept, x = InMemory(), features(1.0)
     first, second = (
         heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)

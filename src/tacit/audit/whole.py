@@ -60,12 +60,13 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What needs a process or a disk, given by the caller, so that this library needs neither.
+    """What the audit needs of a process or a disk.
 
-    resend: keeps a message where the edge keeps it, and returns it as sent and as found after a
-    restart. fork: what a forked child sends. prv: a second accountant, if installed. scratch: a
-    folder for as long as it is open. seconds: how pushes are timed; None: by the processor time of
-    each. drawn: how pushes of drawn rows alone are timed; None: they are not.
+    The caller gives it, so that this library needs neither. resend: keeps a message where the edge
+    keeps it, and returns it as sent and as found after a restart. fork: what a forked child sends.
+    prv: a second accountant, if installed. scratch: a folder for as long as it is open. seconds:
+    how pushes are timed; None: by the processor time of each. drawn: how pushes of drawn rows alone
+    are timed; None: they are not.
     """
 
     resend: Resend
@@ -110,7 +111,7 @@ def audit(
     if "gaussian" in wanted:
         yield from people.dealt(HONEST[0], source, PUSHES["dealt"])
         yield from party_tests(source, mutants=mutants)
-        more = 4 if host.seconds else 1  # what a network adds is noise, too
+        more = 4 if host.seconds else 1  # a network adds noise to times, too
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
         yield from _counted(host, mutants=mutants)
     yield from accountants(host.prv)
@@ -166,7 +167,7 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
 
 
 def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
-    """What times tell of the number of rows drawn: an edge's as it is, and without its delay."""
+    """Yield what times tell of the number of rows drawn: an edge's, with and without its delay."""
     if host.drawn is not None:
         for held in (True, False) if mutants else (True,):
             yield counted(host.drawn, PUSHES["counted"], held=held)

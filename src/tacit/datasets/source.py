@@ -20,7 +20,7 @@ from tacit.errors import ConfigError
 
 
 class PrivateRows(Protocol):
-    """An edge's rows: a part of a published data set, or of an own file."""
+    """An edge's private rows: a part of a published data set, or of its own file."""
 
     def for_edge(self, classes: int) -> EdgeRows:
         """The rows, with the public row after them."""
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What the ledger of somebody's own data is found by.
+    """What the ledger of a user's own data is found by.
 
     name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
     it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own.
@@ -54,12 +54,12 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Whose data it is, by what a ledger calls it."""
+        """The data's name in its ledger."""
         ...
 
     @property
     def unit(self) -> str:
-        """Whose privacy it is: "row", or the column that says so."""
+        """The unit of privacy: "row", or the column that names a person."""
         ...
 
     @property
@@ -69,22 +69,22 @@ class Source(Protocol):
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """What kind of target y is."""
         ...
 
     def weight(self, number: int | None) -> float:
-        """The share of edge `number` where an ordinary one has 1; None: of one nobody expects."""
+        """Return the share of edge `number` (None: an unknown one); an ordinary edge has 1."""
         ...
 
     def edge(self, number: int, root: Path | None, keep: Path) -> Part:
-        """The rows of edge `number`. root: where published data lies; keep: the edge's own folder.
+        """Return the rows of edge `number`; root: of published data, keep: the edge's own folder.
 
         Raises ConfigError, DataError.
         """
         ...
 
     def owned(self, number: int) -> Owned | None:
-        """Whose data edge `number` has; None: published data, whose ledger is the identity's.
+        """Return the owner of edge `number`'s data; None: published, its ledger is the identity's.
 
         Raises ConfigError, DataError.
         """
@@ -105,7 +105,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """How training rows are dealt: to `shards` edges, and to `spare` ones that may join later."""
+    """The division of training rows: among `shards` edges, and `spare` ones that may join later."""
 
     shards: int
     method: Method
@@ -115,10 +115,9 @@ class Dealing:
     spare_weight: float
 
     def parts(self, by: torch.Tensor) -> list[torch.Tensor]:
-        """Row numbers (int64, ascending) of every part, spare ones last; by: labels, or groups,
-        (n,).
+        """Return the row numbers (int64, ascending) of every part, spare ones last.
 
-        Raises ConfigError as `all_shards`.
+        by: labels, or groups, (n,). Raises ConfigError as `all_shards`.
         """
         return all_shards(
             by,
@@ -133,8 +132,9 @@ class Dealing:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A published data set by its name, with what a model sees of its pixels, or how its text is
-    cut, and how it is dealt.
+    """A published data set by its name, and how it is divided among edges.
+
+    It also has what a model sees of its pixels, or how its text is cut.
     """
 
     name: str
@@ -170,8 +170,9 @@ class Benchmark:
         return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight
 
     def edge(self, number: int, root: Path | None, keep: Path) -> Part:
-        """The rows that the dealing gives edge `number`, and how many they are: the file's division
-        is public. Raises ConfigError, DataError.
+        """Return the rows that edge `number` has, and how many they are.
+
+        That number is public, as the file's division is. Raises ConfigError, DataError.
         """
         index = self.parts(root)[number]
         rows = published.load(self.name, "train", root, index, self.features, self.text)
@@ -216,6 +217,6 @@ def published_only(source: Source) -> Benchmark:
 
 @lru_cache(maxsize=2)  # a sweep deals the same again and again
 def _by(natural: bool, name: str, text: Text, root: Path | None) -> torch.Tensor:
-    """What rows are told apart by: groups or labels."""
+    """Return what rows are told apart by: groups or labels."""
     load = published.load_groups if natural else published.load_labels
     return load(name, "train", root, text)

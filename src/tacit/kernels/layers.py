@@ -1,4 +1,4 @@
-"""What a layer makes of one row, and of the gradient that comes back.
+"""One layer of a network on one row: its output, and the gradient that flows back.
 
 Every function treats a row by the same operations in the same order, whatever rows are beside it:
 none sees more than one. No branch, and no address but that of a pool's largest number, depends on
@@ -366,7 +366,7 @@ def cross_entropy(z: _Floats, label: int, dz: _Floats) -> None:
 
 @inner
 def hinge(z: _Floats, label: int, dz: _Floats) -> None:
-    """Of max(0, 1 + largest wrong score - right score); equal ones share, as torch has it."""
+    """Write the gradient of max(0, 1 + largest wrong score - right score); ties share it."""
     right, largest, equal = z[label], np.float32(0), 0
     for c in range(len(z)):
         margin = np.float32(0) if c == label else z[c] - right + np.float32(1)

@@ -25,8 +25,9 @@ _GROUP = 5  # the most channels that share a mean and a variance
 
 
 class Window(NamedTuple):
-    """How a convolution looks at its input; `groups` of channels see only their own (depthwise: one
-    each).
+    """A convolution's view of its input; `groups` of channels see only their own.
+
+    Depthwise: each channel is a group of its own.
     """
 
     kernel: int
@@ -36,7 +37,7 @@ class Window(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One layer at work: its input, and its output before the activation.
+    """The input of one layer, and its output before the activation.
 
     Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
     which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64. Of a
@@ -53,8 +54,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A model: a loss and scores as functions of parameters (d,) and inputs; it holds no parameters
-    itself.
+    """A loss and scores as functions of parameters (d,) and inputs; it holds no parameters itself.
 
     Made by `build`, which checks the arguments. Two equal models compute the same.
     """
@@ -71,8 +71,7 @@ class Model(ABC):
 
     @abstractmethod
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """Every layer at work, in the order of the vector: its input, and what weight and bias make
-        of it.
+        """Return the layers at work, in the order of the vector.
 
         x is a batch (B, *shape) or one example (*shape); the last output is the scores.
         """
@@ -85,9 +84,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def variant(self) -> str:
-        """What two models must have in common, beside name and layers, for their vectors to be
-        exchangeable.
-        """
+        """What two models must share, beside name and layers, to have exchangeable vectors."""
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -101,9 +98,7 @@ class Model(ABC):
 
     @property
     def traced(self) -> bool:
-        """Whether `trace` shows every layer, so that one backward pass gives every example's
-        gradient.
-        """
+        """Whether `trace` shows every layer, so one backward pass gives all examples' gradients."""
         return True
 
     @property
@@ -116,7 +111,7 @@ class Model(ABC):
 
     @property
     def first_layer(self) -> slice:
-        """Where the first layer's parameters lie: the MAPA paper adds its noise to these alone."""
+        """The place of the first layer's parameters; MAPA's paper adds noise to these alone."""
         first = self.layout[0][0].split(".")[0]
         return slice(
             0,
@@ -128,8 +123,9 @@ class Model(ABC):
         )
 
     def init(self, seed: int) -> torch.Tensor:
-        """Initial parameters (d,), from the seed alone: PyTorch's default, U(−b, b), b = 1/√fan_in
-        per layer.
+        """Return initial parameters (d,), from the seed alone.
+
+        PyTorch's default: U(−b, b), b = 1/√fan_in per layer.
         """
         generator = torch.Generator().manual_seed(seed)
         params = torch.rand(self.size, generator=generator).mul_(2).sub_(1)
@@ -147,7 +143,7 @@ class Model(ABC):
         return {name: part.view(shape) for (name, shape), part in parts}
 
     def state(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
-        """All that the network's own module loads by `load_state_dict`."""
+        """Return all that the network's own module loads by `load_state_dict`."""
         return self.unflatten(params)
 
     def logits(self, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -167,8 +163,9 @@ class Model(ABC):
         return 0.5 * self.regularization * params.dot(params)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy (...) of scores (..., classes) against labels y (...), without the
-        penalty.
+        """Return the cross-entropy (...) of scores (..., classes) against labels y (...).
+
+        The penalty is left out.
         """
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
@@ -182,7 +179,7 @@ class Model(ABC):
         return scores.argmax(-1)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
-        """Of each class (..., classes), by the softmax of its score."""
+        """Return the probability of each class (..., classes), by the softmax of its score."""
         return scores.softmax(-1)
 
     def random_batch(
@@ -215,14 +212,14 @@ def normalized(x: torch.Tensor) -> torch.Tensor:
 
 
 def groups_of(channels: int) -> int:
-    """How many groups `normalized` makes of the channels: the fewest of at most 5 each."""
+    """Return how many groups `normalized` makes of the channels: the fewest of at most 5 each."""
     return next(
         count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0
     )
 
 
 def channels_last(kernel: torch.Tensor) -> torch.Tensor:
-    """The same kernel (out, in, k, k), laid out so that torch pools its output 3.5 times faster."""
+    """Return the same kernel (out, in, k, k), laid out so that torch pools 3.5 times faster."""
     # x.to(memory_format=...) would not do: it leaves a kernel of one input channel as it is.
     return (
         kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)

@@ -179,7 +179,7 @@ def checked_size(model: Model) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """How well the best constant answer does on a test set, and two standard errors of that.
+    """The quality of the best constant answer on a test set, and two standard errors of it.
 
     accuracy: of the most frequent class; None where the target is a number. loss: of the mean of a
     number, by squared error; None for classes. error: two standard errors of either.
@@ -197,8 +197,9 @@ class Constant:
 
 
 def best_constant(model: Model, data: Dataset) -> Constant | None:
-    """The best constant answer to a public test set; None where `model` is not comparable with one,
-    or the test set is empty.
+    """Return the best constant answer to a public test set, as a baseline.
+
+    None where `model` is not comparable with one, or the test set is empty.
     """
     y = data.y.flatten()
     if not len(y) or (y.is_floating_point() and not model.squared_error):

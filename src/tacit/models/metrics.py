@@ -1,4 +1,4 @@
-"""How good a model is on the public test set, in the numbers that people report.
+"""Metrics: the quality of a model on the public test set, in the numbers that people report.
 
 A metric is a function of all answers to the test set. tacit's own are in `METRICS`; a user's is
 "module:function" beside the run file. It is called with (scores (n, classes), y (n,)) of a
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.datasets import Dataset
 from tacit.datasets.target import Target
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import Answers, Kept
 from tacit.models.base import Model
 from tacit.models.building import answers
@@ -33,7 +33,7 @@ def accuracy(seen: Answers, target: Target) -> dict[str, float]:
 
 
 def per_class(seen: Answers, target: Target) -> dict[str, float]:
-    """Of each class the share that is guessed (its recall); a class without examples has none."""
+    """Return each class's recall, the share of its examples that is guessed; it may have none."""
     assert seen.guesses is not None
     right, found = seen.guesses == seen.y, {}
     for place, name in enumerate(target.names):
@@ -43,9 +43,10 @@ def per_class(seen: Answers, target: Target) -> dict[str, float]:
 
 
 def auc(seen: Answers, target: Target) -> dict[str, float]:
-    """Area under the ROC curve: how often an example of a class has a higher score for it than one
-    of another has, a tie being half. Of more than two classes: the mean over classes, each against
-    the rest, by softmax.
+    """Return the area under the ROC curve, a tie counting half.
+
+    It is how often an example of a class has a higher score for it than one of another class has.
+    Of more than two classes it is the mean over classes, each against the rest, by softmax.
     """
     scores = _by_class(seen)
     places = range(scores.shape[1] == 2, scores.shape[1])
@@ -84,7 +85,7 @@ class OwnMetric:
             scores, y = target.unscaled(scores.flatten()), target.unscaled(y.flatten())
         try:
             return {self.entry.partition(":")[2]: float(self.function(scores, y))}
-        except Exception as error:  # it is the user's own code
+        except FROM_OWN_CODE as error:
             raise ConfigError(
                 f"evaluation.metrics={self.entry}: {type(error).__name__} on {tuple(scores.shape)} "
                 f"and {tuple(y.shape)}; it must return a number"
@@ -163,7 +164,7 @@ def _by_class(seen: Answers) -> Tensor:
 
 
 def _auc(scores: Tensor, is_it: Tensor) -> float:
-    """By ranks (Mann and Whitney), equal scores sharing theirs; nan where one side is empty."""
+    """Return the AUC by ranks (Mann and Whitney), averaged over ties; nan for an empty side."""
     positive = int(is_it.sum())
     negative = len(is_it) - positive
     if not positive or not negative:

@@ -1,4 +1,4 @@
-"""Where the numbers of a network lie when its rows are computed alone: for `models.rows`.
+"""The order of a network's numbers where its rows are computed alone, for `models.rows`.
 
 The kernel's order of parameters differs from the model's in two ways. A convolution of many
 channels has its weights channel after channel at each place of the window, filled up with zeros to
@@ -18,8 +18,8 @@ from tacit.models.base import groups_of
 from tacit.models.zoo.layered import Layered
 
 _LANES = 16  # float32 numbers that a processor works on at a time
-_PLANES, _PATCHES, _DENSE = 0, 1, 2  # as kernels.network
-_ACTIVATIONS = {"relu": 0, "tanh": 1}  # as kernels.layers; 2: none
+_PLANES, _PATCHES, _DENSE = 0, 1, 2  # the codes of kernels.network
+_ACTIVATIONS = {"relu": 0, "tanh": 1}  # the codes of kernels.layers; 2: none
 _Indices = NDArray[np.int64]
 
 
@@ -92,7 +92,7 @@ def _convolutions(plan: Plan, model: Layered) -> int:
 
 
 def _weigh(plan: Plan, layer: dict[str, int]) -> None:
-    """Where a convolution's weights and biases are, in the kernel's order."""
+    """Place a convolution's weights and biases, in the kernel's order."""
     depth, kernel, width = layer["depth"], layer["kernel"], layer["width"]
     count, first = kernel**2 * depth, _parameters(plan)
     weights = first + np.arange(width * count).reshape(width, depth, kernel, kernel)
@@ -113,12 +113,12 @@ def _append(plan: Plan, layer: dict[str, int], weights: _Indices, bias: int) -> 
 
 
 def _parameters(plan: Plan) -> int:
-    """How many of the model's parameters are placed."""
+    """Return how many of the model's parameters are placed."""
     return max(plan.order, default=-1) + 1
 
 
 def _place(plan: Plan, layer: dict[str, int]) -> int:
-    """Where a convolution's numbers are; returns how much shared memory it needs."""
+    """Place a convolution's numbers; return how much shared memory it needs."""
     places, width = layer["out"] ** 2, layer["width"]
     inputs = layer["side"] ** 2 * layer["depth"]
     layer |= {name: plan.take(inputs) for name in ("a", "da")}

@@ -46,9 +46,7 @@ from tacit.privacy.ledger_file import (
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """How far a ledger has come: releases charged in the dataset's life, and the end of its hash
-    chain.
-    """
+    """The state of a ledger: releases charged in the dataset's life, and its hash chain's end."""
 
     count: int = 0
     head: bytes = b""
@@ -134,7 +132,7 @@ class Ledger:
 
     @contextmanager
     def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
-        """One durable commit of the messages that the block writes and of the charge `ahead`.
+        """Commit, in one durable step, the messages that the block writes and the charge `ahead`.
 
         Raises sqlite3.Error, and whatever the block raises; then nothing was written.
         """
@@ -152,7 +150,7 @@ class Ledger:
             self._file, self._rows, self._last = moved
 
     def read(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a SELECT of messages. Raises sqlite3.Error."""
+        """Return the rows of a SELECT of messages. Raises sqlite3.Error."""
         return self._db.execute(query, values).fetchall()
 
     @property
@@ -161,7 +159,7 @@ class Ledger:
         return self._file.count - self._begun.count if self._process == os.getpid() else 0
 
     def history(self) -> History:
-        """Everything ever released from this dataset, without what is `ahead`.
+        """Return everything ever released from this dataset, without what is `ahead`.
 
         Noise from a known seed counts as none (z = 0).
         """
@@ -243,7 +241,7 @@ class Ledger:
         return chain
 
     def _ahead_for(self, charge: Charge) -> int:
-        """How many releases like `charge` are ahead. All others count as begun from now on."""
+        """Return how many releases like `charge` are ahead; others count as begun from now on."""
         last = self._last
         if self.ahead and last is not None and last.equal_charges(charge.row(self._session)):
             return self.ahead
@@ -257,8 +255,9 @@ class Ledger:
         self._history = merged([*self._history, entry.spend()])
 
     def _write(self, charge: Charge) -> tuple[Charged, int, LedgerRow]:
-        """Write `charge` within the transaction; where the file then ends, its last row's number
-        and that row.
+        """Write `charge` within the transaction.
+
+        Returns where the file then ends, its last row's number, and that row.
         """
         entry, row = charge.row(self._session), self._rows
         head = next_head(self._file.head, self._file.count, entry)
@@ -300,7 +299,7 @@ class Ledger:
 
 
 def read_chains(path: Path) -> list[Chain]:
-    """Every dataset's chain in the ledger file at `path`, as it stands: not changed, not verified.
+    """Return every dataset's chain in the ledger file at `path`, neither changed nor verified.
 
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
     """
@@ -327,8 +326,7 @@ def read_chains(path: Path) -> list[Chain]:
 
 @contextmanager
 def locked_chains(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
-    """Every chain, verified, and the bytes of the whole file, which nobody can charge until the
-    end.
+    """Yield every chain, verified, and the bytes of the whole file, locked against charges.
 
     What SQLite keeps beside the file is brought into it first.
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger or

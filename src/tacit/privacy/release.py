@@ -39,7 +39,9 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """A vector that has been paid for. Only a `Releaser` makes one; the wire accepts nothing else.
+    """A vector that the ledger was charged for.
+
+    Only a `Releaser` makes one, and the wire accepts nothing else.
 
     vector: (d,) float32, or (d,) int32 of which one unit is worth `scale`, a public number (1 for
     float32). charged: the ledger's count and chain head after this release.
@@ -63,8 +65,8 @@ class Released:
 class Steps:
     """A task of `count` local steps from the public `start` (d,).
 
-    A step is params ← advance(params, noisy gradient). delta: what is released is how far the steps
-    led, params - start, not params.
+    A step is params ← advance(params, noisy gradient). delta: release the distance that the steps
+    led, params - start, instead of params.
     """
 
     clip: float
@@ -91,9 +93,7 @@ class Releaser:
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, random: Random) -> None:
-        """Certify how many releases the ledger's history leaves (one PLD bisection, about 0.2
-        s).
-        """
+        """Compute how many releases the ledger's history leaves, which takes about 0.2 s."""
         self.plan = plan
         self.ledger = ledger
         self.random = random
@@ -115,8 +115,7 @@ class Releaser:
     def release(
         self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None
     ) -> Released:
-        """Charge the ledger, then compute `query`, add noise and seal the result: (sum + noise) /
-        L.
+        """Charge the ledger, then compute `query`, add noise and seal (sum + noise) / L.
 
         `query` returns the clipped sum over a Poisson(q) batch; its sensitivity must not exceed
         `clip`.
@@ -133,17 +132,15 @@ class Releaser:
         return self._sealed(vector, scale, clip)
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
-        """Local DP-SGD: `steps.count` times x ← advance(x, (query(x) + noise) / L) from
-        `steps.start` (d,).
+        """Take `steps.count` steps x ← advance(x, (query(x) + noise) / L) of local DP-SGD.
 
-        Sealed is the last x (d,), or x - start with `steps.delta`.
-        Guarantee: as many releases as steps, each as `release` makes it on a fresh Poisson batch,
-        adaptively composed; x is post-processing of them and of the public start, as long as
-        `advance` sees nothing private. All are charged, durably, before the first is computed: a
-        crash may overstate, never understate. With noise_at = "server" the steps are not noised and
-        x - start is cut to norm `clip`.
-        Raises BudgetSpent, before any work, unless the budget pays for all steps; PrivacyError as
-        `release`.
+        They begin at `steps.start` (d,). Sealed is the last x (d,), or x - start with
+        `steps.delta`. Guarantee: as many releases as steps, each as `release` makes it on a fresh
+        Poisson batch, adaptively composed; x is post-processing of them and of the public start, as
+        long as `advance` sees nothing private. All are charged, durably, before the first is
+        computed: a crash may overstate, never understate. With noise_at = "server" the steps are
+        not noised and x - start is cut to norm `clip`. Raises BudgetSpent, before any work, unless
+        the budget pays for all steps; PrivacyError as `release`.
         """
         params = self._begin_steps(steps)
         for _ in range(steps.count):
@@ -192,16 +189,16 @@ class Releaser:
         )
 
     def next_charge(self, count: int) -> Charge | None:
-        """What `Ledger.transaction` must charge so that the next `count` releases have been.
+        """Return what `Ledger.transaction` must charge to pay ahead for the next `count` releases.
 
-        As far as the budget goes; None: nothing.
+        It is no more than the budget pays for; None: nothing is to be charged.
         """
         pays = count if self.releases_left is None else min(count, self.releases_left)
         missing = pays - self.ledger.ahead
         return replace(self._cost(), count=missing) if missing > 0 else None
 
     def _cost(self) -> Charge:
-        """Of one release."""
+        """Return the charge of one release."""
         plan = self.plan
         z = plan.noise_multiplier if plan.private else 0.0
         return Charge(plan.sampling_rate, z, plan.mechanism, self.random.secret)
@@ -273,8 +270,7 @@ class Releaser:
 def release_together(
     releasers: Sequence[Releaser], clips: Sequence[float], query: Callable[[], list[Clipped]]
 ) -> list[Released]:
-    """`release` of several edges in one process, whose sums `query` computes in one go: for the
-    simulator.
+    """Make the `release` of several edges whose sums one `query` computes, for the simulator.
 
     Guarantee: for each edge that of `release`. Every ledger is charged before `query` runs.
     Raises as `release`.

@@ -1,7 +1,7 @@
 """Randomness that an adversary cannot predict, and Poisson sampling from it.
 
-The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: whoever
-recovers their state can subtract the noise. Everything private draws from `Random`, a ChaCha20
+The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: from their
+state, once recovered, the noise follows. So all private code draws from `Random`, a ChaCha20
 keystream keyed by the operating system. torch's and numpy's generators never touch private data.
 """
 
@@ -106,11 +106,10 @@ def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
 
 
 def drawn_rows(records: int, rate: float, size: int, random: Random) -> NDArray[np.int64]:
-    """Draw each of `records` rows independently with probability floor(rate·2^64)/2^64: (R,) row
-    numbers, in ascending order.
+    """Draw each of `records` rows independently; return their numbers (R,), ascending.
 
-    Their number is secret. Edge cases and errors: those of `poisson`; a draw above `size` is a
-    random subset of it, in any order.
+    The probability is floor(rate·2^64)/2^64. R is secret. Edge cases and errors are those of
+    `poisson`; of a draw above `size` a random subset is returned, in any order.
     """
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
@@ -172,15 +171,14 @@ def rows_of_units(
 
 
 def subsets(counts: NDArray[np.int64], size: int, random: Random) -> NDArray[np.int64]:
-    """(B, size): of each 0 … counts[i]-1 so many different numbers, ascending; counts >= size.
+    """Return (B, size): row i has `size` different numbers of 0 … counts[i]-1, ascending.
 
-    Guarantee: every subset is equally likely, to within 2^-53·counts, and independent of the
-    others. The words that are taken and the work are functions of B and `size` alone: there is no
-    second try, no division, and no step for each of `counts`.
-    Pólya's urn has counts-size+1 balls of different colours; a ball that is drawn goes back with
-    another of its colour. After `size` draws every multiset of colours is equally likely; adding 0,
-    1, 2, … to its ascending numbers makes of each multiset one subset, and of each subset one
-    multiset.
+    counts >= size everywhere. Guarantee: every subset is equally likely, to within 2^-53·counts,
+    and independent of the others. The words that are taken and the work are functions of B and
+    `size` alone: there is no second try, no division, and no step for each of `counts`. Pólya's urn
+    has counts-size+1 balls of different colours; a ball that is drawn goes back with another of its
+    colour. After `size` draws every multiset of colours is equally likely; adding 0, 1, 2, … to its
+    ascending numbers makes of each multiset one subset, and of each subset one multiset.
     """
     colours, turn = (counts - size + 1)[:, None], np.arange(size)
     words = random.words(len(counts) * size).reshape(len(counts), size)

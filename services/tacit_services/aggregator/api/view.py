@@ -1,4 +1,4 @@
-"""What the routes show of a run: its status and its weights, made once for all who ask."""
+"""The view of a run that the routes show: status and weights, made once for all clients."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ class View:
             return WeightsFile(now.version, now.clip, self._data, self._sha256)
 
     def status(self) -> dict[str, Any]:
-        """The observer's status with the digest of the weights, all of one moment, and of one size
-        whatever the number of edges.
+        """Return the status with the digest of the weights, both of one moment.
+
+        Its size does not depend on the number of edges.
         """
         now = self.observer.moment()
         return self.observer.status(now) | {"model_sha256": self._file(now).sha256}
@@ -69,7 +70,7 @@ class View:
             return self._feed
 
     def model_info(self) -> dict[str, Any]:
-        """What the weights file holds."""
+        """Return a description of the weights file."""
         file, model = self.file(), self.model
         return {
             "name": model.name,

@@ -1,4 +1,4 @@
-"""ε of what each edge has released, for everybody who asks while the run goes on.
+"""The ε of what each edge has released, for all who ask during a run.
 
 A composition takes 20 to 50 ms, which training would miss at every status of a thousand edges. So ε
 is that of exactly what was released where it is known or there is time to compose it, and else an
@@ -22,14 +22,14 @@ from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.report import EdgePrivacy, Promise
 from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
 
-FEW = 100  # edges, up to which who asks waits for a composition
-SHARE, SAVED = 0.02, 0.5  # of the time may go into compositions; seconds of them that are saved up
+FEW = 100  # up to this many edges a request waits for exact numbers
+SHARE, SAVED = 0.02, 0.5  # part of the time for compositions; seconds saved up
 KEPT = 4096  # histories that are known to have been composed
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one edge has spent. bound: its ε is an upper bound."""
+    """The spending of one edge. bound: its ε is an upper bound."""
 
     record: EdgeRecord
     spent: EdgePrivacy
@@ -65,7 +65,7 @@ class _Rough:
 
 
 class Accounts:
-    """Of one run; for any thread."""
+    """The spending of one run's edges; for any thread."""
 
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise, self._clock = promise, clock
@@ -215,6 +215,6 @@ class Accounts:
         self._exact.add(history)
 
     def _compose_later(self, history: History) -> None:
-        """In the thread, unless that is known or the thread is at work."""
+        """Compose in the thread, unless the result is known or the thread is at work."""
         if history not in self._exact and (self._composing is None or self._composing.done()):
             self._composing = self._ahead_of_time.submit(self._compose, history)

@@ -14,19 +14,19 @@ from tacit.algorithms.base.server import ServerRole
 
 
 class Locked(Protocol):
-    """Whoever drives a role, and counts messages, while others read."""
+    """An object that drives a role and counts messages, while others read."""
 
     role: ServerRole
     counts: Counter[str]
 
     @property
     def state(self) -> str:
-        """How the run stands."""
+        """The state of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What `read` found. params: (d,), which the fold replaces and never writes into.
+    """A consistent reading of a run. params: (d,), which the fold replaces and never writes into.
 
     mean_staleness: of the latest updates; staleness: how many updates were how old.
     """
@@ -62,8 +62,9 @@ class Moment:
 
 
 def read(driver: Locked) -> Moment:
-    """The fold now. To be called under the driver's lock, which it costs a tenth of a millisecond
-    at a thousand edges.
+    """Read the fold now; to be called under the driver's lock.
+
+    It takes a tenth of a millisecond at a thousand edges.
     """
     role, recent = driver.role, driver.role.recent
     return Moment(

@@ -1,4 +1,4 @@
-"""What a server knows of its edges, and how that is kept in a snapshot."""
+"""The server's records of its edges, and their form in a snapshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.protocol.messages import Hello, Retired, Update
 
 @dataclass(frozen=True, slots=True)
 class EdgeRecord:
-    """What the server knows of one edge: its public privacy configuration, and what it has sent.
+    """One edge as the server knows it: its public privacy configuration, and what it has sent.
 
     A record is replaced and never changed, so that a copy of the dictionary is a reading of all.
     """
@@ -26,7 +26,7 @@ class EdgeRecord:
     retired: str = ""
 
     def account(self, message: Hello | Update | Retired, updates: int = 0) -> EdgeRecord:
-        """With what the edge has spent, and where its ledger stands, as it says itself.
+        """Return the record with the edge's spending and ledger, as the edge states them.
 
         updates: that count, and are new.
         """
@@ -34,7 +34,7 @@ class EdgeRecord:
         return replace(self, spent=message.spent, charged=message.charged, updates=updates)
 
     def retire(self, message: Retired) -> EdgeRecord:
-        """An edge has said its last word."""
+        """Return the record of an edge that has sent its last message."""
         return replace(self.account(message), retired=message.reason)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.datasets.target import Target
-from tacit.errors import DataError
+from tacit.errors import OwnersError
 
 UNIT_BYTES = 16
 UNIT = np.dtype((np.void, UNIT_BYTES))
@@ -23,12 +23,22 @@ Floats = npt.NDArray[np.float32]
 Units = npt.NDArray[np.void]
 
 
-class RowError(DataError):
-    """A row that does not fit the schema. where: its number, or its file, for its owner's eyes."""
+class RowError(OwnersError):
+    """A row that does not fit the schema. where: its number, or its file. cause: what own code
+    raised at it.
+    """
 
-    def __init__(self, message: str, row: int, file: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, row: int, file: str = "", cause: BaseException | None = None
+    ) -> None:
         self.where = file or f"row {row + 1}"
+        said = f": {words_of(cause)}" if cause else ""
+        super().__init__(message, f"{message}, in {self.where} of the data{said}")
+
+
+def words_of(error: BaseException) -> str:
+    """Return what own code said when it raised, in one line."""
+    return " ".join(str(error).split())[:300] or "without a word"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +51,11 @@ class EncodedRows:
 
 
 class Reader(Protocol):
-    """How one kind of file becomes rows, by a public schema."""
+    """Reads one kind of file into rows, by a public schema."""
 
     @property
     def unit(self) -> str | None:
-        """What says whose row it is, None where each row is a unit."""
+        """The column that names the unit; None: each row is one."""
         ...
 
     @property
@@ -55,7 +65,7 @@ class Reader(Protocol):
 
     @property
     def target(self) -> Target:
-        """What y says: classes, or a number."""
+        """The kind of target that y is: classes, or a number."""
         ...
 
     def digest(self) -> str:
@@ -87,5 +97,5 @@ def hashed(contents: Iterable[bytes]) -> Units:
 
 
 def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> Units:
-    """Where each row is a unit: by what the encoded row holds."""
+    """Return the units, where each row is its own: by what the encoded row holds."""
     return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))

@@ -1,4 +1,4 @@
-"""What rows that are arrays of one shape become: numbers between public bounds, and a target."""
+"""The values of rows that are arrays of one shape: numbers between public bounds, and a target."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Values:
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """The kind of target that y is."""
         if isinstance(self.goal, int):
             return Target("classes", tuple(map(str, range(self.goal))))
         return Target("number", low=self.goal.low, span=self.goal.high - self.goal.low)

@@ -35,8 +35,9 @@ class Network(Layered):
     smoothing: float = 0.0  # c_l of (11b)
 
     def init(self, seed: int) -> Tensor:
-        """Random, for a linear embedding too: with all parties and θ_0 at zero, nothing would ever
-        move.
+        """Return random parameters, for a linear embedding too.
+
+        With all parties and θ_0 at zero, nothing would ever move.
         """
         return Model.init(self, seed)
 
@@ -90,7 +91,7 @@ class Recurrent(Model):
         return [Layer(states, functional.linear(states, *top))]
 
     def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
-        """As `Network.embed`."""
+        """Embed the examples, as `Network.embed` does."""
         states = self._last(params, x, neuron(self.smoothing, smooth))
         return functional.linear(states, *list(self.unflatten(params).values())[-2:])
 
@@ -196,8 +197,7 @@ def embedding(
 def head(
     combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()
 ) -> Model:
-    """The model θ_0 of (parties, width) embeddings: their sum, or dense layers on all of them
-    together.
+    """Return the model θ_0 of (parties, width) embeddings: their sum, or dense layers on them all.
 
     Raises ConfigError naming the field and the value.
     """
