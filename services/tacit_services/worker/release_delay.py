@@ -6,8 +6,9 @@ takes. One that is not ready leaves at D + k·D/4, so that a late one tells as l
 
 D is measured on public random rows when the first model comes, which all edges get at once: so they
 measure together. Edges whose identities lie in one folder, as on one machine, all take the longest
-of theirs. It grows when several of the latest pushes were late, and for no other reason: who reads
-the wire has seen that they were. What this hides is measured, not proven (docs/privacy.md, "Time").
+of theirs. It grows when several of the latest pushes were late, and goes back towards what was
+measured while none is: who reads the wire has seen which were. What this hides is measured, not
+proven (docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import statistics
 import threading
 import time
 from collections import deque
@@ -26,10 +28,11 @@ from tacit_services.disk import files
 from tacit_services.worker.cpu_turns import CpuTurns
 
 log = logging.getLogger("tacit.edge")
-MARGIN = 1.25  # D over the longest trial
+MARGIN = 1.25  # D over the median trial, which has twice as many rows as most draws
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
 _LATEST, _MOST_LATE = 32, 3  # of so many pushes so many may be late before D grows
+_BACK = 0.9  # what D becomes of itself after so many pushes of which none was late
 _TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
 
 
@@ -42,6 +45,7 @@ class ReleaseDelay:
         """measure: gives D of one step in seconds, once; a task of several has so many times it."""
         self.late, self._measure, self._clock = 0, measure, clock
         self._seconds: float | None = None
+        self._measured = 0.0
         self._latest: deque[bool] = deque(maxlen=_LATEST)
 
     def starting(self, came: float) -> float:
@@ -50,14 +54,14 @@ class ReleaseDelay:
         """
         if self._seconds is not None:
             return came
-        self._seconds = self._measure()
+        self._seconds = self._measured = self._measure()
         return self._clock()
 
     @property
     def seconds(self) -> float:
         """D of one step; measured when it is first asked for."""
         if self._seconds is None:
-            self._seconds = self._measure()
+            self._seconds = self._measured = self._measure()
         return self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
@@ -73,12 +77,17 @@ class ReleaseDelay:
         return max(0.0, delay * (1 + quarters / _LATE) - took)
 
     def _note(self, quarters: int) -> None:
-        """That a push was so late. The one that is too many makes D what it has taken."""
+        """That a push was so late: the one that is too many makes D what it has taken."""
         self.late += quarters > 0
         self._latest.append(quarters > 0)
         if quarters and sum(self._latest) > _MOST_LATE:
-            self._seconds = self.seconds * (1 + quarters / _LATE)
-            self._latest.clear()
+            self._change(self.seconds * (1 + quarters / _LATE))
+        elif len(self._latest) == _LATEST and not any(self._latest):
+            self._change(max(self._measured, _BACK * self.seconds))
+
+    def _change(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._latest.clear()
 
 
 def no_delay() -> ReleaseDelay:
@@ -107,14 +116,14 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 
 
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """MARGIN times the longest of TRIALS of `work`, each in a turn, with as many durable bytes as a
+    """MARGIN times the median of TRIALS of `work`, each in a turn, with as many durable bytes as a
     push has.
     """
     for _ in range(WARM):
         work()
-    longest = max(_trial(work, turns, scratch, size) for _ in range(TRIALS))
+    usual = statistics.median(_trial(work, turns, scratch, size) for _ in range(TRIALS))
     scratch.unlink(missing_ok=True)
-    return MARGIN * longest
+    return MARGIN * usual
 
 
 def _trial(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
