@@ -36,7 +36,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example test test-all chaos check map e2e examples audit bench bench-peers house fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run example test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ audit: setup ## attack every mechanism through the wire, and broken ones that mu
 
 bench: setup ## measure; writes out/bench.json
 	$(BIN)/python -m bench
+
+gpu: setup ## edge, peer and party on CUDA beside the CPU: equality and times (PYTHON's torch must have CUDA)
+	$(BIN)/python -m bench.gpu
 
 PEERS := out/peers
 bench-peers: setup $(PEERS)/flower $(PEERS)/mapa ## beside Flower and MAPA's testbed (MAPA_SOURCE: its checkout); writes out/peers.json
