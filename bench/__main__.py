@@ -10,7 +10,7 @@ ones each: broker,
     private step, with no broker, no journal and no ledger on disk, in turns of seconds; and over
     what five such processes compute that share the two processors, as the edges do; what an update
     costs the edges and the aggregator in processor time;
-(c) push → receipt and push → new model latency of real edge loops (outbox on disk, one update in
+(c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
 edge's whole push costs over a plain step, for five networks (bench/step.py).
 """
@@ -21,8 +21,6 @@ import json
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,17 +32,16 @@ from tacit_services.aggregator.assembly import Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
 from tacit_services.aggregator.ingest.base_versions import NoBaseCheck
 from tacit_services.journal.store import open_store
-from tacit_services.testbed.preload import KEEP_HEAP
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
 from bench import cost, step, training
+from bench.workers import ROOT, Worker
 from tacit import config
 from tacit.algorithms.mapa import Server
 from tacit.protocol import topics
 
 EDGES = 5
-ROOT = Path(__file__).parent.parent
 RUN = """
 [run]
 updates = {updates}
@@ -147,44 +144,6 @@ def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
     return path
 
 
-class Worker:
-    """One child process; `go` starts it off after it has said it is ready."""
-
-    def __init__(self, kind: str, **options: Any) -> None:
-        command = [sys.executable, "-m", "bench.worker", kind, json.dumps(options)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"} | KEEP_HEAP
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            cwd=ROOT,
-        )
-
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._process.pid
-
-    def ready(self) -> None:
-        """Wait for the child's word."""
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
-
-    def go(self) -> None:
-        """Let it begin."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
-    def result(self) -> dict[str, Any]:
-        """Its last line."""
-        output, _ = self._process.communicate(timeout=300)
-        result: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-        return result
-
-
 def _services(folder: Path, name: str) -> tuple[list[Child], str, str]:
     state = folder / name
     state.mkdir()
@@ -242,7 +201,7 @@ def _path(
     driver = assemble(run, definition, Server(definition, model), model, place)
     driver.recover()
     line.open([topics.up_all("bench")], driver.inbox.hear)
-    common = {
+    common: dict[str, Any] = {
         "broker": broker,
         "run_file": str(file),
         "data": data,
@@ -295,7 +254,12 @@ def _steps(
     workers: list[Worker] = []
     for number, counter in enumerate(counters):
         counter.write_bytes(bytes(8))
-        options = {"run_file": str(file), "data": data, "number": number, "counter": str(counter)}
+        options: dict[str, Any] = {
+            "run_file": str(file),
+            "data": data,
+            "number": number,
+            "counter": str(counter),
+        }
         workers.append(Worker(kind, **options, turns=str(pipe) if pipe else None))
     for worker in workers:
         worker.ready()

@@ -30,7 +30,7 @@ import numpy as np
 from tacit_services.testbed.preload import ForkedService
 from tacit_services.testbed.processes import Child, free_port, start_broker, start_store
 
-from bench.__main__ import ROOT, Worker
+from bench.workers import ROOT, Worker
 
 UPDATES, EDGES, PHASE = 50_000, 5, 15.0
 RUN = """
@@ -88,10 +88,14 @@ class Stack:
     def __enter__(self) -> Stack:
         return self
 
+    def wait_ready(self) -> None:
+        """Until the aggregator can take messages."""
+        _wait(lambda: self.get("/readyz") is not None)
+
     def begin(self, kind: str, numbers: range, **options: Any) -> list[Worker]:
         """Start workers, once the aggregator is ready, and let them go."""
-        _wait(lambda: self.get("/readyz") is not None)
-        common = {"broker": self.broker, "run_file": str(self.file), "data": None}
+        self.wait_ready()
+        common: dict[str, Any] = {"broker": self.broker, "run_file": str(self.file), "data": None}
         started = [Worker(kind, number=number, **common, **options) for number in numbers]
         self.workers += started
         for worker in started:

@@ -3,13 +3,14 @@
 Two pictures (Mermaid), of the library and of the processes. An arrow says "imports". One that
 follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to
 `errors`, `logs` and `disk`, which anybody may use. Under each picture are its rooms in the order of
-pyproject's contracts, the top first, with the first line of what they say of themselves.
+pyproject's contracts, the top first, with the first sentence of their docstrings.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ DOCUMENT = Path("docs/architecture.md")
 BEGIN, END = "<!-- the map: made by `make map` -->", "<!-- end of the map -->"
 PARTS = {"tacit": "The library", "tacit_services": "The processes"}
 UNDRAWN = ("errors", "logs", "disk")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 Arrows = dict[str, set[str]]
 
 
@@ -149,11 +151,12 @@ def _inside(tree: Tree, room: str) -> set[str]:
 
 
 def purpose(module: Module) -> str:
-    """The first line of its docstring. Raises Unsaid."""
+    """Return the first sentence of its docstring, in one line. Raises Unsaid without one."""
     said = ast.get_docstring(module.tree) or ""
     if not said:
         raise Unsaid(f"{module.name}: has no docstring")
-    return said.splitlines()[0]
+    paragraph = " ".join(said.split("\n\n")[0].split())
+    return _SENTENCE_END.split(paragraph, maxsplit=1)[0]
 
 
 if __name__ == "__main__":

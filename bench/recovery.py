@@ -30,7 +30,8 @@ from tacit_services.testbed.preload import ForkedService, prepare
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
-from bench.__main__ import ROOT, _data, _run_file
+from bench.__main__ import _data, _run_file
+from bench.workers import ROOT
 from tacit import config
 from tacit.config import RunFile
 from tacit.privacy.ledger import Charged

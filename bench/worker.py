@@ -27,6 +27,7 @@ from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.clipping import Clipped
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -38,16 +39,16 @@ from tacit.protocol.messages import GlobalModel, Halt, Hello, Outgoing, Push
 class TimedOutbox(Outbox):
     """Notes when each message was made durable and when its receipt came."""
 
-    def __init__(self, path: Path | str, run: str) -> None:
-        super().__init__(path, run)
+    def __init__(self, ledger: Ledger, run: str, folder: Path | None = None) -> None:
+        super().__init__(ledger, run, folder=folder)
         self.put_at: dict[int, float] = {}
         self.receipts: list[float] = []
 
     def put(
-        self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None
+        self, seq: int, envelope: bytes, state: bytes | None = None, ahead: Charge | None = None
     ) -> None:
         self.put_at[seq] = time.perf_counter()
-        super().put(seq, envelope, ledger, state)
+        super().put(seq, envelope, state, ahead)
 
     def done(self, seq: int) -> bool:
         first = super().done(seq)
@@ -76,11 +77,12 @@ class ReadyMade(Edge):
         last = self.outbox.next_seq() - 1
         if last > 1:
             self.models.append(time.perf_counter() - self.outbox.put_at[last])
+        self.releaser._charge(1.0, 1)  # what was charged ahead: the next commit has one again
         return [Outgoing("server", Push(self.edge, message.version, self.ready))]
 
 
 def build(options: dict[str, Any], kind: type[Edge]) -> Edge:
-    """An edge of the run file, on its own rows, with an in-memory ledger."""
+    """An edge of the run file, on its own rows, with a ledger in memory."""
     run = config.load(Path(options["run_file"]))
     root = Path(options["data"]) if options["data"] else None
     number: int = options["number"]
@@ -95,8 +97,12 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     """The whole path with ready-made updates, until Halt."""
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)
+    folder = Path(options["folder"]) / f"edge-{options['number']}"
+    folder.mkdir()
+    role.releaser.ledger = Ledger(folder / "ledger.db", "bench")
+    role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
-    role.outbox = TimedOutbox(Path(options["folder"]) / f"outbox-{options['number']}.db", "bench")
+    role.outbox = TimedOutbox(role.releaser.ledger, "bench", folder)
     terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 30.0)
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
@@ -186,7 +192,7 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     role = build(options, Paced)
     assert isinstance(role, Paced)
     role.prepare()
-    role.pause, role.outbox = options["pause"], TimedOutbox(":memory:", "bench")
+    role.pause, role.outbox = options["pause"], TimedOutbox(role.releaser.ledger, "bench")
     terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0)
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]

@@ -8,10 +8,7 @@ from tacit_services import extras
 
 
 def main() -> None:
-    """Be the command line. Where not even its library is installed:
-
-    one line that says what to install, and 2.
-    """
+    """Run the command line. Without its library, say in one line what to install and return 2."""
     try:
         from tacit_services.cli import main as command_line
     except ModuleNotFoundError as error:

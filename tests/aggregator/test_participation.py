@@ -29,27 +29,36 @@ ALL = ("a", "b", "c", "d", "e")
 
 def test_a_run_begins_when_all_that_are_needed_are_there() -> None:
     start = Start(3, 60.0)
-    assert [start.look(there, now) for there, now in ((0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0))] == [
-        False
-    ] * 3 + [True]
+    assert [begins(start, there, float(there)) for there in range(4)] == [False] * 3 + [True]
     assert start.needed == 0
 
 
 def test_a_run_begins_with_fewer_after_the_wait_which_begins_with_the_first_edge() -> None:
     start = Start(3, 60.0)
-    assert not start.look(0, 1000.0)  # an aggregator may be there long before
-    assert not start.look(1, 1001.0)
-    assert not start.look(2, 1060.9)
+    assert not begins(start, 0, 1000.0)  # an aggregator may be there long before
+    assert not begins(start, 1, 1001.0)
+    assert not begins(start, 2, 1060.9)
     assert start.needed == 3
-    assert start.look(2, 1061.0)
+    assert begins(start, 2, 1061.0)
 
 
 def test_a_run_never_begins_with_nobody_and_never_waits_again() -> None:
     start = Start(3, 60.0)
-    start.look(1, 0.0)
-    assert not start.look(0, 100.0)  # it has left
-    assert start.look(1, 101.0)
-    assert start.look(0, 102.0)
+    begins(start, 1, 0.0)
+    assert not begins(start, 0, 100.0, known=1)  # it has left
+    assert begins(start, 1, 101.0)
+    assert begins(start, 0, 102.0, known=1)
+
+
+def test_those_that_are_there_are_not_counted_before_there_could_be_enough() -> None:
+    start, counted = Start(3, 60.0), []
+    for known in (1, 2, 2, 3):
+        start.look(known, lambda: counted.append(1) or 3, 0.0)  # type: ignore[func-returns-value]
+    assert len(counted) == 1
+
+
+def begins(start: Start, there: int, now: float, known: int = 0) -> bool:
+    return start.look(max(there, known), lambda: there, now)
 
 
 # -- shares, in a world of virtual time ------------------------------------------------------------

@@ -10,12 +10,14 @@ import shutil
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
+from tacit_services.identity import enrolment, lineage
+from tacit_services.identity.folder import Identity
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 from tacit_services.transport.mqtt import Connection
 from tacit_services.worker.contract import LoopSettings
@@ -25,7 +27,7 @@ from tacit_services.worker.tasks import task_loop
 
 from tacit import config
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger import read_chains
 from tacit.privacy.ledger_chain import Chain
 from tacit.privacy.release import Releaser
 from tacit.privacy.sampling import Random
@@ -73,8 +75,11 @@ class Place:
             self.rigs[run].serve()
         return self.rigs[run]
 
-    def work(self, run: str, folder: Path, releases: int) -> None:
-        """Until the ledger in `folder` has `releases` more, all receipted.
+    def work(
+        self, run: str, folder: Path, releases: int, last: Callable[[], object] = lambda: None
+    ) -> None:
+        """Until the ledger in `folder` has `releases` more, all receipted; then does `last` while
+        it is still open.
 
         Raises what the edge raises.
         """
@@ -82,9 +87,10 @@ class Place:
         torch.set_num_threads(1)
         role = make_edge(rig.run, rig.model, 0, 5)
         with (
-            closing(Ledger(folder / "ledger.db", "digits")) as ledger,
-            closing(Outbox(folder / "outbox.db", rig.run_id)) as outbox,
+            closing(Identity(0, folder, (folder / "lock").open("ab"))) as held,
+            lineage.ledger(held, None, "digits") as ledger,
         ):
+            outbox = Outbox(ledger, rig.run_id, enrolment.read(folder).owner, folder)
             role.releaser = Releaser(role.releaser.plan, ledger, Random(5))
             settings = LoopSettings(rig.run_id, rig.schema, rig.model.size, rig.chunk, 2.0)
             loop = task_loop(role, outbox, settings, CpuTurns(None))
@@ -102,6 +108,7 @@ class Place:
             def enough(seq: int) -> bool:
                 final = done(seq)
                 if ledger.charged().count >= target:
+                    last()
                     raise Enough
                 return final
 
@@ -132,17 +139,15 @@ def state(folder: Path) -> Chain:
     return chain
 
 
-def forget(folder: Path) -> None:
-    """An outbox that numbers on, but does not know how far the ledger was."""
-    with closing(sqlite3.connect(folder / "outbox.db")) as database:
-        database.executescript("DELETE FROM anchor; DELETE FROM message")
-
-
 def copied(folder: Path, name: str) -> Path:
-    (folder.parent / name).mkdir()
-    for file in ("ledger.db", "outbox.db"):
-        shutil.copy(folder / file, folder.parent / name / file)
-    return folder.parent / name
+    """A copy of all that an identity has on its disk."""
+    return Path(shutil.copytree(folder, folder.parent / name))
+
+
+def put_back(copy: Path, folder: Path) -> None:
+    """The disk as it was, with all that the identity knew then."""
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
 
 
 @pytest.fixture
@@ -160,24 +165,46 @@ def test_an_older_copy_that_was_put_back_is_refused_in_this_run_and_in_another(
     copy = copied(folder, "backup")
     place.work("one", folder, 2)
     seen = state(folder)
-    # when it is put back (the outbox knows; one that does not, next), then the edge stops before it
-    # computes anything,
+    # when it is put back, then the identity's own record knows, before anything is computed;
     shutil.copy(copy / "ledger.db", folder / "ledger.db")
-    with pytest.raises(PrivacyError, match="messages were paid with 5; an older copy was put back"):
+    with pytest.raises(
+        PrivacyError, match="it has 3 releases, there were 5 before; an older copy was put back"
+    ):
         place.work(run, folder, 1)
-    forget(folder)
+    # when that record is put back, too, then the edge hears it with its first receipt: in this run
+    # from the numbers of its messages, in another from the ledger's position.
+    put_back(copy, folder)
+    said = {
+        "one": r"the aggregator has message \d+, this outbox ends at \d+; its ledger was rolled back",
+        "two": r"ledger of edge-0: it has 3 releases, the aggregator has seen more; an older copy",
+    }
     for _ in range(2):  # and again after a restart, with what is in the outbox
-        with pytest.raises(
-            PrivacyError, match=r"ledger of edge-0: it has 3 releases.*an older copy was put back"
-        ):
+        with pytest.raises(PrivacyError, match=said[run]):
             place.work(run, folder, 1)
     assert state(folder).count == 3
-    # and the aggregator has counted it, and believes nothing of it.
+    # And the aggregator believes nothing of it.
     rig = place.rig(run)
-    assert rig.driver.counts["rejected:rollback"] >= 2
+    assert (rig.driver.counts["rejected:rollback"] >= 2) == (run == "two")
     assert rig.store.anchors()["digits/edge-0"].count == seen.count == 5
     with rig.driver.lock:
         assert all(record.charged.count == 5 for record in rig.driver.role.edges.values())
+
+
+def test_a_copy_of_an_edge_at_work_has_all_that_was_sent_when_it_was_made(
+    place: Place, folder: Path
+) -> None:
+    """What is charged ahead: as the copy cannot tell whether it was used, it counts as used."""
+    # Given the file alone, copied in the middle of a run, when push 3 had its receipt,
+    place.work("one", folder, 3, lambda: copied(folder, "backup"))
+    copy = folder.parent / "backup"
+    at_work = state(copy)
+    assert (at_work.count, state(folder).count) == (4, 3)
+    assert at_work.head_after(3) == state(folder).head
+    # when it is put back, then nothing that was sent is missing in it, and it may go on.
+    put_back(copy, folder)
+    place.work("two", folder, 1)
+    assert state(folder).count == 5
+    assert place.rig("two").store.anchors()["digits/edge-0"].count == 5
 
 
 def test_an_empty_beginning_is_refused_where_the_edge_was_seen(place: Place, folder: Path) -> None:
@@ -220,10 +247,9 @@ def test_an_aggregator_that_takes_over_remembers(place: Place, folder: Path) -> 
     place.work("one", folder, 2)
     # A new aggregator on the same store.
     place.rigs.pop("one").close()
-    shutil.copy(copy / "ledger.db", folder / "ledger.db")
-    forget(folder)
+    put_back(copy, folder)
     with pytest.raises(PrivacyError, match="it has 3 releases, the aggregator has seen more"):
-        place.work("one", folder, 1)
+        place.work("two", folder, 1)
 
 
 def test_an_honest_edge_goes_on_through_runs_and_restarts(place: Place, folder: Path) -> None:

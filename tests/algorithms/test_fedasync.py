@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tacit_services.journal import snapshot_file as state_file
 
-from tacit.algorithms import fedasync, registry
+from tacit.algorithms import registry
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.fedasync import (
-    AveragingServer,
-    BufferedServer,
-    MixingServer,
-    staleness_weight,
-)
+from tacit.algorithms.fedasync.fedavg import AveragingServer
+from tacit.algorithms.fedasync.fedbuff import BufferedServer
+from tacit.algorithms.fedasync.mixing import MixingServer, staleness_weight
 from tacit.config.algorithms import FedAsync
 from tacit.privacy.accounting import Spend
 from tacit.protocol.messages import EVERYONE, Deadline, Halt, Retired
@@ -408,6 +405,6 @@ def test_sgd_is_one_worker_whose_model_replaces_the_other() -> None:
 
 
 def test_the_roles_are_what_their_names_say() -> None:
-    assert type(server("fedasync")) is fedasync.MixingServer
+    assert type(server("fedasync")) is MixingServer
     assert type(server("fedbuff")) is BufferedServer
     assert type(server("fedavg")) is AveragingServer

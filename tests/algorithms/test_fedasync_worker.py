@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tacit.algorithms.fedasync import Edge
+from tacit.algorithms.fedasync.edge import Edge
 from tacit.config.algorithms import FedAsync
 from tacit.datasets import Dataset
 from tacit.models.vectors import example_gradients, mean_gradient

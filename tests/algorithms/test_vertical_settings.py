@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tacit.datasets import Dataset
 from tacit.errors import BudgetSpent, ConfigError
 from tacit.privacy import gdp
 from tacit.privacy.embeddings import EmbeddingReleaser
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.sampling import Random
 from tacit.privacy.simulated import SimulatedLedger
 from tests.helpers.run_files import run_file as made
@@ -156,14 +158,14 @@ def test_records_of_one_person_are_told_apart() -> None:
 
 
 def test_an_outbox_keeps_the_state_of_the_message_that_it_came_with(tmp_path: Path) -> None:
-    first = Outbox(tmp_path / "outbox.db", "run")
-    assert first.state() is None
-    first.put(1, b"one", state=b"state of one")
-    first.put(2, b"two")
-    first.close()
-    again = Outbox(tmp_path / "outbox.db", "run")
-    assert again.state() == b"state of one"
-    assert Outbox(tmp_path / "outbox.db", "another").state() is None
-    again.put(3, b"three", state=b"state of three")
-    assert again.state() == b"state of three"
-    again.close()
+    with closing(Ledger(tmp_path / "ledger.db", "people")) as ledger:
+        first = Outbox(ledger, "run")
+        assert first.state() is None
+        first.put(1, b"one", state=b"state of one")
+        first.put(2, b"two")
+    with closing(Ledger(tmp_path / "ledger.db", "people")) as ledger:
+        again = Outbox(ledger, "run")
+        assert again.state() == b"state of one"
+        assert Outbox(ledger, "another").state() is None
+        again.put(3, b"three", state=b"state of three")
+        assert again.state() == b"state of three"

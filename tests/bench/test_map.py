@@ -55,11 +55,13 @@ def test_arrows_that_follow_from_others_and_those_to_errors_are_left_out(checkou
     assert picture.splitlines() == ["flowchart TD", *arrows]
 
 
-def test_rooms_stand_in_the_order_of_the_contracts_with_their_first_line(checkout: Path) -> None:
+def test_rooms_stand_in_the_order_of_the_contracts_with_their_first_sentence(
+    checkout: Path,
+) -> None:
     lines = house_map.drawn(checkout).splitlines()
     rooms = [line for line in lines if line.lstrip().startswith("- ")]
     assert rooms == [
-        "- **top**: The top. With more.",
+        "- **top**: The top.",
         "- **left**: On the left.",
         "  - inner: Inside.",
         "- **right**: On the right.",
@@ -73,6 +75,12 @@ def test_a_room_that_says_nothing_of_itself_is_named(checkout: Path) -> None:
     (checkout / "src" / "tacit" / "left" / "inner" / "__init__.py").write_text("")
     with pytest.raises(house_map.Unsaid, match=r"^tacit\.left\.inner: has no docstring$"):
         house_map.drawn(checkout)
+
+
+def test_a_sentence_over_two_lines_is_whole_and_the_next_one_is_left_out(checkout: Path) -> None:
+    inner = checkout / "src" / "tacit" / "left" / "inner" / "__init__.py"
+    inner.write_text('"""Two (`one`,\n`two`), v1.2. And more.\n\nAnd yet more.\n"""\n')
+    assert "  - inner: Two (`one`, `two`), v1.2.\n" in house_map.drawn(checkout)
 
 
 def test_a_room_in_no_layer_is_named(checkout: Path) -> None:

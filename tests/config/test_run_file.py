@@ -551,6 +551,20 @@ def test_a_contradiction_in_the_section_of_another_paper(
     assert "\n" not in str(error.value)
 
 
+def test_sums_need_local_steps_that_do_not_diverge() -> None:
+    section: dict[str, str | None] = {
+        "algorithm.name": '"fedasync"',
+        "algorithm.learning_rate": "0.5",
+        "algorithm.steps_max": "5",
+        "privacy.clip": "1.0",
+    }
+    sums: dict[str, str | None] = {"guard.sums": "true"}
+    parsed(section | sums | {"algorithm.proximal": "4.0"})  # at 2 the law still holds
+    parsed(section | {"algorithm.proximal": "4.5"})
+    with pytest.raises(ConfigError, match=r"algorithm.proximal=4.5: .* it is above 2, so local"):
+        parsed(section | sums | {"algorithm.proximal": "4.5"})
+
+
 @pytest.mark.parametrize("key", OTHER)
 def test_every_parameter_changes_the_fingerprint(key: str) -> None:
     usual: dict[str, str | None] = {

@@ -245,12 +245,9 @@ class MqttRun:
         terms = LoopSettings(
             self.run_id, self.model.schema_hash(), self.model.size, 16 * 1024, patience=30.0
         )
-        outbox = end.enter_context(
-            closing(Outbox(self.folder / f"outbox-{number}.db", self.run_id))
-        )
         # Python 3.11 cannot parse in two threads at once, and numpy parses the head of a data file.
         with self._building:
-            loop = self._loop(number, seed, outbox, terms, end)
+            loop = self._loop(number, seed, terms, end)
         name = loop.role.edge
         end.enter_context(closing(loop.role.releaser.ledger))
         connection = Connection(
@@ -272,14 +269,16 @@ class MqttRun:
         )
 
     def _loop(
-        self, number: int, seed: int | None, outbox: Outbox, terms: LoopSettings, end: ExitStack
+        self, number: int, seed: int | None, terms: LoopSettings, end: ExitStack
     ) -> WorkerLoop:
         section = self.run.algorithm
         if isinstance(section, Vafl):
             ledger = Ledger(self.folder / f"ledger-{number}.db", self.run.source.name)
             party = make_party(self.run, number, seed, ledger)
+            outbox = Outbox(ledger, self.run_id)
             return party_loop(party, outbox, terms, CpuTurns(None), serves=self.serves)
         role = make_edge(self.run, self.model, number, seed)
+        outbox = Outbox(role.releaser.ledger, self.run_id)
         if not isinstance(section, Gossip):
             return task_loop(role, outbox, terms, CpuTurns(None))
         assert isinstance(role, Worker)

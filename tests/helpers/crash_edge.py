@@ -13,10 +13,12 @@ import faulthandler
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,18 +35,21 @@ from tacit.algorithms.mapa import Edge
 from tacit.errors import TacitError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.release import Plan
 from tests.helpers.processes import environment
 from tests.helpers.servers import PATIENCE, wait_for
 
-# Where an edge dies, in the order of one release.
+# Where an edge dies, in the order of one release: before and after the ledger lets it begin (the
+# first of a process has a commit of its own, the others are charged ahead), in it, around the one
+# commit that stores its message and charges the next, in the middle of that, on the wire.
 POINTS = (
-    "before_reserve",
-    "after_reserve",
+    "before_begin",
+    "after_begin",
     "in_compute",
-    "before_put",
-    "after_put",
-    "before_publish",
+    "before_commit",
+    "in_commit",
+    "after_commit",
     "after_publish",
     "on_receipt",
 )
@@ -55,6 +60,7 @@ class Killer:
 
     def __init__(self, point: str, release: int) -> None:
         self.point, self.release, self.charges = point, release, 0
+        self.storing = False  # whether a message is being stored
 
     def at(self, point: str) -> None:
         """Die here, if this is the place:
@@ -67,13 +73,13 @@ class Killer:
     def install(self) -> None:
         """Put the points around the functions that they are named after."""
         charge, query, put, publish = Ledger.charge, Edge.query, Outbox.put, Connection.publish
-        receipt = Session._receipt
+        receipt, transaction = Session._receipt, Ledger.transaction
 
         def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
             self.charges += 1
-            self.at("before_reserve")
+            self.at("before_begin")
             charge(ledger, *row, **more)
-            self.at("after_reserve")
+            self.at("after_begin")
 
         def new_query(edge: Edge, *arguments: Any) -> Any:
             found = query(edge, *arguments)
@@ -81,16 +87,24 @@ class Killer:
             return found
 
         def new_put(outbox: Outbox, *arguments: Any, **more: Any) -> None:
-            self.at("before_put")
+            self.at("before_commit")
+            self.storing = True
             put(outbox, *arguments, **more)
-            self.at("after_put")
+            self.storing = False
+            self.at("after_commit")
+
+        @contextmanager
+        def new_transaction(
+            ledger: Ledger, ahead: Charge | None = None
+        ) -> Iterator[sqlite3.Connection]:
+            with transaction(ledger, ahead) as db:
+                yield db
+                if self.storing:
+                    self.at("in_commit")
 
         def new_publish(connection: Connection, topic: str, payload: bytes, **more: Any) -> Any:
-            up = topic.split("/")[3] == "up"
-            if up:
-                self.at("before_publish")
             published = publish(connection, topic, payload, **more)
-            if up:
+            if topic.split("/")[3] == "up":
                 self.at("after_publish")
             return published
 
@@ -100,6 +114,7 @@ class Killer:
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
             (Ledger, "charge", new_charge),
+            (Ledger, "transaction", new_transaction),
             (Edge, "query", new_query),
             (Outbox, "put", new_put),
             (Connection, "publish", new_publish),

@@ -20,6 +20,13 @@ def unpacked(name: str, folder: Path) -> Path:
     return folder / name
 
 
+def identity_of_two_files(folder: Path) -> Path:
+    """`folder`/two-files, with identity 0 as it was when messages had a file of their own."""
+    with tarfile.open(ROOT / "tests" / "kept" / "two-files.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "two-files"
+
+
 def tree(folder: Path) -> Path:
     """`folder`, with the tree of 0.1 in it, as it was committed."""
     packed = subprocess.run(

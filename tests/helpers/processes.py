@@ -194,15 +194,20 @@ class Deployment:
         return int(self._query(number, "ledger", "SELECT COALESCE(SUM(count), 0) FROM chain")[0][0])
 
     def pending(self, number: int) -> dict[int, bytes]:
-        """The messages in the outbox file of identity `number`;
+        """The messages in the ledger's file of identity `number`, or in its outbox of an older
+        tacit;
 
         the latest has no receipt, or a very new one.
         """
-        return dict(self._query(number, "outbox", "SELECT seq, envelope FROM message ORDER BY seq"))
+        old = (self.folder / "identities" / str(number) / "outbox.db").exists()
+        query = "SELECT seq, envelope FROM message ORDER BY seq"
+        return dict(self._query(number, "outbox" if old else "ledger", query))
 
     def _query(self, number: int, name: str, query: str) -> list[Any]:
         path = self.folder / "identities" / str(number) / f"{name}.db"
-        with closing(sqlite3.connect(path)) as db:  # read and write: WAL needs both
+        with closing(
+            sqlite3.connect(path)
+        ) as db:  # read and write: an older tacit's WAL needs both
             return db.execute(query).fetchall()
 
 

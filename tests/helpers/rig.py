@@ -161,7 +161,9 @@ class Rig:
                     if make
                     else make_edge(self.run, self.model, number, seed, self.epsilon.get(number))
                 )
-            outbox = Outbox(folder / f"outbox-{number}.db", self.run_id)
+            place = folder / f"edge-{number}"
+            place.mkdir(exist_ok=True)
+            outbox = Outbox(role.releaser.ledger, self.run_id, b"", place)
             settings = LoopSettings(self.run_id, self.schema, self.model.size, self.chunk, patience)
             loop = task_loop(role, outbox, settings, CpuTurns(None))
             connection = Connection(
@@ -178,7 +180,6 @@ class Rig:
             present("online")
             loop.run(connection, self.stop, present)
             connection.stop()
-            outbox.close()
             role.releaser.ledger.close()
 
         self._thread(work)

@@ -161,7 +161,7 @@ def mosquitto(directory: Path, *options: str) -> Iterator[Mosquitto]:
         "allow_anonymous true",
         "set_tcp_nodelay true",
         "max_packet_size 1048576",
-        "max_queued_messages 2000",
+        "max_queued_messages 50000",
         "max_inflight_messages 16",
         "persistence true",
         f"persistence_location {directory}/",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tacit_services.identity import lineage
+from tacit_services.identity import enrolment, lineage
 from tacit_services.identity.folder import Identity, acquire
-from tacit_services.worker.outbox import Outbox
 
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger_chain import Charge
+from tests.helpers import forked
 
 
 @pytest.fixture
@@ -97,21 +101,6 @@ def test_it_is_noticed_although_nothing_was_ever_charged_and_the_marker_is_all_t
     assert "is missing or empty" in refusal(identity)
 
 
-def test_an_identity_from_before_the_marker_is_known_by_its_outbox(identity: Identity) -> None:
-    with closing(Outbox(identity.path / "outbox.db", "run")) as outbox:
-        outbox.put(1, b"hello")
-    assert "edge-0 has sent messages before" in refusal(identity)
-    # One that still has its ledger is enrolled as it is.
-    with (
-        closing(Outbox(identity.path / "outbox.db", "run")),
-        closing(Ledger(identity.path / "l.db", "digits")),
-    ):
-        pass
-    assert charged(identity, str(identity.path / "l.db")) == 1
-    (identity.path / "l.db").unlink()
-    assert "is missing or empty" in refusal(identity, str(identity.path / "l.db"))
-
-
 def test_another_dataset_has_a_ledger_of_its_own(identity: Identity, tmp_path: Path) -> None:
     assert charged(identity, times=3) == 3
     assert charged(identity, dataset="mnist") == 1  # in the same file
@@ -131,7 +120,15 @@ def test_two_edges_on_one_ledger_are_refused(identity: Identity, tmp_path: Path)
 
 def test_a_marker_that_cannot_be_read_is_refused(identity: Identity) -> None:
     charged(identity)
-    for content in (b"", b"[]", b'{"digits": 3}', b'{"digits": "xyz"}', b"\xff"):
+    for content in (
+        b"",
+        b"[]",
+        b'{"digits": 3}',
+        b'{"digits": "xyz"}',
+        b"\xff",
+        b'{"format": 2, "ledgers": {}}',
+        b'{"format": 2, "owner": "00", "ledgers": {"digits": {"lineage": "00"}}}',
+    ):
         (identity.path / "enrolled.json").write_bytes(content)
         assert "enrolled.json" in refusal(identity)
 
@@ -142,27 +139,74 @@ def test_a_place_that_does_not_exist_is_refused(identity: Identity, tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize("marker", ["exchanged too", "deleted", "without the dataset"])
-def test_a_ledger_that_is_exchanged_with_its_marker_is_noticed_by_the_outbox(
-    identity: Identity, tmp_path: Path, marker: str
+def test_it_remembers_how_far_the_ledger_had_come(identity: Identity, tmp_path: Path) -> None:
+    path = identity.path / "ledger.db"
+    charged(identity, times=2)
+    shutil.copy(path, tmp_path / "backup.db")
+    last = enrolled(identity)["digits"]
+    assert (last["count"], last["head"]) == (2, read_chains(path)[0].head.hex())
+    # An older copy than the last opening is refused, and one that goes on from it is, too.
+    charged(identity)
+    shutil.copy(tmp_path / "backup.db", path)
+    for more in (0, 1, 2):
+        with closing(Ledger(path, "digits")) as copy:
+            for _ in range(min(more, 1)):
+                copy.charge(0.1, 1.5, "gaussian", secret=True)
+        said = refusal(identity)
+        assert said.startswith(f"ledger {path}: it")
+        assert said.endswith("copy was put back, refusing to train")
+
+
+def test_it_is_remembered_at_an_opening_and_at_a_close_and_never_ahead_of_the_ledger(
+    identity: Identity,
 ) -> None:
-    # Given an identity whose ledger has paid for a message,
-    with (
-        lineage.ledger(identity, None, "digits") as ledger,
-        closing(Outbox(identity.path / "outbox.db", "r")) as outbox,
-    ):
+    counts = []
+    with lineage.ledger(identity, None, "digits") as ledger:
+        counts.append(enrolled(identity)["digits"]["count"])
         ledger.charge(0.1, 1.5, "gaussian", secret=True)
-        outbox.put(1, b"update", ledger)
-    assert charged(identity, times=0) == 1
-    # when somebody puts another ledger, with less on it, in its place, and the marker to it,
+        with ledger.transaction(Charge(0.1, 1.5, "gaussian", secret=True, count=5)):
+            pass
+        counts.append(enrolled(identity)["digits"]["count"])
+    counts.append(enrolled(identity)["digits"]["count"])
+    assert counts == [0, 0, 1]  # what was charged ahead is taken back
+    assert charged(identity) == 2
+
+
+def test_a_killed_process_leaves_what_was_known_when_it_began(
+    identity: Identity, tmp_path: Path
+) -> None:
+    charged(identity, times=3)
+    done = forked.finished(OPEN_AND_DIE, identity.path.parent)
+    assert done.returncode == -signal.SIGKILL
+    assert enrolled(identity)["digits"]["count"] == 3
+    assert charged(identity, times=0) == 5
+
+
+OPEN_AND_DIE = """
+import os, signal, sys, threading
+from pathlib import Path
+from tacit_services.identity import enrolment, lineage
+from tacit_services.identity.folder import acquire
+identity = acquire(Path(sys.argv[1]), 2, 1, threading.Event())
+object.__setattr__(identity, "path", Path(sys.argv[1], "0"))
+with lineage.ledger(identity, None, "digits") as ledger:
+    ledger.charge(0.1, 1.5, "gaussian", secret=True, count=2)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def enrolled(identity: Identity) -> dict[str, Any]:
+    content = json.loads((identity.path / "enrolled.json").read_bytes())
+    assert (content["format"], len(content["owner"])) == (2, 32)
+    ledgers: dict[str, Any] = content["ledgers"]
+    return ledgers
+
+
+def test_an_identity_keeps_its_id(identity: Identity, tmp_path: Path) -> None:
+    charged(identity)
+    owner = enrolment.read(identity.path).owner
+    charged(identity, dataset="mnist")
+    assert enrolment.read(identity.path).owner == owner
     for another in taken(tmp_path / "others"):
         charged(another)
-        shutil.copy(another.path / "ledger.db", identity.path / "ledger.db")
-        shutil.copy(another.path / "enrolled.json", identity.path / "enrolled.json")
-    if marker == "deleted":
-        (identity.path / "enrolled.json").unlink()
-    if marker == "without the dataset":
-        (identity.path / "enrolled.json").write_text("{}")
-    # then the outbox knows who has paid.
-    assert "it was exchanged, refusing to train" in refusal(identity)
-    assert "it was exchanged, refusing to train" in refusal(identity)
+        assert enrolment.read(another.path).owner != owner

@@ -9,7 +9,6 @@ import json
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.peer.state import PeerState
 from tacit_services.testbed import local_run, predict
 from tacit_services.testbed.simulate import Simulation
-from tacit_services.worker.outbox import Outbox
 
 from tacit import config
 from tacit.config import RunFile
@@ -137,10 +135,15 @@ class TestEnrolment:
         before = json.loads(marker.read_text())
         with closing(identity(folder / "identities")) as edge:
             with lineage.ledger(edge, None, "digits") as ledger:
-                assert {"digits": ledger.lineage.hex()} == before == json.loads(marker.read_text())
+                assert {"digits": ledger.lineage.hex()} == before
+                digits = {"lineage": before["digits"], "count": 14}
+                digits["head"] = ledger.charged().head.hex()
             with lineage.ledger(edge, None, "mnist") as other:
                 now = json.loads(marker.read_text())
-                assert now == {"format": 1, "ledgers": before | {"mnist": other.lineage.hex()}}
+                mnist = {"lineage": other.lineage.hex(), "count": 0, "head": ""}
+                assert now.pop("ledgers") == {"digits": digits, "mnist": mnist}
+                assert now.pop("format") == 2
+                assert list(now) == ["owner"]
             (edge.path / "ledger.db").unlink()
             with (
                 pytest.raises(PrivacyError, match="missing or empty"),
@@ -209,41 +212,46 @@ def newer(path: Path) -> None:
 
 
 class TestNumbers:
-    OPEN: tuple[tuple[str, str, str, Callable[[Path], Outbox | PeerState]], ...] = (
-        ("outbox", "mapa", "outbox.db", lambda path: Outbox(path, "mapa")),
-        ("peer state", "gossip", "peer.db", lambda path: PeerState(path, "gossip")),
-    )
-
-    @pytest.mark.parametrize(("what", "run", "name", "opened"), OPEN)
-    def test_a_file_of_0_1_gets_one_and_a_newer_one_is_refused(
-        self,
-        tmp_path: Path,
-        what: str,
-        run: str,
-        name: str,
-        opened: Callable[[Path], Outbox | PeerState],
-    ) -> None:
-        path = unpacked(run, tmp_path) / "identities" / "0" / name
+    def test_a_peers_state_of_0_1_gets_one_and_a_newer_one_is_refused(self, tmp_path: Path) -> None:
+        path = unpacked("gossip", tmp_path) / "identities" / "0" / "peer.db"
         assert numbered(path) == 0
         for _ in range(2):
-            opened(path).close()
+            PeerState(path, "gossip").close()
             assert numbered(path) == 1
         newer(path)
-        said = f"{what} {path}: has format 2, this tacit reads 1: a newer one has written it"
+        said = f"peer state {path}: has format 2, this tacit reads 1: a newer one has written it"
         with pytest.raises(PrivacyError, match=f"^{said}$"):
-            opened(path)
+            PeerState(path, "gossip")
         assert numbered(path) == 2
+
+    def test_a_newer_outbox_is_refused(self, tmp_path: Path) -> None:
+        folder = unpacked("mapa", tmp_path) / "identities"
+        (folder / "0" / "enrolled.json").unlink()
+        with closing(sqlite3.connect(folder / "0" / "outbox.db")) as db:
+            db.execute("PRAGMA user_version = 2")
+        refused = pytest.raises(PrivacyError, match=r"outbox .*: has format 2, this tacit reads 1")
+        with closing(identity(folder)) as edge, refused, lineage.ledger(edge, None, "digits"):
+            pass
+
+    def test_a_ledger_of_before_is_read_and_converted(self, tmp_path: Path) -> None:
+        path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
+        before = numbered(path)
+        assert before < 3
+        for _ in range(2):
+            Ledger(path, "digits").close()
+            assert numbered(path) == 3
 
     def test_a_newer_ledger_is_refused(self, tmp_path: Path) -> None:
         path = unpacked("mapa", tmp_path) / "identities" / "0" / "ledger.db"
+        Ledger(path, "digits").close()
         newer(path)
         with pytest.raises(PrivacyError, match="was not written by this version of tacit"):
             Ledger(path, "digits")
 
     def test_a_newer_enrolment_is_refused(self, tmp_path: Path) -> None:
         folder = unpacked("mapa", tmp_path) / "identities"
-        (folder / "0" / "enrolled.json").write_text('{"format": 2, "ledgers": {}}')
-        refused = pytest.raises(PrivacyError, match=r"enrolled.json: has format 2")
+        (folder / "0" / "enrolled.json").write_text('{"format": 3, "ledgers": {}}')
+        refused = pytest.raises(PrivacyError, match=r"enrolled.json: has format 3")
         with closing(identity(folder)) as edge, refused, lineage.ledger(edge, None, "digits"):
             pass
 

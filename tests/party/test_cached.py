@@ -62,7 +62,7 @@ class Disk:
         """What the party says to the roster: its table's bytes; None where it retires instead."""
         with ExitStack() as end:
             ledger = end.enter_context(closing(Ledger(self.folder / "ledger.db", "digits")))
-            outbox = end.enter_context(closing(Outbox(self.folder / "outbox.db", run_id)))
+            outbox = Outbox(ledger, run_id)
             kept, splits = KeptEmbeddings(self.folder / "released"), datasets.splits("digits", None)
             role = registry.party(
                 vertical(run.define()), "edge-0", 0, splits, SALT, ledger, Random(), kept
@@ -75,7 +75,6 @@ class Disk:
             session = Session(
                 role, outbox, settings, connection, lambda state: None, lambda: state_to_keep(role)
             )
-            outbox.check(ledger)
             if outbox.oldest() is None:
                 session.post(role.on_message(roster(run)))
             pending = outbox.oldest()

@@ -181,7 +181,7 @@ EDITS = [
     "UPDATE chain SET head = zeroblob(32)",
     "UPDATE chain SET lineage = zeroblob(16)",
     "DROP TABLE entry",
-    "PRAGMA user_version = 3",
+    "PRAGMA user_version = 4",
 ]
 
 

@@ -187,12 +187,17 @@ def pages(path: Path) -> list[bytes]:
     return [content[start : start + PAGE] for start in range(0, len(content), PAGE)]
 
 
-def test_nothing_lies_beside_a_ledger_that_is_in_use(tmp_path: Path) -> None:
+def test_a_ledger_in_use_may_be_copied_alone_and_one_that_was_closed_is_alone(
+    tmp_path: Path,
+) -> None:
     with closing(Ledger(tmp_path / "ledger.db", "data")) as ledger:
-        ledger.charge(0.1, 1.5, "gaussian", secret=True)
-        assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
-        shutil.copy(tmp_path / "ledger.db", tmp_path / "copy.db")
-        assert count(tmp_path / "copy.db") == 1
+        for charges in (1, 2, 3):
+            ledger.charge(0.1, 1.5, "gaussian", secret=True)
+            shutil.copy(tmp_path / "ledger.db", tmp_path / "copy.db")
+            assert count(tmp_path / "copy.db") == charges
+        # The emptied rollback journal, which SQLite takes for nothing to take back.
+        assert (tmp_path / "ledger.db-journal").read_bytes()[:8] == bytes(8)
+    assert {path.name for path in tmp_path.iterdir()} == {"ledger.db", "copy.db"}
 
 
 def test_readers_see_one_state_of_a_ledger_that_is_being_charged(

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
-from tacit.algorithms import fedasync, mapa
+from tacit.algorithms import mapa
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.audit.statistics import sampler_p_value
 from tacit.config.algorithms import FedAsync
 from tacit.datasets.edge_rows import EdgeRows, Units
@@ -323,7 +324,7 @@ def test_every_step_draws_units_and_their_rows_afresh(
     releaser = Releaser(plan(), Ledger(":memory:", "t"), Random(1))
     section = FedAsync(name="fedasync", steps_min=3, learning_rate=0.1)
     made: EdgeRole = (
-        fedasync.Edge(section, "edge-0", data, LOGISTIC, releaser)
+        FedAsyncEdge(section, "edge-0", data, LOGISTIC, releaser)
         if algorithm == "fedasync"
         else mapa.Edge("edge-0", data, LOGISTIC, releaser)
     )

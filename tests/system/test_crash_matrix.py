@@ -78,6 +78,7 @@ class Scene:
     rig: Rig
     watcher: Watcher
     kills: Counter[int] = field(default_factory=Counter)
+    died_at: dict[int, int] = field(default_factory=dict)  # the release of an edge's first death
 
     def edge(self, number: int, point: str = "", release: int = 0) -> int:
         """Start one; its pid."""
@@ -99,6 +100,7 @@ class Scene:
         """Start an edge that dies at the point, and wait for that."""
         assert self.ended(self.edge(number, point, release)) == -signal.SIGKILL, self.log(number)
         self.kills[number] += 1
+        self.died_at.setdefault(number, release)
 
     def exhaust(self, number: int, times: int) -> None:
         """An edge that works until it retires for the `times`-th time."""
@@ -170,6 +172,14 @@ def ledger(scene: Scene, number: int) -> Chain:
     return chain
 
 
+def lost_by(point: str, release: int) -> int:
+    """Releases that are paid for and never seen, after one death at `point` of this release."""
+    if point == "before_begin":  # what was charged with the message before it
+        return int(release > 1)
+    stored = point in ("after_commit", "after_publish", "on_receipt")
+    return int(release < CAP) if stored else 1  # the one after it, or itself
+
+
 def check(scene: Scene, number: int, point: str) -> None:
     chain, updates, kills = ledger(scene, number), scene.seen(number, "update"), scene.kills[number]
     distinct = {
@@ -178,14 +188,14 @@ def check(scene: Scene, number: int, point: str) -> None:
     # A retry is the same bytes, and no two updates are.
     assert all(len(payloads) == 1 for payloads in updates.values()), point
     assert len(distinct) == len(updates)
-    # What was seen is paid for, with at most one reservation lost for every death.
+    # What was seen is paid for, with at most one task lost for every death.
     (row,) = chain.history()
     paid = cost(row.sampling_rate, row.noise_multiplier, row.count)
     seen = cost(row.sampling_rate, row.noise_multiplier, len(distinct)) if distinct else 0.0
     assert row.count == chain.count
     assert seen <= paid <= cost(row.sampling_rate, row.noise_multiplier, len(distinct) + kills)
-    if point in ("before_reserve", "after_put", "before_publish", "after_publish", "on_receipt"):
-        assert len(distinct) == chain.count  # nothing was lost
+    if kills == 1:
+        assert chain.count - len(distinct) == lost_by(point, scene.died_at[number])
     # The budget was spent, not passed, and after the last word there was no update.
     assert chain.count == CAP
     assert max(updates, default=0) < min(scene.seen(number, "retired"))

@@ -122,10 +122,10 @@ def alive(process: psutil.Process) -> bool:
 
 
 def training(process: subprocess.Popen[str], out: Path) -> list[psutil.Process]:
-    """Wait until all edges have an outbox, so that the run is under way; its children."""
+    """Wait until all edges have a ledger, so that the run is under way; its children."""
     wait_for(
         lambda: (
-            len(list(out.glob("state/identities/*/outbox.db"))) == 3 or process.poll() is not None
+            len(list(out.glob("state/identities/*/ledger.db"))) == 3 or process.poll() is not None
         ),
         PATIENCE,
     )

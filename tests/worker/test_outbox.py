@@ -2,175 +2,268 @@
 
 from __future__ import annotations
 
+import mmap
 import shutil
-from contextlib import closing
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tacit_services.worker.outbox import Outbox
+from tacit_services.worker.outbox import LARGE, Outbox
 
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger_chain import Charge
+from tests.helpers import forked
 from tests.helpers.forked import Forked
 
+ONE = Charge(0.1, 1.5, "gaussian", secret=True)
+OWNER = b"an identity's id"
 WRITER = """
 import sys
+from pathlib import Path
+from tacit.privacy.ledger import Ledger
 from tacit_services.worker.outbox import Outbox
-box = Outbox(sys.argv[1], "run")
+size = int(sys.argv[2])
+folder = Path(sys.argv[1])
+box = Outbox(Ledger(folder / "ledger.db", "data"), "run", b"an identity's id", folder)
 for seq in range(1, 100_000):
-    box.put(seq, seq.to_bytes(8, "little") * 512)
+    box.put(seq, seq.to_bytes(8, "little") * (size // 8))
     print(seq, flush=True)
 """
 
 
+@contextmanager
+def opened(
+    folder: Path, run: str = "run", owner: bytes = OWNER, *, large: bool = True
+) -> Iterator[Outbox]:
+    with closing(Ledger(folder / "ledger.db", "data")) as ledger:
+        yield Outbox(ledger, run, owner, folder if large else None)
+
+
 def test_a_new_one_is_empty_and_counts_from_one(tmp_path: Path) -> None:
-    box = Outbox(tmp_path / "o.db", "run")
-    assert (box.next_seq(), box.oldest()) == (1, None)
-    box.close()
+    with opened(tmp_path) as box:
+        assert (box.next_seq(), box.oldest()) == (1, None)
 
 
 def test_messages_leave_in_order_and_each_is_final_once(tmp_path: Path) -> None:
-    box = Outbox(tmp_path / "o.db", "run")
-    for seq in (1, 2, 3):
-        box.put(seq, b"%d" % seq)
-    assert box.oldest() == (1, b"1")
-    assert box.oldest() == (1, b"1")  # until its receipt
-    assert (box.done(1), box.done(1), box.done(99)) == (True, False, False)
-    assert box.oldest() == (2, b"2")
-    box.close()
+    with opened(tmp_path) as box:
+        for seq in (1, 2, 3):
+            box.put(seq, b"%d" % seq)
+        assert box.oldest() == (1, b"1")
+        assert box.oldest() == (1, b"1")  # until its receipt
+        assert (box.done(1), box.done(1), box.done(99)) == (True, False, False)
+        assert box.oldest() == (2, b"2")
 
 
-def test_what_has_no_receipt_is_there_again_byte_for_byte(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 500
-    box = Outbox(tmp_path / "o.db", "run")
-    box.put(1, b"first")
-    box.done(1)
-    box.put(2, content)
-    box.close()
-    again = Outbox(tmp_path / "o.db", "run")
-    assert again.oldest() == (2, content)
-    assert again.next_seq() == 3
-    again.close()
+@pytest.mark.parametrize("size", [500, LARGE, LARGE + 1, 3 * LARGE])
+def test_what_has_no_receipt_is_there_again_byte_for_byte(tmp_path: Path, size: int) -> None:
+    content = (bytes(range(256)) * (size // 256 + 1))[:size]
+    with opened(tmp_path) as box:
+        box.put(1, b"first")
+        box.done(1)
+        box.put(2, content)
+    with opened(tmp_path) as again:
+        pending = again.oldest()
+        assert pending is not None
+        assert (pending[0], bytes(pending[1])) == (2, content)
+        assert again.next_seq() == 3
 
 
 def test_a_receipt_that_was_not_written_down_costs_one_duplicate_only(tmp_path: Path) -> None:
-    box = Outbox(tmp_path / "o.db", "run")
-    box.put(1, b"first")
-    box.done(1)
-    box.close()  # a crash before the next put
-    again = Outbox(tmp_path / "o.db", "run")
-    assert (again.oldest(), again.next_seq()) == ((1, b"first"), 2)
-    again.done(1)
-    again.put(2, b"second")
-    again.close()
-    last = Outbox(tmp_path / "o.db", "run")
-    assert last.oldest() == (2, b"second")
-    last.close()
+    with opened(tmp_path) as box:
+        box.put(1, b"first")
+        box.done(1)  # a crash before the next put
+    with opened(tmp_path) as again:
+        assert (again.oldest(), again.next_seq()) == ((1, b"first"), 2)
+        again.done(1)
+        again.put(2, b"second")
+    with opened(tmp_path) as last:
+        assert last.oldest() == (2, b"second")
 
 
 def test_numbers_are_never_used_again_although_everything_was_receipted(tmp_path: Path) -> None:
-    box = Outbox(tmp_path / "o.db", "run")
-    for seq in (1, 2, 3):
-        box.put(seq, b"x")
-        box.done(seq)
-    box.close()
-    again = Outbox(tmp_path / "o.db", "run")
-    assert again.next_seq() == 4
-    with pytest.raises(AssertionError):
-        again.put(3, b"y")
-    again.close()
+    with opened(tmp_path) as box:
+        for seq in (1, 2, 3):
+            box.put(seq, b"x")
+            box.done(seq)
+    with opened(tmp_path) as again:
+        assert again.next_seq() == 4
+        with pytest.raises(AssertionError):
+            again.put(3, b"y")
 
 
-def test_runs_do_not_mix(tmp_path: Path) -> None:
-    one = Outbox(tmp_path / "o.db", "one")
-    one.put(1, b"of one")
-    one.close()
-    two = Outbox(tmp_path / "o.db", "two")
-    assert (two.oldest(), two.next_seq()) == (None, 1)
-    two.close()
+def test_neither_runs_nor_identities_mix(tmp_path: Path) -> None:
+    with opened(tmp_path, "one") as one:
+        one.put(1, b"of one")
+    for run, owner in (("two", OWNER), ("one", b"another identity")):
+        with opened(tmp_path, run, owner) as two:
+            assert (two.oldest(), two.next_seq()) == (None, 1)
+    with opened(tmp_path, "one") as one:
+        assert one.oldest() == (1, b"of one")
 
 
-def test_what_was_put_survives_kill_9(tmp_path: Path) -> None:
-    with Forked(WRITER, tmp_path / "o.db") as writer:
-        said = [int(writer.stdout.readline()) for _ in range(50)]
+@pytest.mark.parametrize("size", [4096, LARGE + 8])
+def test_what_was_put_survives_kill_9(tmp_path: Path, size: int) -> None:
+    with Forked(WRITER, tmp_path, str(size)) as writer:
+        said = [int(writer.stdout.readline()) for _ in range(20)]
         writer.kill()
         said += [
             int(line)
             for line in writer.stdout.read().splitlines(keepends=True)
             if line.endswith("\n")
         ]
-    box = Outbox(tmp_path / "o.db", "run")
-    assert box.next_seq() > said[-1]
-    for seq in range(1, box.next_seq()):
-        assert box.oldest() == (seq, seq.to_bytes(8, "little") * 512)
-        box.done(seq)
-    assert box.oldest() is None
-    box.close()
+    with opened(tmp_path) as box:
+        assert box.next_seq() > said[-1]
+        for seq in range(1, box.next_seq()):
+            pending = box.oldest()
+            assert pending is not None
+            assert (pending[0], bytes(pending[1])) == (seq, seq.to_bytes(8, "little") * (size // 8))
+            box.done(seq)
+        assert box.oldest() is None
 
 
-@pytest.mark.parametrize(
-    "content", [b"not a database, and long enough to be sure " * 200, b"SQLite format 3\0" * 300]
-)
-def test_a_damaged_file_is_refused_in_one_line_that_names_it(
-    tmp_path: Path, content: bytes
-) -> None:
-    path = tmp_path / "o.db"
-    path.write_bytes(content)
-    with pytest.raises(PrivacyError, match=r"outbox .*o\.db: ") as failure:
-        Outbox(path, "run")
-    assert "\n" not in str(failure.value)
+# -- one commit with the charges -------------------------------------------------------------------
 
 
-def test_a_place_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PrivacyError, match="unable to open"):
-        Outbox(tmp_path / "missing" / "o.db", "run")
+def test_a_message_and_the_charge_of_the_next_are_one_commit(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box._ledger.charge(0.1, 1.5, "gaussian", secret=True)
+        box.put(1, b"push", ahead=ONE)
+        # In the file there is what comes next; of what has been released nobody is told of it.
+        (chain,) = read_chains(tmp_path / "ledger.db")
+        assert (chain.count, box._ledger.ahead, box._ledger.charged().count) == (2, 1, 1)
+        box._ledger.charge(0.1, 1.5, "gaussian", secret=True)
+        assert read_chains(tmp_path / "ledger.db") == [chain]  # no commit of its own
+        assert (box._ledger.ahead, box._ledger.charged().head) == (0, chain.head)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from tacit.errors import PrivacyError
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
+from tacit_services.worker.outbox import Outbox
+ledger = Ledger(Path(sys.argv[1], "ledger.db"), "data")
+box = Outbox(ledger, "run", b"an identity's id", Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    box.put(2, bytes(int(sys.argv[2])), ahead=Charge(0.1, 1.5, "gaussian", True))
+except PrivacyError as error:
+    print(error)
+    assert (ledger.ahead, box.next_seq(), box.oldest()) == (0, 2, (1, b"first"))
+"""
+
+
+@pytest.mark.parametrize("size", [100, LARGE + 1])
+def test_on_a_full_disk_neither_is_written(tmp_path: Path, size: int) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, b"first")
+    done = forked.finished(FULL, tmp_path, str(size))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("outbox of run run: ")
+    assert done.stdout.rstrip().endswith("the update was not sent")
+    with opened(tmp_path) as box:
+        assert (box.oldest(), box.next_seq()) == ((1, b"first"), 2)
+        assert box._ledger.charged().count == 0
 
 
 def test_a_failing_write_says_that_nothing_was_sent(tmp_path: Path) -> None:
-    box = Outbox(tmp_path / "o.db", "run")
-    box.put(1, b"first")
-    other = Outbox(
-        tmp_path / "o.db", "run"
-    )  # a second process on the same identity: the lock prevents it
-    other.put(2, b"theirs")
-    with pytest.raises(PrivacyError, match="the update was not sent"):
-        box.put(2, b"ours")
-    assert box.next_seq() == 2
-    box.close()
-    other.close()
+    with opened(tmp_path) as box, opened(tmp_path) as other:
+        box.put(1, b"first")
+        # A second process on the same identity, which the lock prevents.
+        other._last = 1
+        other.put(2, b"theirs", ahead=ONE)
+        with pytest.raises(PrivacyError, match="the update was not sent"):
+            box.put(2, b"ours")
+        assert box.next_seq() == 2
 
 
-def test_it_remembers_how_far_the_ledger_was_that_paid(tmp_path: Path) -> None:
-    # Given messages that were paid for, the last of them with 2 releases,
-    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
-    for seq in (1, 2):
-        with (
-            closing(Ledger(path, "data")) as ledger,
-            closing(Outbox(tmp_path / "o.db", "run")) as box,
-        ):
-            ledger.charge(0.1, 1.5, "gaussian", secret=True)
-            box.check(ledger)
-            box.put(seq, b"paid", ledger)
-        if seq == 1:
-            shutil.copy(path, copy)
-    with (
-        closing(Ledger(path, "data")) as ledger,
-        closing(Outbox(tmp_path / "o.db", "another run")) as box,
-    ):
-        box.check(ledger)
-    # then an older copy of the ledger is refused in any run, and so is one that went on from there
-    # by itself.
-    for count in (1, 2):
-        with (
-            closing(Ledger(copy, "data")) as ledger,
-            closing(Outbox(tmp_path / "o.db", "another run")) as box,
-        ):
-            assert ledger.charged().count == count
-            with pytest.raises(
-                PrivacyError, match=f"it has {count} releases, messages were paid with 2"
-            ):
-                box.check(ledger)
-            ledger.charge(0.1, 1.5, "gaussian", secret=True)
-    # Another dataset's is another ledger.
-    with closing(Ledger(path, "other")) as ledger, closing(Outbox(tmp_path / "o.db", "run")) as box:
-        box.check(ledger)
+# -- large messages --------------------------------------------------------------------------------
+
+
+def large(folder: Path) -> list[Path]:
+    return sorted((folder / "messages").iterdir())
+
+
+def test_a_large_message_is_a_file_until_its_receipt(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, bytes(LARGE + 1))
+        (path,) = large(tmp_path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.read_bytes() == bytes(LARGE + 1)
+        box.done(1)
+        assert large(tmp_path) == [path]
+        box.put(2, bytes(LARGE + 1))  # its commit forgets the first, although it is the same bytes
+        (path,) = large(tmp_path)
+        box.done(2)
+        box.put(3, b"small")
+        assert large(tmp_path) == []
+    assert (tmp_path / "ledger.db").stat().st_size < LARGE
+
+
+def test_a_file_without_its_message_is_deleted_at_the_next_opening(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, bytes(LARGE + 1))
+    (tmp_path / "messages" / "a crash before the commit").write_bytes(b"x")
+    with opened(tmp_path) as box:
+        assert box.oldest() is not None
+        assert len(large(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("loss", ["missing", "changed"])
+def test_a_message_without_its_bytes_is_not_sent_and_is_told_once(
+    tmp_path: Path, loss: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, bytes(LARGE + 1), ahead=ONE)
+        box._ledger.charge(0.1, 1.5, "gaussian", secret=True)
+    (path,) = large(tmp_path)
+    path.unlink() if loss == "missing" else path.write_bytes(bytes(LARGE) + b"1")
+    with opened(tmp_path) as box:
+        assert (box.oldest(), box.next_seq()) == (None, 2)
+        assert box._ledger.charged().count == 1
+        box.put(2, b"second")
+    assert "message 1 of run run is not on the disk as it was stored" in caplog.text
+    caplog.clear()
+    with opened(tmp_path) as box:
+        assert box.oldest() == (2, b"second")
+    assert not caplog.records
+
+
+def test_the_ledger_may_be_copied_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box._ledger.charge(0.1, 1.5, "gaussian", secret=True)
+        box.put(1, bytes(LARGE + 1), ahead=ONE)
+        (tmp_path / "there").mkdir()
+        shutil.copy(tmp_path / "ledger.db", tmp_path / "there")
+    with opened(tmp_path / "there") as box:
+        assert box._ledger.charged().count == 2
+        assert (box.oldest(), box.next_seq()) == (None, 2)
+
+
+def test_without_a_folder_it_lies_in_the_ledgers_file(tmp_path: Path) -> None:
+    with opened(tmp_path, large=False) as box:
+        box.put(1, bytes(LARGE + 1))
+    assert not (tmp_path / "messages").exists()
+    with opened(tmp_path, large=False) as box:
+        assert box.oldest() == (1, bytes(LARGE + 1))
+
+
+def test_a_message_that_was_changed_in_the_file_is_not_sent(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, b"first")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
+        db.executescript("UPDATE message SET envelope = x'00'")
+    with opened(tmp_path) as box:
+        assert (box.oldest(), box.next_seq()) == (None, 2)
+
+
+def test_a_large_message_is_held_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as box:
+        box.put(1, bytes(LARGE + 1))
+        pending = box.oldest()
+        assert pending is not None
+        assert isinstance(pending[1], mmap.mmap)

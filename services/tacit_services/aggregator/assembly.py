@@ -39,9 +39,9 @@ class Surroundings:
     """Where a driver runs: the run's name, its store, its way to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
-    file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits.
-    base_versions: which models edges may say that they worked on; None: as the algorithm says.
-    key: what receipts are proven with; empty: one of this process alone.
+    file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and
+    the scheduler's. base_versions: which models edges may say that they worked on; None: as the
+    algorithm says. key: what receipts are proven with; empty: one of this process alone.
     """
 
     run_id: str
@@ -80,7 +80,7 @@ def assemble(
     )
     guard = Guard(run.guard, role, definition.plans.named, place.clock)
     presence: dict[str, str] = {}
-    scheduler = task_scheduler(definition, role, presence, lambda: guard.quarantined)
+    scheduler = task_scheduler(definition, role, presence, lambda: guard.quarantined, place.clock)
     downlink = Downlink(place.run_id, journal.schema, place.chunk, place.line, scheduler)
     update_bytes = 4 * max(model.size, role.largest)
     limiter = RateLimiter(run.guard.rate, run.guard.burst, update_bytes, place.clock)

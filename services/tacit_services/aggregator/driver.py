@@ -112,24 +112,29 @@ class ServerDriver:
         self, stop: threading.Event, idle: Callable[[], None], over: Callable[[], bool]
     ) -> None:
         self.announce()
-        connection = self._line.connection
         while not stop.is_set() and not over():
             try:
-                self.admission.accept()
-                self.admission.serve_waiting()
-                self._keep_time()
-                self._release()
-                self._say_accused()
-                self.reassembly.expire()
-                if self.journal.save_due():
-                    self.save()
-                connection.listen(self.subscriptions())
+                self.turn()
                 idle()
             except Fenced:
                 raise
             except ServiceError as error:
                 self._wait_for_store(error, stop)
         self._last_save(stop)
+
+    def turn(self) -> None:
+        """Wait a little for messages, let all happen to them, and do what is due."""
+        self.admission.accept()
+        self.admission.serve_waiting()
+        self._keep_time()
+        self._release()
+        self._say_accused()
+        self.reassembly.expire()
+        if self.journal.save_due():
+            self.journal.begin_save()
+        if self.journal.saved_more():
+            self.announce()
+        self._line.connection.listen(self.subscriptions())
 
     def _keep_time(self) -> None:
         """Start the role's timer, or tell it, through the journal, that it has run out."""
@@ -266,5 +271,6 @@ class ServerDriver:
 
     def close(self) -> None:
         """Close what it has opened, but for the store and the connection; idempotent."""
+        self.journal.close()
         if self._noise is not None:
             self._noise.close()

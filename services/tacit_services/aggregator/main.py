@@ -24,6 +24,7 @@ from tacit_services.aggregator.api.operator import Operator
 from tacit_services.aggregator.api.routes import create_app
 from tacit_services.aggregator.assembly import Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.aggregator.desertion import Desertion
 from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest import presence
 from tacit_services.aggregator.reporting import results
@@ -41,8 +42,6 @@ from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 
 log = logging.getLogger("tacit.aggregator")
-ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
-FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever come
 
 
 def main(settings: AggregatorSettings) -> None:
@@ -146,31 +145,14 @@ def _train(
     stop: threading.Event,
 ) -> None:
     line.open(driver.subscriptions(), driver.inbox.hear, stop)
-    lonely_since: float | None = None
+    desertion = Desertion(observer)
 
     def idle() -> None:
-        nonlocal lonely_since
         if line.came_up():  # a new epoch makes the edges send again what has no receipt
             driver.announce()
         evaluator.offer(driver.role)
         observer.tick()
-        reason = operator.wanted()
-        if reason is None and observer.only_retired():
-            grace = (
-                ALL_RETIRED_GRACE
-                if len(driver.role.edges) >= observer.definition.workers
-                else FEW_EDGES_GRACE
-            )
-            if lonely_since is None:
-                log.warning(
-                    "every edge here has spent its budget; the run ends in %g s unless one joins",
-                    grace,
-                )
-            lonely_since = lonely_since or time.monotonic()
-            if time.monotonic() - lonely_since > grace:
-                reason = "the budget of every edge online is spent"
-        else:
-            lonely_since = None
+        reason = operator.wanted() or desertion.reason()
         if reason is not None:
             driver.halt(reason)
 

@@ -27,6 +27,9 @@ SLOW = 2.0  # so many times as slow as the quickest quarter: not waited for
 WINDOW = 32  # turns whose mean tells how slow an edge is
 PART = 20  # the slack is one in so many of an edge's updates in the run ...
 LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
+# All accounts are looked at once in so many seconds an account, or once an eighth of them have
+# ended a turn: so a turn costs a look at eight, however many there are.
+LOOK = 4e-4
 
 
 class Start:
@@ -45,12 +48,18 @@ class Start:
         """Edges that it waits for; 0 once it has begun."""
         return 0 if self.begun else self._needed
 
-    def look(self, there: int, now: float) -> bool:
-        """With so many edges there, whether the run has begun. It never waits again."""
-        if there and self._first is None:
+    def look(self, known: int, there: Callable[[], int], now: float) -> bool:
+        """Whether the run has begun; it never waits again.
+
+        known: edges that have ever come; those that are still `there` are counted only where it
+        could begin.
+        """
+        if known and self._first is None:
             self._first = now
         late = self._first is not None and now - self._first >= self._wait
-        self.begun = self.begun or there >= self._needed or bool(there and late)
+        if not self.begun and (known >= self._needed or late):
+            count = there()
+            self.begun = count >= self._needed or bool(count and late)
         return self.begun
 
 
@@ -86,6 +95,8 @@ class Shares:
         self._floor = 0.0  # no edge that is waited for is below
         self._usual = 0.0  # seconds of a turn of the quickest quarter; 0: not known
         self._ended = 0  # turns since that was found
+        self._turns = 0  # turns since the accounts were looked at
+        self._looked = -math.inf
 
     def resume(self, taken: dict[str, int]) -> None:
         """Begin with the turns that edges have taken before.
@@ -103,6 +114,7 @@ class Shares:
     def end(self, edge: str, now: float) -> None:
         """An update of `edge` has been accepted: it has had its turn."""
         account = self._account(edge)
+        self._turns += 1
         if account.busy:
             account.turns.append(now - account.since)
             self._ended += 1
@@ -126,6 +138,11 @@ class Shares:
         account.busy, account.since = True, now
         return True
 
+    def look_due(self, now: float) -> bool:
+        """Whether it is time to ask who is `ready`; before, nobody becomes so."""
+        count = len(self.accounts)
+        return 8 * self._turns >= count or now - self._looked >= LOOK * count
+
     def ready(self, edges: Iterable[str], now: float) -> list[str]:
         """Those of `edges`, which wait, that may have a task now; their turns begin."""
         self._look(now)
@@ -138,6 +155,7 @@ class Shares:
 
     def _look(self, now: float) -> None:
         """Find the level furthest behind, of those that are waited for; above all if nobody is."""
+        self._turns, self._looked = 0, now
         if self._ended >= len(self.accounts) / 4:
             self._usual, self._ended = self._quickest(), 0
         levels = (

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.errors import Fenced, StoreLost, WireError
+from tacit.errors import Fenced, ServiceError, StoreLost, WireError
 from tacit.privacy.ledger import Charged
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Deadline, Halt, LiftQuarantine, Outgoing, Update
 from tacit.protocol.vertical import Request
 from tacit_services.aggregator import entries
 from tacit_services.aggregator.entries import OPERATOR, Candidate
+from tacit_services.aggregator.snapshots import Saving, draft
 from tacit_services.journal import snapshot_file
 from tacit_services.journal.store import (
     Anchor,
     Appended,
     NewEntry,
-    Snapshot,
+    Saver,
     Store,
     StoredEntry,
     Verdict,
@@ -63,6 +65,9 @@ class RunJournal:
         self.cursor = self.saved = 0  # positions: of the role, and of the snapshot
         self.held_bytes = 0  # of payload since the snapshot
         self.saved_at = time.monotonic()
+        self._saving = Saving()
+        self._saver: Saver | None = None
+        self._drafted = (0, 0)  # of the snapshot under way: its cursor, and bytes up to there
         self.full = False  # it has refused a message since it was last trimmed
 
     # -- taking over -------------------------------------------------------------------------------
@@ -74,6 +79,7 @@ class RunJournal:
         where it was. Raises Fenced where the store is ahead of this process, StoreLost where it is
         behind it.
         """
+        self._abandon_saving()
         epoch = self.store.open(self.fingerprint, self._older)
         snapshot = self.store.snapshot()
         self._check_kept(0 if snapshot is None else snapshot.cursor)
@@ -188,12 +194,12 @@ class RunJournal:
 
         Raises ServiceError.
         """
-        seq = self.store.last_seqs().get(OPERATOR, 0) + 1
+        seq = self.last_seqs.get(OPERATOR, 0) + 1
         (answer,) = self.store.append([NewEntry(OPERATOR, seq, payload)])
         if answer.verdict != Verdict.ACCEPTED:
             self.full = True
             return None
-        self.cursor = answer.position
+        self.cursor, self.last_seqs[OPERATOR] = answer.position, answer.last_seq
         with self.lock:
             return self.role.on_message(message)
 
@@ -202,18 +208,48 @@ class RunJournal:
         many = self.cursor - self.saved >= self._snapshot_every
         return many or self.full or time.monotonic() - self.saved_at > SNAPSHOT_SECONDS
 
+    def begin_save(self) -> None:
+        """Begin a snapshot of the fold as it is now, unless one is under way or nothing is new."""
+        if self._saving.busy:
+            return
+        if self.cursor != self.saved:
+            tensors, role = self.role.state()
+            more = {"counts": dict(self.counts), "uncounted": self._uncounted}
+            self._drafted = self.cursor, self.held_bytes
+            self._saver = self._saver or self.store.saver()
+            self._saving.begin(self._saver, self.cursor, draft(tensors, role, more))
+        self.saved_at, self.full = time.monotonic(), False
+
+    def saved_more(self, *, wait: bool = False) -> bool:
+        """Whether a snapshot has been stored, and the journal trimmed behind it, since last asked.
+
+        wait: for the one under way. Raises Fenced, ServiceError.
+        """
+        if not self._saving.ended(wait=wait):
+            return False
+        self.saved, size = self._drafted
+        self.held_bytes -= size
+        self.counts["snapshots"] += 1
+        return True
+
     def save(self) -> bool:
         """Snapshot the fold and trim the journal behind it; False: nothing is new.
 
-        Raises ServiceError.
+        Raises Fenced, ServiceError.
         """
-        new = self.cursor != self.saved
-        if new:
-            tensors, role = self.role.state()
-            values = {"role": role, "counts": dict(self.counts), "uncounted": self._uncounted}
-            state = snapshot_file.dumps(tensors, values)
-            self.store.save(Snapshot(self.cursor, state))
-            self.saved, self.held_bytes = self.cursor, 0
-            self.counts["snapshots"] += 1
-        self.saved_at, self.full = time.monotonic(), False
-        return new
+        earlier = self.saved_more(wait=True)
+        self.begin_save()
+        return self.saved_more(wait=True) or earlier
+
+    def close(self) -> None:
+        """End the thread that saves; idempotent. What is under way is waited for."""
+        self._abandon_saving()
+        self._saving.close()
+
+    def _abandon_saving(self) -> None:
+        """Wait for the snapshot under way: whether it was stored, the store says."""
+        with contextlib.suppress(ServiceError):
+            self.saved_more(wait=True)
+        if self._saver is not None:
+            self._saver.close()
+            self._saver = None

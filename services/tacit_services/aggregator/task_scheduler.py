@@ -102,6 +102,8 @@ class FairScheduler(TaskScheduler):
         """Edges that have waited and may now be given a task."""
         if not self._waiting or self._role.halted or not self._begun():
             return []
+        if self._shared and not self._shares.look_due(self._clock()):
+            return []
         able = [edge for edge in self._waiting if self._able(edge)]
         ready = self._shares.ready(able, self._clock()) if self._shared else able
         for edge in ready:
@@ -111,10 +113,12 @@ class FairScheduler(TaskScheduler):
     def _begun(self) -> bool:
         if self._start.begun:
             return True
-        there = sum(self._there(edge) for edge in self._role.edges)
-        if self._start.look(there, self._clock()):
-            log.info("the run begins with %d edges", there)
+        if self._start.look(len(self._role.edges), self._count_there, self._clock()):
+            log.info("the run begins with %d edges", self._count_there())
         return self._start.begun
+
+    def _count_there(self) -> int:
+        return sum(self._there(edge) for edge in self._role.edges)
 
     def _there(self, edge: str) -> bool:
         return self._presence.get(edge) not in _AWAY

@@ -8,6 +8,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,19 +139,20 @@ def host(*, thorough: bool = False) -> Host:
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:
     """A message as the edge's outbox holds it, and as the next process finds it there."""
+    from tacit.privacy.ledger import Ledger
     from tacit_services.worker.outbox import Outbox
 
     with tempfile.TemporaryDirectory() as folder:
-        outbox = Outbox(Path(folder) / "outbox.db", "audit")
-        outbox.put(outbox.next_seq(), ask())
-        first = outbox.oldest()
-        outbox.close()
-        outbox = Outbox(Path(folder) / "outbox.db", "audit")
-        second = outbox.oldest()
-        outbox.close()
+        path = Path(folder) / "ledger.db"
+        with closing(Ledger(path, "audit")) as ledger:
+            outbox = Outbox(ledger, "audit")
+            outbox.put(outbox.next_seq(), ask())
+            first = outbox.oldest()
+        with closing(Ledger(path, "audit")) as ledger:
+            second = Outbox(ledger, "audit").oldest()
     assert first is not None
     assert second is not None
-    return first[1], second[1]
+    return bytes(first[1]), bytes(second[1])
 
 
 def forked(ask: Ask, count: int) -> list[bytes]:

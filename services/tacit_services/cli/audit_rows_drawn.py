@@ -130,7 +130,7 @@ def _work(
     counts: list[int] = []
     role, own = _role(folder, counts, end), folder / "identities" / "0"
     own.mkdir(parents=True)
-    outbox = end.enter_context(closing(Outbox(own / "outbox.db", RUN)))
+    outbox = Outbox(role.releaser.ledger, RUN, folder=own)
     turns = CpuTurns(None)
     settings = LoopSettings(RUN, MODEL.schema_hash(), MODEL.size, CHUNK, PATIENCE)
     delay = release_delay.of_edge(role, turns, own, RUN) if held else None

@@ -1,1 +1,1 @@
-"""What a terminal shows of a run: the live view, and tables."""
+"""The terminal view of a run: the live view, and tables."""

@@ -1,26 +1,22 @@
 """Which ledger belongs to an identity's data: enrolled once, then demanded at every start.
 
-The ledger goes with the data (`TACIT_LEDGER`), not with the identity, the container or the run. The
-file `enrolled.json` in the identity's directory remembers the lineage of every dataset's ledger:
-{"format": 1, "ledgers": {dataset: lineage in hex}}. So a ledger that is gone, was emptied or was
-exchanged is not taken for a new one. Files of tacit 0.1 are the inner object alone.
+The ledger goes with the data (`TACIT_LEDGER`), not with the identity, the container or the run.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
-import sqlite3
+import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
-from tacit_services.disk import files
+from tacit_services.identity import enrolment, old_outbox
 from tacit_services.identity.folder import Identity
 
-_MARKER, _FORMAT = "enrolled.json", 1
+log = logging.getLogger("tacit.identity")
 
 
 @contextmanager
@@ -31,35 +27,68 @@ def ledger(identity: Identity, setting: str | None, dataset: str) -> Iterator[Le
     identity's directory. Raises PrivacyError
 
     - when another edge uses it,
-    - when it is not the one that was enrolled here,
+    - when it is not the one that was enrolled here, or an older copy than was last opened here,
     - when it is missing or empty although this identity has sent messages before,
-    - when messages of this identity were paid with a ledger that is not here.
+    - when messages in an older tacit's outbox were paid with a ledger that is not here.
     """
-    place = (
-        str(identity.path / "ledger.db")
-        if setting is None
-        else setting.replace("{n}", str(identity.number))
-    )
-    path = Path(place)
-    if place == ":memory:" or (path.exists() and not path.is_file()):
-        raise PrivacyError(f"ledger {path}: not a file; an edge needs a durable place for it")
+    path = _place(identity, setting)
     with locked(path):
         refuse_unfinished(path)
-        known = _enrolled(identity.path).get(dataset)
-        if (
-            known is None
-            and not (path.is_file() and path.stat().st_size)
-            and _used_before_markers(identity.path)
-        ):
-            raise PrivacyError(
-                f"ledger {path}: is missing or empty, but {identity.edge} has sent messages "
-                "before; refusing to train without its history"
-            )
-        with closing(Ledger(path, dataset, lineage=known)) as opened:
-            _check_payers(identity, opened.lineage)
-            if known is None:
-                _enrol(identity.path, dataset, opened.lineage)
-            yield opened
+        known = enrolment.read(identity.path)
+        _refuse_beginning(path, identity, dataset)
+        enrolled = known.ledgers.get(dataset)
+        lineage = None if enrolled is None else enrolled.lineage
+        with closing(Ledger(path, dataset, lineage=lineage)) as opened:
+            if enrolled is not None:
+                opened.require(enrolled.charged)
+            lineages = {one.lineage for one in known.ledgers.values()}
+            old_outbox.check(identity.path, opened, lineages)
+            _enrol(identity.path, known.noting(dataset, opened.lineage, opened.charged()))
+            try:
+                yield opened
+            finally:
+                opened.close()
+                _note(identity.path, known.noting(dataset, opened.lineage, opened.charged()))
+
+
+def _place(identity: Identity, setting: str | None) -> Path:
+    named = str(identity.path / "ledger.db") if setting is None else setting
+    path = Path(named if setting is None else named.replace("{n}", str(identity.number)))
+    if str(path) == ":memory:" or (path.exists() and not path.is_file()):
+        raise PrivacyError(f"ledger {path}: not a file; an edge needs a durable place for it")
+    return path
+
+
+def _refuse_beginning(path: Path, identity: Identity, dataset: str) -> None:
+    """Raise PrivacyError where a new ledger would begin although messages were sent before.
+
+    By an identity without `enrolled.json`, of an older tacit: with it the ledger is demanded.
+    """
+    begins = not (path.is_file() and path.stat().st_size)
+    unmarked = not (identity.path / enrolment.FILE).exists()
+    if begins and unmarked and old_outbox.used(identity.path):
+        raise PrivacyError(
+            f"ledger {path}: is missing or empty, but {identity.edge} has sent messages "
+            "before; refusing to train without its history"
+        )
+
+
+def _enrol(folder: Path, known: enrolment.Enrolment) -> None:
+    """Remember what was opened, durably, before anything is charged."""
+    try:
+        enrolment.write(folder, known)
+    except OSError as error:
+        raise PrivacyError(
+            f"identity {folder / enrolment.FILE}: {error.strerror or error}; nothing was computed"
+        ) from error
+
+
+def _note(folder: Path, known: enrolment.Enrolment) -> None:
+    """Remember how far it came; what was noted when it was opened is true, too."""
+    try:
+        enrolment.write(folder, known)
+    except OSError as error:
+        log.warning("identity %s: %s", folder / enrolment.FILE, error.strerror or error)
 
 
 def copy_path(target: Path) -> Path:
@@ -106,70 +135,3 @@ def locked(path: Path) -> Iterator[None]:
                 f"(TACIT_LEDGER: a file for each)"
             ) from error
         yield
-
-
-def _enrolled(folder: Path) -> dict[str, bytes]:
-    """The lineage of every dataset's ledger that is enrolled here."""
-    try:
-        content = json.loads((folder / _MARKER).read_bytes())
-        if content.get("format", _FORMAT) != _FORMAT:
-            raise ValueError(f"has format {content['format']!r}, this tacit reads {_FORMAT}")
-        ledgers = content["ledgers"] if "format" in content else content
-        return {dataset: bytes.fromhex(lineage) for dataset, lineage in ledgers.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise PrivacyError(
-            f"identity {folder / _MARKER}: {error}; refusing to train without it"
-        ) from error
-
-
-def _check_payers(identity: Identity, lineage: bytes) -> None:
-    """Raise PrivacyError where a ledger that is unknown here has paid for a message.
-
-    The outbox knows which ledgers have paid. Otherwise somebody could exchange the ledger together
-    with `enrolled.json`.
-    """
-    path = identity.path / "outbox.db"
-    if not path.is_file():
-        return
-    try:
-        with closing(sqlite3.connect(path)) as db:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'anchor'").fetchone():
-                return  # an outbox of an older tacit
-            payers = {bytes(row[0]) for row in db.execute("SELECT lineage FROM anchor")}
-    except sqlite3.Error as error:
-        raise PrivacyError(f"outbox {path}: {error}") from error
-    if payers - set(_enrolled(identity.path).values()) - {lineage}:
-        raise PrivacyError(
-            f"ledger of {identity.edge}: messages in {path} were paid with a ledger "
-            "that is not here any more; it was exchanged, refusing to train"
-        )
-
-
-def _enrol(folder: Path, dataset: str, lineage: bytes) -> None:
-    """Remember the lineage, durably, before anything is charged."""
-    path = folder / _MARKER
-    try:
-        ledgers = {
-            name: known.hex() for name, known in (_enrolled(folder) | {dataset: lineage}).items()
-        }
-        files.write(
-            path, json.dumps({"format": _FORMAT, "ledgers": ledgers}).encode("ascii"), files.PUBLIC
-        )
-    except OSError as error:
-        raise PrivacyError(
-            f"identity {path}: {error.strerror or error}; nothing was computed"
-        ) from error
-
-
-def _used_before_markers(folder: Path) -> bool:
-    """Whether this identity has sent messages but has no marker, as with an older tacit."""
-    path = folder / "outbox.db"
-    if (folder / _MARKER).exists() or not path.is_file():
-        return False
-    try:
-        with closing(sqlite3.connect(path)) as db:
-            return db.execute("SELECT 1 FROM counter LIMIT 1").fetchone() is not None
-    except sqlite3.Error:
-        return True  # a damaged outbox was in use; the error comes when it is opened

@@ -1,1 +1,1 @@
-"""What a run keeps: the store's journal and snapshot, and the journal file."""
+"""A run's journal and snapshot in a store, and the journal file."""

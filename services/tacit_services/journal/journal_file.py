@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import struct
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -205,12 +206,11 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Unbuffered: what is written is in the system's hands at once.
-        self._file: FileIO | None = None
-        # The end of what is whole: behind it may be a part of a record that did not fit the disk.
-        self._end = 0
+        self._file: FileIO | None = None  # unbuffered: what is written has left this process
+        self._end = 0  # of what is whole: behind it may be a part that did not fit the disk
         self.last = 0  # position of the last record
         self._tail: dict[int, int] = {}  # CRC-32 of the records after the store's snapshot
+        self._trimming = threading.Lock()
 
     def open(self, begin: Header) -> None:
         """Open the file, cut a torn record off, and get ready to write behind its last record.
@@ -268,19 +268,21 @@ class Writer:
         except OSError as error:
             raise self._failure(error) from error
         self._end, self.last = self._end + len(data), last
-        self._tail |= fresh
+        with self._trimming:
+            self._tail |= fresh
 
     def sync(self, upto: int) -> None:
         """Make everything durable, because the store is about to forget what lies up to `upto`.
 
-        Raises ServiceError.
+        For any thread. Raises ServiceError.
         """
         assert self._file is not None
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise self._failure(error) from error
-        self._tail = {position: crc for position, crc in self._tail.items() if position > upto}
+        with self._trimming:
+            self._tail = {at: crc for at, crc in self._tail.items() if at > upto}
 
     def close(self) -> None:
         """Sync, if the disk lets us, and close. Idempotent."""

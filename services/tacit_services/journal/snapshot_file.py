@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 import safetensors.torch
+import torch
 import xxhash
 from safetensors import SafetensorError
 from torch import Tensor
@@ -20,6 +21,18 @@ from tacit.errors import ServiceError
 
 _VERSION, _MAGIC = "1", b"TCTSTAT1"
 _HEAD = len(_MAGIC) + 8
+_DTYPES = {  # as safetensors calls them
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
 def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
@@ -27,8 +40,31 @@ def dumps(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
 
     JSON floats are written with repr, so they come back to the last bit.
     """
-    data: bytes = safetensors.torch.save(tensors, {"tacit": _VERSION, "values": json.dumps(values)})
-    return _MAGIC + xxhash.xxh3_64_digest(data) + data
+    return packed(tensors, json.dumps(values))
+
+
+def packed(tensors: dict[str, Tensor], values: str) -> bytes:
+    """The bytes of a snapshot whose values are this JSON. Every tensor is copied once.
+
+    Longest numbers first, so that none of them is out of line in the file.
+    """
+    named = sorted(tensors.items(), key=lambda one: (-one[1].element_size(), one[0]))
+    header: dict[str, Any] = {"__metadata__": {"tacit": _VERSION, "values": values}}
+    bodies: list[memoryview] = []
+    end = 0
+    for name, tensor in named:
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        shape, offsets = list(tensor.shape), [begin, end]
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": offsets}
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        bodies.append(flat.view(torch.uint8).numpy().data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    parts: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text, *bodies]
+    check = xxhash.xxh3_64()
+    for part in parts:
+        check.update(part)
+    return b"".join((_MAGIC, check.digest(), *parts))
 
 
 def loads(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:

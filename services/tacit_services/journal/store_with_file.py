@@ -16,6 +16,7 @@ from tacit_services.journal.store.base import (
     Anchor,
     Appended,
     NewEntry,
+    Saver,
     Snapshot,
     Store,
     StoredEntry,
@@ -92,8 +93,11 @@ class StoreWithJournalFile:
 
     def save(self, snapshot: Snapshot) -> None:
         """See base.Store.save; the file is on disk before the store drops its entries."""
-        self._writer.sync(snapshot.cursor)
-        self._inner.save(snapshot)
+        _SaverBehindFile(self._inner, self._writer).save(snapshot)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        return _SaverBehindFile(self._inner.saver(), self._writer)
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""
@@ -119,3 +123,19 @@ class StoreWithJournalFile:
         """Close both. Idempotent."""
         self._inner.close()
         self._writer.close()
+
+
+class _SaverBehindFile:
+    """Syncs the journal file before the store drops its entries."""
+
+    def __init__(self, inner: Saver, writer: Writer) -> None:
+        self._inner, self._writer = inner, writer
+
+    def save(self, snapshot: Snapshot) -> None:
+        """See base.Store.save."""
+        self._writer.sync(snapshot.cursor)
+        self._inner.save(snapshot)
+
+    def close(self) -> None:
+        """Close the store's; the file stays open."""
+        self._inner.close()

@@ -146,7 +146,7 @@ def start_broker(state: Path, children: list[Child]) -> StartedServer:
             "set_tcp_nodelay true",
             "max_packet_size 1048576",
             "max_inflight_messages 16",
-            "max_queued_messages 2000",
+            "max_queued_messages 50000",
             "persistence false",
         ]
         if os.geteuid() == 0:

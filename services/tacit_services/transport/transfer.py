@@ -8,6 +8,7 @@ broker's memory, and after a loss only what the receiver lacks is sent again.
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Callable, Iterable
 
 from tacit.protocol import wire
@@ -26,7 +27,7 @@ class Transfer:
     Every method returns the parts to be published now, as (number, payload) pairs.
     """
 
-    def __init__(self, envelope: bytes, chunk: int) -> None:
+    def __init__(self, envelope: bytes | mmap.mmap, chunk: int) -> None:
         self.envelope, self.chunk = envelope, chunk
         self.parts = wire.count_parts(len(envelope), chunk)
         self._flying: set[int] = set()

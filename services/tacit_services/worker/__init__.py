@@ -1,1 +1,1 @@
-"""What edge, peer and party share: the loop over MQTT, the outbox, rows, enrolment."""
+"""The loop over MQTT, outbox, rows and enrolment that edge, peer and party share."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.protocol.messages import Outgoing
 
 
@@ -56,6 +57,9 @@ class Worker(Protocol):
 
     def task_steps(self, version: int) -> int:
         """Steps that a task on model `version` takes."""
+
+    def next_charge(self) -> Charge | None:
+        """What is to be charged with a push, for the task that follows it."""
 
     def retire(self, reason: str) -> list[Outgoing]:
         """Its last word."""

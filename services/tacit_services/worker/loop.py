@@ -94,7 +94,6 @@ class WorkerLoop:
         """
         role, policy = self.role, self._policy
         session = Session(role, self._outbox, self._settings, connection, present, policy.kept)
-        self._outbox.check(role.releaser.ledger)
         with policy.working(session, connection):
             while not stop.is_set() and not role.halted:
                 self._hear(session)

@@ -3,58 +3,61 @@
 A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the
 next is sent only when the last has its receipt. That, with the store's "seq must rise" rule, is
 exactly once.
+
+Messages lie in the ledger's file, by their identity and run: the commit that stores a push also
+charges the task after it. An envelope above LARGE bytes has a file of its own in the identity's
+folder, which is durable before the commit that holds its SHA-256.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import mmap
 import sqlite3
 from pathlib import Path
 
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.protocol._pb import wire_pb2 as pb
-from tacit_services.disk import sqlite_format
+from tacit_services.disk import files
+from tacit_services.identity import old_outbox
 
-_FORMAT = 1  # 0.1 wrote none, and the same tables
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS message (
-    run TEXT, seq INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (run, seq));
-CREATE TABLE IF NOT EXISTS counter (run TEXT PRIMARY KEY, seq INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS state (run TEXT PRIMARY KEY, content BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS receipt (
-    run TEXT PRIMARY KEY, seq INTEGER NOT NULL, proof BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS anchor (
-    lineage BLOB PRIMARY KEY, count INTEGER NOT NULL, head BLOB NOT NULL);
+log = logging.getLogger("tacit.edge")
+LARGE = 256 * 1024  # bytes
+_FOLDER = "messages"
+_KEEP_SENDER = """
+INSERT INTO sender VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, run) DO UPDATE SET
+    seq = excluded.seq, receipt = excluded.receipt, proof = excluded.proof,
+    state = COALESCE(excluded.state, state)
 """
+Envelope = bytes | mmap.mmap
 
 
 class Outbox:
     """One identity's unreceipted messages of one run."""
 
-    def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create the file.
+    def __init__(
+        self, ledger: Ledger, run: str, owner: bytes = b"", folder: Path | None = None
+    ) -> None:
+        """Read what is in the file of `ledger`, which must be open as long as this is used.
 
+        owner: the identity's random id. folder: the identity's; None: large messages lie in the
+        ledger's file like all. An outbox of its own that an older tacit left there is taken over.
         Raises PrivacyError when it is damaged, a newer tacit's, or cannot be written.
         """
-        self._path, self._run = path, run
+        self._ledger, self._key, self._folder = ledger, (owner, run), folder
         self._finished: list[int] = []
+        self._alone: set[int] = set()  # messages with a file of their own
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            sqlite_format.prepare(self._db, _SCHEMA, _FORMAT)
-            rows = self._db.execute(
-                "SELECT seq, envelope FROM message WHERE run = ? ORDER BY seq", (run,)
-            )
-            self._pending: dict[int, bytes] = dict(rows.fetchall())
-            last = self._db.execute("SELECT seq FROM counter WHERE run = ?", (run,)).fetchone()
-            held = self._db.execute(
-                "SELECT seq, proof FROM receipt WHERE run = ?", (run,)
-            ).fetchone()
-        except (sqlite3.Error, ValueError) as error:
-            raise PrivacyError(f"outbox {path}: {error}") from error
-        self._last = int(last[0]) if last else 0
-        self._held = pb.Held(seq=held[0], proof=held[1]) if held else None
+            if folder is not None:
+                old_outbox.take_over(folder, run, owner, ledger)
+            self._last, self._held = self._sender()
+            self._pending = self._read()
+            self._sweep()
+        except (sqlite3.Error, OSError) as error:
+            raise PrivacyError(f"outbox of run {run}: {error}") from error
 
     @property
     def receipt(self) -> pb.Held | None:
@@ -70,76 +73,43 @@ class Outbox:
         """The number that the next message must carry."""
         return self._last + 1
 
-    def check(self, ledger: Ledger) -> None:
-        """Raise PrivacyError when `ledger` stands before what messages here were paid with.
-
-        Then it is an older copy.
-        """
-        row = self._db.execute(
-            "SELECT count, head FROM anchor WHERE lineage = ?", (ledger.lineage,)
-        ).fetchone()
-        kept, has = Charged(*row) if row else UNCHARGED, ledger.charged()
-        if has.count < kept.count or (has.count == kept.count and has != kept):
-            raise PrivacyError(
-                f"ledger of {self._path}: it has {has.count} releases, messages were paid with "
-                f"{kept.count}; an older "
-                "copy was put back, refusing to train"
-            )
-
     def put(
-        self, seq: int, envelope: bytes, ledger: Ledger | None = None, state: bytes | None = None
+        self, seq: int, envelope: bytes, state: bytes | None = None, ahead: Charge | None = None
     ) -> None:
-        """Make the message durable.
+        """Make the message durable, in one commit with what is charged `ahead`.
 
-        ledger: where it stands is kept with the message. state: the sender's own, if it has one, is
-        kept as well. Raises PrivacyError when that fails; then the message must not be sent.
+        state: the sender's own, if it has one, is kept as well. Raises PrivacyError when that
+        fails; then the message must not be sent, and nothing was charged.
         """
         assert seq == self._last + 1
+        digest, alone = hashlib.sha256(envelope).digest(), self._large(envelope)
+        held = (None, None) if self._held is None else (self._held.seq, self._held.proof)
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            # Deleting the receipted ones here, not in done(), saves a fsync; a crash between costs
-            # one duplicate.
-            self._db.executemany(
-                "DELETE FROM message WHERE run = ? AND seq = ?",
-                [(self._run, n) for n in self._finished],
-            )
-            self._db.execute("INSERT INTO message VALUES (?, ?, ?)", (self._run, seq, envelope))
-            self._db.execute(
-                "INSERT INTO counter VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET seq = "
-                "excluded.seq",
-                (self._run, seq),
-            )
-            if self._held is not None:
-                self._db.execute(
-                    "INSERT OR REPLACE INTO receipt VALUES (?, ?, ?)",
-                    (self._run, self._held.seq, self._held.proof),
-                )
-            if ledger is not None:
-                charged = ledger.charged()
-                self._db.execute(
-                    "INSERT OR REPLACE INTO anchor VALUES (?, ?, ?)",
-                    (ledger.lineage, charged.count, charged.head),
-                )
-            if state is not None:
-                self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (self._run, state))
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise PrivacyError(f"outbox {self._path}: {error}; the update was not sent") from error
-        self._finished.clear()
-        self._last = seq
-        self._pending[seq] = envelope
+            if alone:
+                _write(self._file(seq), envelope)
+            with self._ledger.transaction(ahead) as db:
+                # Deleting the receipted ones here, not in done(), saves a commit; a crash between
+                # costs one duplicate.
+                delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
+                db.executemany(delete, [(*self._key, n) for n in self._finished])
+                row = (*self._key, seq, digest, None if alone else envelope)
+                db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
+                db.execute(_KEEP_SENDER, (*self._key, seq, *held, state))
+        except (sqlite3.Error, OSError) as error:
+            run = self._key[1]
+            raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
+        self._kept(seq, envelope, alone=alone)
 
     def state(self) -> bytes | None:
         """The sender's state as of the last message that came with one. Raises PrivacyError."""
+        query = "SELECT state FROM sender WHERE owner = ? AND run = ?"
         try:
-            row = self._db.execute(
-                "SELECT content FROM state WHERE run = ?", (self._run,)
-            ).fetchone()
+            rows = self._ledger.read(query, *self._key)
         except sqlite3.Error as error:
-            raise PrivacyError(f"outbox {self._path}: {error}") from error
-        return bytes(row[0]) if row else None
+            raise PrivacyError(f"outbox of run {self._key[1]}: {error}") from error
+        return rows[0][0] if rows else None
 
-    def oldest(self) -> tuple[int, bytes] | None:
+    def oldest(self) -> tuple[int, Envelope] | None:
         """The message to send (again), if any."""
         for seq, envelope in self._pending.items():
             return seq, envelope
@@ -152,6 +122,74 @@ class Outbox:
         self._finished.append(seq)
         return True
 
-    def close(self) -> None:
-        """Close the file; idempotent."""
-        self._db.close()
+    def _large(self, envelope: bytes) -> bool:
+        """Whether this envelope has a file of its own."""
+        return self._folder is not None and len(envelope) > LARGE
+
+    def _kept(self, seq: int, envelope: bytes, *, alone: bool) -> None:
+        """What the commit has made true is so in memory, too."""
+        for number in self._alone.intersection(self._finished):
+            self._file(number).unlink(missing_ok=True)
+        self._alone.difference_update(self._finished)
+        self._finished.clear()
+        self._last, self._pending[seq] = seq, envelope
+        if alone:  # as the file has it: this process holds no copy
+            self._alone.add(seq)
+            self._pending[seq] = _mapped(self._file(seq))
+
+    def _sender(self) -> tuple[int, pb.Held | None]:
+        query = "SELECT seq, receipt, proof FROM sender WHERE owner = ? AND run = ?"
+        for seq, receipt, proof in self._ledger.read(query, *self._key):
+            return seq, None if receipt is None else pb.Held(seq=receipt, proof=proof)
+        return 0, None
+
+    def _read(self) -> dict[int, Envelope]:
+        found: dict[int, Envelope] = {}
+        query = "SELECT seq, digest, envelope FROM message WHERE owner = ? AND run = ? ORDER BY seq"
+        for seq, digest, envelope in self._ledger.read(query, *self._key):
+            whole = envelope
+            if envelope is None and self._folder is not None:
+                self._alone.add(seq)
+                whole = _mapped(self._file(seq)) if self._file(seq).is_file() else None
+            if whole is None or hashlib.sha256(whole).digest() != digest:
+                self._finished.append(seq)
+                log.warning(
+                    "message %d of run %s is not on the disk as it was stored: it is not sent, and "
+                    "what it cost stays charged",
+                    seq,
+                    self._key[1],
+                )
+            else:
+                found[seq] = whole
+        return found
+
+    def _sweep(self) -> None:
+        """Delete files of messages that a crash has kept from being stored, or from deletion."""
+        if self._folder is None or not (self._folder / _FOLDER).is_dir():
+            return
+        query = "SELECT run, seq FROM message WHERE owner = ? AND envelope IS NULL"
+        kept = {_name(*row) for row in self._ledger.read(query, self._key[0])}
+        for path in (self._folder / _FOLDER).iterdir():
+            if path.name not in kept:
+                path.unlink()
+
+    def _file(self, seq: int) -> Path:
+        assert self._folder is not None
+        return self._folder / _FOLDER / _name(self._key[1], seq)
+
+
+def _name(run: str, seq: int) -> str:
+    return f"{run}.{seq}"
+
+
+def _write(path: Path, envelope: bytes) -> None:
+    """Durable when this returns."""
+    if not path.parent.exists():
+        path.parent.mkdir()
+        files.sync(path.parent.parent)
+    files.write(path, envelope, files.SECRET)
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

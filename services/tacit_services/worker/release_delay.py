@@ -15,22 +15,27 @@ from __future__ import annotations
 
 import logging
 import math
-import os
+import shutil
 import statistics
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit_services.disk import files
 from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
 MARGIN = 1.25  # D over the median trial, which has twice as many rows as most draws
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
+_CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
 _LATEST, _MOST_LATE = 32, 3  # of so many pushes so many may be late before D grows
 _BACK = 0.9  # what D becomes of itself after so many pushes of which none was late
 _TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
@@ -118,29 +123,28 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
     """MARGIN times the median of TRIALS of `work`, each in a turn, with as many durable bytes as a
     push has.
+
+    scratch: a folder for them, made and deleted here.
     """
     for _ in range(WARM):
         work()
-    usual = statistics.median(_trial(work, turns, scratch, size) for _ in range(TRIALS))
-    scratch.unlink(missing_ok=True)
+    scratch.mkdir(exist_ok=True)
+    with closing(Ledger(scratch / "ledger.db", "trial")) as ledger:
+        outbox, envelope = Outbox(ledger, "trial", folder=scratch), bytes(size)
+        usual = statistics.median(_trial(work, turns, outbox, envelope) for _ in range(TRIALS))
+    shutil.rmtree(scratch)
     return MARGIN * usual
 
 
-def _trial(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """Seconds of a turn with one step and the ledger's commit, and of the outbox's commit."""
-    began = time.monotonic()
+def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: bytes) -> float:
+    """Seconds of a turn with one step, and of the commit of a message with the next charge."""
+    seq, began = outbox.next_seq(), time.monotonic()
     with turns.take():
-        _commit(scratch, size)
         work()
-    _commit(scratch, size)
-    return time.monotonic() - began
-
-
-def _commit(scratch: Path, size: int) -> None:
-    with scratch.open("wb") as file:
-        file.write(bytes(size))
-        file.flush()
-        os.fsync(file.fileno())
+    outbox.put(seq, envelope, ahead=_CHARGE)
+    took = time.monotonic() - began
+    outbox.done(seq)
+    return took
 
 
 class Meeting:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tacit.config import RunFile
 from tacit.privacy.ledger import Ledger
+from tacit_services.identity import enrolment, lineage, own_ledgers
 from tacit_services.identity import folder as identities
-from tacit_services.identity import lineage, own_ledgers
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings, data_home
 from tacit_services.transport.tls import Tls
@@ -43,8 +43,8 @@ def worker_resources(
 
     Raises ConfigError, PrivacyError.
     """
-    # Order at the end: the connection is down already, then outbox, ledger, and last the identity
-    # they belong to.
+    # Order at the end: the connection is down already, then the ledger, and last the identity that
+    # it belongs to.
     with closing(Heartbeat(settings.health_file)) as heartbeat:
         heartbeat.stands("waits for an identity")
         identity = identities.acquire(settings.identities, parts(run), settings.identity, stop)
@@ -67,9 +67,10 @@ def _opened(
     with (
         closing(identity),
         ledger_of(run, identity, settings.ledger) as ledger,
-        closing(Outbox(identity.path / "outbox.db", settings.run_id)) as outbox,
         closing(CpuTurns(settings.turns)) as turns,
     ):
+        owner = enrolment.read(identity.path).owner
+        outbox = Outbox(ledger, settings.run_id, owner, identity.path)
         tls = credentials(settings, identity, stop)
         yield WorkerResources(heartbeat, identity, ledger, outbox, turns, tls)
 

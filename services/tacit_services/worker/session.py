@@ -107,7 +107,8 @@ class Session:
             terms = self._settings
             held = self.outbox.receipt
             envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition, held)
-            self.outbox.put(seq, envelope, self._role.releaser.ledger, self._kept())
+            ahead = self._role.next_charge() if isinstance(out.message, Push) else None
+            self.outbox.put(seq, envelope, self._kept(), ahead)
         hold()
         self._asked()
         self._send_now()

@@ -16,10 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tacit.algorithms import fedasync, mapa
+from tacit.algorithms import mapa
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
+from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
+from tacit.algorithms.fedasync.fedavg import AveragingServer
+from tacit.algorithms.fedasync.fedbuff import BufferedServer
+from tacit.algorithms.fedasync.mixing import MixingServer
 from tacit.algorithms.gossip import adp2sgd
 from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.algorithms.gossip.report_fold import ReportFold
@@ -43,10 +47,10 @@ from tacit.privacy.sampling import Random
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owner:
-    """What an edge has of its own:
+    """What an edge role is built from and no other edge has.
 
-    its name, its rows, what releases them, where it computes, and whether drawn rows alone (see
-    `EdgeRole`).
+    releaser: what alone releases anything of the rows. device: where the edge computes. rows_alone:
+    whether it computes the drawn rows only (see `EdgeRole`).
     """
 
     name: str
@@ -59,10 +63,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """How one algorithm's roles are made of the run's definition: a server's with the model, an
-    edge's with what it owns.
+    """The functions that make one algorithm's roles from a run's definition.
 
-    None: the run is vertical, with parties instead of edges and a server that knows the labels.
+    server: takes the model too. edge: takes the edge's `Owner` too. Both are None for a vertical
+    run, which has parties instead of edges and a server that knows the labels.
     """
 
     server: Callable[[Any, Model], ServerRole] | None
@@ -72,9 +76,10 @@ class Roles:
 def server(
     definition: Definition[Any], model: Model, people: LabelledRecords | None = None
 ) -> ServerRole:
-    """The server role of a run, at its beginning; a vertical one's knows `people`.
+    """Return the server role of a run, at its beginning.
 
-    Raises ConfigError where a vertical run's are missing.
+    people: the labelled records that the server of a vertical run needs. Raises ConfigError where a
+    vertical run has none.
     """
     made = ROLES[definition.name].server
     if made is not None:
@@ -97,10 +102,10 @@ def edge(
     *,
     rows_alone: bool = False,
 ) -> EdgeRole:
-    """An edge role of a run, with its rows.
+    """Return the role of edge `name` of a run, which holds the rows `data`.
 
-    rows_alone: as `EdgeRole` has it, and only where pushes leave at a time that does not depend on
-    the rows drawn; a peer does not take it yet.
+    rows_alone: as for `EdgeRole`; set it only where pushes leave at a time that does not depend on
+    the rows drawn. Peers ignore it. Raises ConfigError for a vertical run, which has no edges.
     """
     made = ROLES[definition.name].edge
     if made is None:
@@ -168,7 +173,7 @@ def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
 
 
 def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
-    return fedasync.Edge(
+    return FedAsyncEdge(
         definition.algorithm,
         own.name,
         own.data,
@@ -231,7 +236,7 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
 
 
 _MAPA = Roles(mapa.Server, _mapa_edge)
-_MIXING = Roles(fedasync.MixingServer, _fedasync_edge)
+_MIXING = Roles(MixingServer, _fedasync_edge)
 _GOSSIP = Roles(ReportFold, _peer)
 
 ROLES: dict[str, Roles] = {
@@ -241,8 +246,8 @@ ROLES: dict[str, Roles] = {
     "csgd": _MAPA,
     "fedasync": _MIXING,
     "sgd": _MIXING,
-    "fedbuff": Roles(fedasync.BufferedServer, _fedasync_edge),
-    "fedavg": Roles(fedasync.AveragingServer, _fedasync_edge),
+    "fedbuff": Roles(BufferedServer, _fedasync_edge),
+    "fedavg": Roles(AveragingServer, _fedasync_edge),
     "dp-pasgd": Roles(averaging.Server, _averaging_edge),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,

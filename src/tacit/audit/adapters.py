@@ -8,9 +8,9 @@ from random import Random as Chooser
 import torch
 from torch import Tensor
 
-from tacit.algorithms import fedasync
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.dp_pasgd import averaging
+from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.worker import GossipSettings
 from tacit.algorithms.mapa import Edge
@@ -63,7 +63,7 @@ class LocalStepsAdapter(EdgeAdapter):
             learning_rate=s.learning_rate,
             proximal=0.0,
         )
-        return (s.edge or fedasync.Edge)(section, EDGE, data, s.model, releaser)
+        return (s.edge or FedAsyncEdge)(section, EDGE, data, s.model, releaser)
 
     def read(self, payload: bytes, start: Tensor) -> Tensor:
         """Σ g̃."""

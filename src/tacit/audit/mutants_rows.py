@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.algorithms import fedasync
+from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import example_gradients
@@ -160,7 +160,7 @@ class TwiceTheClip(Peer):
 # -- local steps, noise and charges ----------------------------------------------------------------
 
 
-class OneBatch(fedasync.Edge):
+class OneBatch(FedAsyncEdge):
     """Draws once for all H local steps of a task."""
 
     _kept: Batch | None = None

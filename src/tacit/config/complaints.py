@@ -1,4 +1,4 @@
-"""What is said of a run file that cannot be: pydantic's errors in one line."""
+"""The complaint about a wrong run file: pydantic's errors in one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CHOSEN_BY = {"algorithm": "name", "data": "kind"}  # the key that chooses the s
 
 
 def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
-    """All problems of a `whole` in one line, each with its field and value;
+    """Return all problems of a `whole` in one line, each with its field and value.
 
-    pydantic's own text is a page.
+    pydantic's own text is a page long.
     """
     problems = []
     for item in error.errors(include_url=False):
@@ -37,7 +37,7 @@ def one_line(error: ValidationError, whole: type[BaseModel]) -> str:
 
 
 def _meant(whole: type[BaseModel], location: _Location) -> str:
-    """For the key at `location`, which no section has: the one that was probably meant."""
+    """Return a hint at the key that was probably meant by the unknown one at `location`."""
     kinds: list[type[BaseModel]] = [whole]
     for name in location[:-1]:
         kinds = [
@@ -54,10 +54,7 @@ def _meant(whole: type[BaseModel], location: _Location) -> str:
 
 
 def sections_of(kind: type[BaseModel], name: str) -> list[type[BaseModel]]:
-    """The section, or the sections one of which is chosen, that key `name` of `kind` holds;
-
-    none for a plain value.
-    """
+    """Return the classes of sections that key `name` of `kind` may hold; none for a plain value."""
     todo: list[Any] = [kind.model_fields[name].annotation]
     found = []
     while todo:

@@ -1,4 +1,7 @@
-"""What an algorithm and the data say of themselves, so that nobody has to ask which they are."""
+"""Base classes of the [data] and [algorithm] sections.
+
+They are what other code may ask of any kind of data and any algorithm without knowing which it is.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,10 @@ Worker = Literal["edge", "peer", "party"]
 
 
 class DataSection(Section):
-    """The [data] section: whose rows these are, and what is public of them. One class for each kind
-    (`tacit.config.data`).
+    """The [data] section: where the rows come from, and what is public about them.
 
-    kind: of data. partition: how one file is dealt. spare: parts kept for edges that may join
-    later.
+    Each kind of data has its own class (`tacit.config.data`). partition: how one file is divided
+    among edges. spare: parts kept for edges that may join later.
     """
 
     kind: str
@@ -29,25 +31,25 @@ class DataSection(Section):
     spare: int
 
     def stated(self, different: dict[str, Any]) -> dict[str, Any]:
-        """What all who take part must agree on, of what is `different` from the defaults."""
+        """Return what every edge must agree on, out of what is `different` from the defaults."""
         return different
 
     def code(self, folder: Path) -> dict[str, str]:
-        """SHA-256 of the code that it names, by what it does; `folder`: the run file's."""
+        """Return the SHA-256 of each piece of own code, by purpose; `folder`: the run file's."""
         return {}
 
     def files(self, folder: Path) -> Iterable[Path]:
-        """The user's public files that its rows are made with, relative to `folder`."""
+        """Return the user's public files that rows are made with; paths relative to `folder`."""
         return ()
 
     @property
     def rows_called(self) -> str:
-        """What an edge has so many of, in the words of its owner."""
+        """What the data's owner calls its rows, in the plural."""
         return "rows"
 
     @property
     def entry_of_rows(self) -> str | None:
-        """The own code that reads its rows, if any does."""
+        """The own code ("module:name") that reads the rows; None: tacit reads them."""
         return None
 
     @property
@@ -56,14 +58,14 @@ class DataSection(Section):
         return False
 
     def source(self, run: Sections, folder: Path) -> Source:
-        """The data as the run's consumers use it; paths are relative to `folder`."""
+        """Return the data as the rest of the run uses it; paths are relative to `folder`."""
         raise NotImplementedError
 
     def public_size(self, edges: int, columns: bool) -> int:
-        """n_public: how many records one of so many `edges` is taken to have; never counted from
-        private rows.
+        """Return n_public, the number of records that one of `edges` edges is taken to have.
 
-        columns: whether everybody holds something of every record.
+        It is never counted from private rows. columns: whether each edge holds some columns of
+        every record.
         """
         raise NotImplementedError
 
@@ -72,17 +74,17 @@ class DataSection(Section):
         raise NotImplementedError
 
 
-_TENTHS = 11  # of an even share of pushes, for edges that are quicker than others
-USUAL_CLIP = 2.0  # of an example's gradient: near its norm for softmax and inputs in [0, 1]
+_TENTHS = 11  # tenths of an even share of pushes: a tenth more, for quicker edges
+USUAL_CLIP = 2.0  # C: near the norm of an example's gradient for softmax and inputs in [0, 1]
 
 
 class AlgorithmSection(Section):
-    """The [algorithm] section of a run file. What it says here is true of edges with rows of their
-    own and a server.
+    """The [algorithm] section of a run file.
 
-    worker: who computes, by the service that is started for it; peers have no server. columns:
-    whether the data is dealt by columns, so that everybody holds something of everybody.
-    composition: how ε of the workers makes the run's.
+    The defaults here fit an algorithm with one server and edges that hold their own rows. worker:
+    which service computes; peers have no server. columns: whether the data is divided by columns,
+    so that each worker holds some columns of every record. composition: how the run's ε follows
+    from its workers'.
     """
 
     worker: ClassVar[Worker] = "edge"
@@ -93,82 +95,80 @@ class AlgorithmSection(Section):
 
     @property
     def watched(self) -> bool:
-        """Whether `guard.sums` knows the law of its updates."""
+        """Whether its updates have a law that `guard.sums` can test (`tacit.robust.law`)."""
         return False
 
     @property
     def combines(self) -> bool:
-        """Whether it makes one vector of several edges', by `guard.rule`."""
+        """Whether it combines the vectors of several edges, by `guard.rule`."""
         return False
 
     @property
     def steps(self) -> int:
-        """Releases that one update costs, at most."""
+        """The most releases that one update costs."""
         return 1
 
     @property
     def usual_clip(self) -> float | None:
-        """C where `privacy.clip` is left out; None: by a rule of its own, or it must be given."""
+        """C where `privacy.clip` is left out; None: its own rule sets it, or it must be given."""
         return None
 
     @property
     def oldest(self) -> int | None:
-        """The staleness of the oldest update that counts; None:
-
-        it works in rounds, and nothing is stale.
-        """
+        """The largest staleness at which an update still counts; None: rounds have no staleness."""
         return None
 
     @property
     def in_turn(self) -> bool:
-        """Whether each edge is answered for itself, so that one could take more than its share
-        (`edges.share`).
+        """Whether the server answers each edge by itself, so that `edges.share` has a use.
+
+        Otherwise rounds or a queue already decide which edges work.
         """
         return False
 
     @property
     def versions(self) -> str:
-        """What the model's versions are called."""
+        """The name of the model's versions, in the plural."""
         return "updates"
 
     def uploads(self, workers: int) -> int:
-        """Updates that make one version, of so many `workers`."""
+        """Return how many updates of `workers` workers make one version."""
         return 1
 
     def counted(self, workers: int) -> str:
-        """What `run.updates` counts, in the words of the algorithm."""
+        """Return the name of what `run.updates` counts, in the words of the algorithm."""
         uploads = self.uploads(workers)
         return self.versions if uploads == 1 else f"{self.versions} of {uploads} updates"
 
     def capacity(self, privacy: Privacy, workers: int) -> int | None:
-        """Versions that the budgets of `workers` pay for together; None:
+        """Return how many versions the budgets of `workers` workers pay for together.
 
-        not known from the file alone.
+        None: that is not known from the file alone.
         """
         if not privacy.private or privacy.noise_multiplier is not None:
             return None
         return privacy.pushes // self._releases(privacy) * workers // self.uploads(workers)
 
     def pushes_for(self, updates: int, privacy: Privacy, workers: int) -> int | None:
-        """`privacy.pushes` where it is left out: an edge's even share of `updates` and a tenth.
+        """Return the default of `privacy.pushes`: an edge's even share of `updates` and a tenth.
 
-        None: not known from the file alone.
+        None: that is not known from the file alone.
         """
         share = -(-_TENTHS * updates * self.uploads(workers) // (10 * workers))  # rounded up
         return share * self._releases(privacy)
 
     def _releases(self, privacy: Privacy) -> int:
-        """Of an update, at most."""
+        """Return the most releases that one update costs, where the noise is added."""
         return self.steps if privacy.noise_at == "edge" else 1
 
     def unread(self) -> list[str]:
-        """The keys that the run file gives and this algorithm does not read."""
+        """Return the keys that the run file gives and this algorithm does not read."""
         return []
 
     def promise(self, plans: Plans, clip: float) -> Promise:
-        """What a run with these `plans` says of its privacy; `clip`:
+        """Return the statement of privacy of a run with these `plans`.
 
-        C, where there is no schedule for it.
+        clip: C, where the algorithm has no schedule for it.
         """
         like = plans.like
         return Promise(
@@ -190,8 +190,9 @@ class AlgorithmSection(Section):
         workers: int,
         folder: Path,
     ) -> Model:
-        """The model that is trained on examples of `shape`; classes: 0 where the target is a
-        number; folder: the run file's. Raises ConfigError.
+        """Return the model that is trained on examples of `shape`. Raises ConfigError.
+
+        classes: how many, or 0 where the target is a number. folder: the run file's.
         """
         return section.build(shape, classes, folder)
 

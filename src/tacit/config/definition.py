@@ -22,52 +22,40 @@ UNCLIPPED: Final = 1.0  # C where none is given: without noise nothing is clippe
 
 @dataclass(frozen=True, slots=True)
 class Definition(Generic[A_co]):
-    """A run, with the section of its algorithm. Public numbers only; made by `RunFile.define`.
+    """A run, built by `RunFile.define`. It holds public numbers only."""
 
-    name, model: of the algorithm and the model, which has `layers`; folder: the run file's, where
-    its code lies. horizon: T, updates after which
-    the run ends. workers: K. uploads: updates that make one version. clip: C, where the algorithm
-    has no schedule for it. terms: what the server takes for granted of every edge. promise: what
-    the run says of its privacy. every, samples: versions between two evaluations, and test rows of
-    one while training; shown: metrics, by name. needed, wait: the run begins with so many edges, or
-    with fewer so many seconds after the first. share: what an edge's part of the updates goes by;
-    shared: whether one that is ahead of its share waits for the others. agreed: what all who take
-    part must agree on, of all that differs from the defaults, and the SHA-256 of its code.
-    fingerprint, older: the run's name, and what earlier versions of tacit called it.
-    """
-
-    algorithm: A_co
-    name: str
-    model: str
-    layers: ModelSection
-    source: Source
-    folder: Path
-    horizon: int
-    seed: int
-    workers: int
-    uploads: int
-    batch: float
-    clip: float
-    privacy: Privacy
-    guard: Guard
-    plans: Plans
-    terms: Terms
-    promise: Promise
-    every: int
-    samples: int
-    shown: tuple[str, ...]
-    needed: int
-    wait: float
-    share: Share
-    shared: bool
-    fingerprint: str
-    agreed: dict[str, Any]
-    older: tuple[str, ...]
+    algorithm: A_co  # the [algorithm] section
+    name: str  # the algorithm's
+    model: str  # the model's name
+    layers: ModelSection  # the [model] section, of which `build_model` makes the model
+    source: Source  # the data
+    folder: Path  # the run file's, where its own code lies
+    horizon: int  # T: versions after which the run ends
+    seed: int  # of the initial model and the division of the data; never of noise
+    workers: int  # K
+    uploads: int  # updates that make one version
+    batch: float  # L: the expected batch size
+    clip: float  # C, where the algorithm has no schedule for it
+    privacy: Privacy  # the [privacy] section
+    guard: Guard  # the [guard] section
+    plans: Plans  # the privacy plan of every worker
+    terms: Terms  # what the server assumes of every edge's privacy
+    promise: Promise  # the run's statement of privacy
+    every: int  # versions between two evaluations
+    samples: int  # test rows of an evaluation during training
+    shown: tuple[str, ...]  # metrics, by name
+    needed: int  # edges with which the run begins
+    wait: float  # seconds after the first edge, when it begins with fewer
+    share: Share  # what an edge's part of the updates is proportional to
+    shared: bool  # whether an edge that is ahead of its part waits for the others
+    fingerprint: str  # the run's name in the store: a SHA-256
+    agreed: dict[str, Any]  # what every edge must agree on (`RunFile.agreed`)
+    older: tuple[str, ...]  # fingerprints that earlier versions of tacit gave this run
 
     def build_model(self) -> Model:
-        """The model of this run, a vertical one's θ_0.
+        """Return the model of this run; for a vertical run, the server's θ_0.
 
-        Raises ConfigError when its layers do not fit data or memory.
+        Raises ConfigError where its layers do not fit the data or memory.
         """
         shape, classes = self.source.shape
         made = self.algorithm.build_model(self.layers, shape, classes, self.workers, self.folder)
@@ -75,7 +63,7 @@ class Definition(Generic[A_co]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Who may take part, by name: the edges that the run file counts, and spare ones.
+        """The names of the workers that may take part, edges with the spare ones.
 
         Peers and parties have no spare ones.
         """
@@ -84,16 +72,16 @@ class Definition(Generic[A_co]):
         return tuple(f"edge-{number}" for number in range(count))
 
     def metrics(self) -> Metrics:
-        """What is measured on the test set; a user's own metric is loaded.
+        """Return what is measured on the test set; a user's own metric is loaded.
 
-        Raises ConfigError for one that does not fit, or is not there.
+        Raises ConfigError for a metric that is missing or does not fit the target.
         """
         return chosen(self.shown, self.source.target, self.folder)
 
     def weight(self, edge: str) -> float:
-        """The share of the edge called `edge`, where an ordinary one has 1:
+        """Return the share of the edge called `edge`, where an ordinary one has 1.
 
-        of what the run file says, nothing else.
+        It follows from the run file alone.
         """
         if self.share == "budget":
             return self.plans.budget(edge) / self.plans.like.epsilon

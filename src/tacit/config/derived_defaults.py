@@ -1,4 +1,4 @@
-"""What a run file leaves out of [privacy] and its other sections say: `pushes` and `clip`."""
+"""Defaults of privacy.pushes and privacy.clip, which depend on other sections of the run file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ALGORITHM: TypeAdapter[Algorithm] = TypeAdapter(Algorithm)
 def fill(content: dict[str, Any]) -> None:
     """Put `pushes` and `clip` into [privacy] of a run file's `content` where it leaves them out.
 
-    Then they are as good as said: a run is called by them. A file that will be refused is left as
-    it is, and one whose noise is no guarantee, or not calibrated, has no use for `pushes`.
+    Filled-in values count as given and enter the fingerprint. A file that will be refused stays as
+    it is. `pushes` is filled in only where noise is calibrated for a guarantee.
     """
     try:
         algorithm = _ALGORITHM.validate_python(content.get("algorithm"))

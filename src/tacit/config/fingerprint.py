@@ -45,9 +45,9 @@ def differences(section: BaseModel) -> dict[str, Any]:
 
 
 def canonical(content: object) -> str:
-    """The one JSON text of `content`:
+    """Return the canonical JSON text of `content`.
 
-    sorted keys, no spaces, floats in the fewest digits that give them back.
+    Its keys are sorted, it has no spaces, and floats have the fewest digits that give them back.
     """
     return json.dumps(
         content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

@@ -8,7 +8,11 @@ from tacit.robust import rules
 
 
 def agree(run: Sections) -> None:
-    """Raise ValueError where [guard] asks for what this run has no law or no rule for."""
+    """Raise ValueError where [guard] asks for a check that this run's algorithm or noise rules out.
+
+    `norm_factor` and `sums` need noise of a known size at the edge, and `sums` an algorithm whose
+    updates have a law; `rule` needs an algorithm that combines several updates.
+    """
     guard, p, a = run.guard, run.privacy, run.algorithm
     noisy = p.mechanism in GAUSSIAN and p.noise_at == "edge"
     if guard.norm_factor is not None and not noisy:
@@ -17,7 +21,10 @@ def agree(run: Sections) -> None:
             f"no bound; only gaussian and discrete_gaussian at the edge do"
         )
     if guard.sums and not a.watched:
-        raise ValueError(f"guard.sums=true: nothing is known of what {a.name} sends; leave it out")
+        raise ValueError(
+            f"guard.sums=true: there is no law of what {a.name} sends (tacit.robust.law); leave it "
+            f"out"
+        )
     if guard.sums and not noisy:
         raise ValueError(
             f"guard.sums=true: privacy.mechanism={p.mechanism} at the {p.noise_at} has no law; "

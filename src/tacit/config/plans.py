@@ -1,7 +1,4 @@
-"""The privacy plans of a run's workers:
-
-what its definition says of them, whatever they say of themselves.
-"""
+"""The privacy plans of a run's workers, from its definition and nothing that workers say."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from tacit.privacy.release import Plan
 class Plans:
     """Every worker's budget and plan, by its number or its name.
 
-    like: the plan of a worker without an ε of its own, where the definition states its noise.
-    pushes: what each budget must cover, where noise is calibrated for that; None: it is not. own:
-    ε_k of worker k, where it has one. workers: how many the run deals its data to. Whom the run
-    does not know has the plan of one without an ε of its own.
+    like: the plan of a worker without an ε of its own; workers that the run file does not count
+    have it too. pushes: how many the budget must cover where noise is calibrated for them; None:
+    the definition states the noise. own: ε_k of the workers k that have their own. workers: how
+    many the data is divided among.
     """
 
     like: Plan
@@ -30,23 +27,23 @@ class Plans:
     )  # ε to z
 
     def epsilon(self, number: int) -> float:
-        """ε_k of worker `number`: its budget, for all its pushes together."""
+        """Return ε_k of worker `number`: its budget for all its pushes together."""
         return self.own[number] if number < len(self.own) else self.like.epsilon
 
     def number(self, name: str) -> int:
-        """The number of the worker called `name`."""
+        """Return the number of the worker called `name`; an unknown one has no ε of its own."""
         number, other = name.removeprefix("edge-"), len(self.own)
         return min(int(number), other) if number.isdecimal() and len(number) < 10 else other
 
     def budget(self, name: str) -> float:
-        """ε_k of the worker called `name`."""
+        """Return ε_k of the worker called `name`."""
         return self.epsilon(self.number(name))
 
     def plan(self, number: int, dealt: int = 0) -> Plan:
-        """The plan of worker `number`: its own ε_k, one z calibrated for it.
+        """Return the plan of worker `number`, with its own ε_k and a z calibrated for it.
 
-        dealt: how many rows the dealing of a published data set gives it, a public number, for
-        which the shapes of its batches are made; 0: not known, so for a quarter more than the
+        dealt: how many rows of a published data set it has, a public number, which the shapes of
+        its batches are made for. 0: not known; then they are made for a quarter more than the
         public size.
         """
         plan = replace(self.like, epsilon=self.epsilon(number), rows_max=dealt)
@@ -61,12 +58,12 @@ class Plans:
         return self.plan(self.number(name))
 
     def _multiplier(self, plan: Plan, pushes: int) -> float:
-        """z; finding it takes a second, so once for every ε."""
+        """Return z, calibrated once for every ε, since that takes a second."""
         if plan.epsilon not in self._calibrated:
             found = calibrate(plan.epsilon, plan.delta, pushes, plan.sampling_rate, plan.mechanism)
             self._calibrated[plan.epsilon] = found
         return self._calibrated[plan.epsilon]
 
     def different(self) -> list[Plan]:
-        """The plan of every worker, spare ones too; those with no ε of their own once."""
+        """Return the different plans of all workers: all with no ε of their own share one."""
         return [self.plan(number) for number in range(min(self.workers, len(self.own) + 1))]

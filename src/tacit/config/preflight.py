@@ -1,4 +1,4 @@
-"""Why a run may not learn what it should: known from its file alone, before it costs any ε."""
+"""Warnings that a run may not learn, from its run file alone, before it costs any ε."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tacit.config.algorithms import Vafl
 from tacit.config.run_file import RunFile
 from tacit.privacy import gdp
 
-_DROWNED = 10.0  # the least that all updates together must teach, in lengths of their noise
-_SHORT_PATH = 1.0  # the least length of all steps together
-_UNREAD = 1.0  # the least length of an embedding, in lengths of its noise
+_DROWNED = 10.0  # warn below this ratio of all updates' signal to their noise
+_SHORT_PATH = 1.0  # warn below this length of all steps together
+_UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 
 
 def warnings(run: RunFile, parameters: int) -> Iterator[str]:
     """What its author may not have meant, and what makes learning unlikely; a sentence each.
 
-    parameters: of the model that is trained. Raises PrivacyError where no noise keeps to ε.
+    parameters: how many the model has. Raises PrivacyError where no noise keeps to ε.
     """
     if unread := run.algorithm.unread():
         yield f"{run.algorithm.name} does not use {', '.join(unread)}"
@@ -37,7 +37,8 @@ def _privacy(run: RunFile, parameters: int) -> Iterator[str]:
         return
     yield from _steps(run, parameters)
     batch, capacity = run.privacy.batch, run.capacity()
-    noise_is_given = run.privacy.noise_multiplier is not None  # else it makes up for a large batch
+    # Calibrated noise makes up for a large batch; noise that is given does not.
+    noise_is_given = run.privacy.noise_multiplier is not None
     if noise_is_given and batch / rows > 0.5:
         yield f"privacy.batch={batch:g} is over half of the {rows} rows of an edge: ε goes quickly"
     if capacity is not None and capacity < run.run.updates:
@@ -47,7 +48,7 @@ def _privacy(run: RunFile, parameters: int) -> Iterator[str]:
 
 
 def _steps(run: RunFile, parameters: int) -> Iterator[str]:
-    """Of what a model learns from noisy steps."""
+    """Warn where noisy gradient steps teach the model too little."""
     algorithm, plan = run.algorithm, run.plan(0)
     versions = min(run.run.updates, run.capacity() or run.run.updates)
     steps = versions * algorithm.steps
@@ -67,7 +68,7 @@ def _steps(run: RunFile, parameters: int) -> Iterator[str]:
 
 
 def _embeddings(run: RunFile, width: int) -> Iterator[str]:
-    """Of embeddings of one record each: no other record's averages their noise away."""
+    """Warn where noise hides an embedding: it is of one record, so nothing averages its noise."""
     z = 1 / gdp.mu_within(run.privacy.epsilon, run.privacy.delta)
     signal = 1 / (2 * z * math.sqrt(width))
     if signal < _UNREAD:

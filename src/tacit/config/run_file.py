@@ -29,7 +29,7 @@ from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
 from tacit.privacy.report import Promise
 
-# What a fingerprint leaves out: what may change while a run goes on, as no fold asks for it.
+# Left out of a fingerprint: what no fold reads, so that it may change while a run goes on.
 _NOT_THE_RUNS = (
     "network",
     "guard.norm_factor",
@@ -37,6 +37,7 @@ _NOT_THE_RUNS = (
     "guard.burst",
     "guard.quarantine_after",
 )
+# Read by the aggregator alone, so edges need not agree on it.
 _THE_AGGREGATORS = (
     "guard",
     "evaluation",
@@ -129,8 +130,8 @@ class RunFile(Section):
             raise ValueError(f"edges.min={edges.min}: {name} {why}; leave it out")
         if edges.share == "budget" and not self.algorithm.in_turn:
             raise ValueError(
-                f"edges.share=budget: {name} here has rounds, a queue or peers of its own; leave "
-                f"it out"
+                f"edges.share=budget: {name} with these keys works in rounds, from a queue or "
+                f"between peers; leave it out"
             )
         if edges.share == "budget" and not self.privacy.private:
             raise ValueError(
@@ -148,22 +149,22 @@ class RunFile(Section):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was counted in a private file, as the run file does not say it."""
+        """What was counted in a private file because the run file does not say it."""
         return self._counted
 
     def public_size(self) -> int:
-        """n_public: the nominal records of one edge, a function of public numbers only."""
+        """Return n_public, the nominal records of one edge: a function of public numbers only."""
         return self.data.public_size(self.edges.count, self.algorithm.columns)
 
     @property
     def counted(self) -> str:
-        """What `run.updates` counts: the versions of the model, in the words of the algorithm."""
+        """The name of what `run.updates` counts: versions, in the words of the algorithm."""
         return self.algorithm.counted(self.edges.count)
 
     def capacity(self) -> int | None:
-        """Versions that the budgets of `edges.count` edges pay for together; None:
+        """Return how many versions the budgets of `edges.count` edges pay for together.
 
-        not known from the file alone.
+        None: that is not known from the file alone.
         """
         return self.algorithm.capacity(self.privacy, self.edges.count)
 
@@ -182,27 +183,26 @@ class RunFile(Section):
         return self.plans().like.sampling_rate
 
     def fingerprint(self) -> str:
-        """SHA-256 of what differs from the defaults: two run files that mean the same have the same
-        one.
+        """Return the SHA-256 of what differs from the defaults.
 
-        What [guard] refuses in front of the journal is left out, so it may change while a run goes
-        on: all but `sums`, `agreement`, `rule` and what they read. So is [network], which only the
-        simulator reads.
+        Two run files that mean the same have the same fingerprint. It leaves out [network], which
+        only the simulator reads, and the keys of [guard] that refuse messages before the journal:
+        all but `sums`, `agreement`, `rule` and what they read. Those may change during a run.
         """
         return names.name("run", self.stated())
 
     def stated(self) -> dict[str, Any]:
-        """All that differs from the defaults, and the SHA-256 of the run's code."""
+        """Return all that differs from the defaults, and the SHA-256 of the run's own code."""
         return self._names()[0]
 
     def agreed(self) -> dict[str, Any]:
-        """What all who take part must agree on: `stated` without what only an aggregator reads."""
+        """Return what every edge must agree on: `stated` without what only an aggregator reads."""
         return names.without(self.stated(), _THE_AGGREGATORS)
 
     def older_fingerprints(self) -> tuple[str, ...]:
-        """What earlier versions of tacit called this run.
+        """Return the fingerprints that earlier versions of tacit gave this run.
 
-        A store that knows it by one of these goes on.
+        A store that knows the run by one of these continues it.
         """
         return self._names()[1]
 
@@ -222,7 +222,7 @@ class RunFile(Section):
     # -- built for its consumers -------------------------------------------------------------------
 
     def _promise(self, plans: Plans, clip: float) -> Promise:
-        """What the algorithm promises, of the unit and the people that the data has."""
+        """Return the algorithm's promise, for the data's unit and for people at several edges."""
         found = self.algorithm.promise(plans, clip)
         own = found if self.data.kind == "benchmark" else found.for_unit(self.source.unit)
         return replace(own, composition="together") if self.data.shared else own
@@ -232,7 +232,7 @@ class RunFile(Section):
         return self.define().build_model()
 
     def define(self) -> Definition[Any]:
-        """All that its consumers need, made here: once, at the door of a process."""
+        """Return the run as everything else uses it; called once, when a process starts."""
         a, p, source = self.algorithm, self.privacy, self.source
         edges, clip, workers = self.edges, p.clip or UNCLIPPED, self.edges.count
         (stated, older), plans = self._names(), self.plans()
@@ -304,14 +304,14 @@ def _content(text: str, origin: str) -> dict[str, Any]:
         content = tomllib.loads(text)
         # What cannot be shown (0x and 5,000 digits) could not be complained about.
         repr(content)
-    # ValueError: also an integer of 5,000 digits; RecursionError: as many brackets.
+    # ValueError comes also of an integer with 5,000 digits, RecursionError of 5,000 brackets.
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{origin}: not TOML: {error}") from error
     return content
 
 
 def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
-    """Put what [data] leaves out and can be counted into `content`; returns what is to be said."""
+    """Add to `content` what [data] leaves out and can be counted; return notes for the user."""
     data = content.get("data")
     if not isinstance(data, dict):
         return ()

@@ -85,10 +85,10 @@ class Privacy(Section):
         return self.mechanism in PRIVATE
 
     def plans(self, rows: int, own: tuple[float, ...], workers: int) -> Plans:
-        """The plans of `workers` with so many public `rows` each, and an ε_k of their `own` where
-        they have one.
+        """Return the plans of `workers` workers with `rows` rows each, a public number.
 
-        q is 1 where the noise covers a whole edge, which has no secret to sample.
+        own: ε_k of the workers that have their own. q is 1 where a trusted server adds the noise:
+        it then covers a whole edge, and nothing is sampled.
         """
         private, z = self.private, self.noise_multiplier
         like = Plan(
@@ -138,18 +138,18 @@ class Edges(Section):
         "experiments)",
     )
     min: int | None = Field(
-        None, gt=0, description="the run begins when so many edges are there; None: count"
+        None, gt=0, description="the run begins when this many edges are connected; None: count"
     )
     wait: float = Field(
         60.0,
         ge=0,
         le=1e6,
-        description="seconds after the first edge at which it begins with fewer, at least one",
+        description="seconds after the first edge has come, when the run begins with fewer",
     )
     share: Share = Field(
         "rows",
-        description="what an edge's part of the updates goes by while others wait; any: nobody "
-        "waits for another",
+        description="an edge's part of the updates is proportional to this, while other edges wait "
+        "for work; any: no edge waits for another",
     )
 
 
@@ -172,10 +172,7 @@ class Delay(Section):
 
 
 class Away(Section):
-    """A part of the schedule:
-
-    edge number `edge` neither sends nor receives from `leaves` to `returns`.
-    """
+    """One scheduled absence: edge number `edge` is disconnected from `leaves` to `returns`."""
 
     edge: int = Field(ge=0, description="number of the edge")
     leaves: float = Field(ge=0, le=1e12, description="seconds")
@@ -192,9 +189,9 @@ _NO_TIME = Delay(model="constant", seconds=0.0)
 
 
 class Network(Section):
-    """The world of `tacit simulate`: how long everything takes, and who is there.
+    """The simulated world: how long everything takes, and which edges are present.
 
-    Nothing else reads it.
+    Only `tacit simulate` reads it.
     """
 
     compute: Delay = Field(Delay(), description="one local step of an edge")
@@ -210,16 +207,16 @@ class Network(Section):
     )
     slow_factor: float = Field(2.0, ge=1, le=1e6, description="see slow_tasks")
     stragglers: int = Field(
-        0, ge=0, le=10_000, description="the last so many edges are always slow"
+        0, ge=0, le=10_000, description="this many edges, the last ones, are always slow"
     )
     straggler_factor: float = Field(
         10.0, ge=1, le=1e6, description="how many times as slow those are"
     )
     drop_out: float = Field(
-        0.0, ge=0, lt=1, description="probability that an edge is never heard of after a task"
+        0.0, ge=0, lt=1, description="probability that an edge is gone for good after a task"
     )
     online_s: float | None = Field(
-        None, ge=1e-3, le=1e12, description="mean seconds that an edge is there; None: always"
+        None, ge=1e-3, le=1e12, description="mean seconds that an edge is present; None: always"
     )
     offline_s: float = Field(1.0, ge=1e-3, le=1e12, description="mean seconds that it is then away")
     away: tuple[Away, ...] = Field((), strict=False, description="absences by schedule")
@@ -247,38 +244,39 @@ class Evaluation(Section):
 
 
 class Guard(Section):
-    """What the server refuses beyond what is malformed;
+    """What the server refuses beyond malformed messages; all of it is off by default.
 
-    everything is off by default (docs/privacy.md). `sums`, `agreement` and `rule` decide what the
-    model is, so a run keeps them.
+    See docs/privacy.md. `sums`, `agreement` and `rule` decide what the model becomes, so they
+    cannot change during a run.
     """
 
     norm_factor: float | None = Field(
         None,
         ge=1,
         le=1000,
-        description="refuse updates longer than of a batch of so many times L, with its noise",
+        description="refuse an update that is longer than a batch of this many times L and its "
+        "noise can make it",
     )
     false_alarm: float = Field(
-        1e-9, gt=0, le=0.1, description="probability to refuse an honest update, at most"
+        1e-9, gt=0, le=0.1, description="largest probability of refusing an honest update"
     )
     rate: Positive | None = Field(
         None, description="messages a second of one edge, in the long run"
     )
     burst: int = Field(5, gt=0, le=10_000, description="messages of one edge at once, under `rate`")
     quarantine_after: int | None = Field(
-        None, gt=0, description="refusals after which an edge is heard no more"
+        None, gt=0, description="refusals after which an edge's messages are ignored"
     )
     sums: bool = Field(
         False,
-        description="quarantine an edge whose updates, taken together, no data and noise can make; "
-        "`false_alarm` is then a whole run's",
+        description="quarantine an edge whose updates, taken together, cannot come from any data "
+        "with the noise that is due; `false_alarm` is then for a whole run",
     )
     rows: float = Field(
         1.25,
         ge=1,
         le=1000,
-        description="sums: rows of an edge at most, in times of its nominal part",
+        description="sums: the most rows that an edge may have, in multiples of its nominal number",
     )
     agreement: bool = Field(
         False,
@@ -287,10 +285,10 @@ class Guard(Section):
     )
     rule: Rule = Field(
         "mean",
-        description="how a round's or a buffer's updates become one: the plain mean, or of every "
-        "number the median, or the mean without `trim` at either end",
+        description="how the updates of a round or a buffer become one: the plain mean, or in each "
+        "coordinate the median, or the mean without `trim` values at either end",
     )
-    trim: int = Field(1, gt=0, le=5_000, description="rule trimmed: left out at either end")
+    trim: int = Field(1, gt=0, le=5_000, description="rule trimmed: values left out at either end")
 
     @property
     def active(self) -> bool:

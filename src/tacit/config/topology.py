@@ -48,16 +48,16 @@ class Topology:
     seed: int
 
     def neighbours(self, peer: str) -> frozenset[str]:
-        """All that `peer` may have an exchange with, whoever proposes it."""
+        """Return all peers that `peer` may have an exchange with, whoever proposes it."""
         asking = (other for other in self.peers if peer in self.targets[other])
         return frozenset((*self.targets[peer], *asking))
 
     def partner(self, peer: str, step: int, free: Collection[str], random: Random) -> str | None:
-        """Whom `peer` proposes an exchange to at its own step number `step`; None: nobody.
+        """Return whom `peer` proposes an exchange to at its own step number `step`; None: nobody.
 
-        Uniform among its targets that are in `free` (those there, with no exchange under way); for
-        random-pair the partner in the matching, if free. Whoever is chosen, A_t is doubly
-        stochastic; being absent changes only who.
+        It is uniform among its targets in `free` (connected, with no exchange under way); for
+        random-pair it is the partner in the matching, if free. A_t is doubly stochastic whoever is
+        chosen, so absences change only who meets.
         """
         if self.kind == "random-pair":
             found = self.matching(step).get(peer)
@@ -66,18 +66,18 @@ class Topology:
         return random.choice(choice) if choice else None
 
     def matching(self, step: int) -> dict[str, str]:
-        """The perfect matching number `step`, proposer → partner;
+        """Return perfect matching number `step`, proposer → partner.
 
-        of an odd number of peers one stays out.
+        Of an odd number of peers one stays out.
         """
         order = list(self.peers)
         Random(f"{self.seed}/{step}").shuffle(order)
         return dict(zip(order[::2], order[1::2], strict=False))
 
     def probabilities(self) -> Tensor:
-        """(K, K) float64:
+        """Return who proposes to whom next, (K, K) float64.
 
-        probability that the next exchange is proposed by the row's peer to the column's.
+        Entry (i, j) is the probability that peer i proposes the next exchange, to peer j.
         """
         size = len(self.peers)
         place = {peer: index for index, peer in enumerate(self.peers)}
@@ -141,9 +141,9 @@ def expected(topology: Topology) -> Tensor:
 
 
 def spectral_gap(matrix: Tensor) -> float:
-    """1 - ρ with ρ = max(|λ_2|, |λ_K|) of (6); matrix: (K, K) symmetric, doubly stochastic. 0:
+    """Return 1 - ρ with ρ = max(|λ_2|, |λ_K|) of (6); at 0 the peers' models never agree.
 
-    models never agree.
+    matrix: (K, K) symmetric, doubly stochastic.
     """
     values = torch.linalg.eigvalsh(matrix.to(torch.float64))  # ascending; the last is 1
     return 1.0 - max(abs(float(values[-2])), abs(float(values[0])))
@@ -159,9 +159,9 @@ def _ring(size: int) -> list[Collection[int]]:
 
 
 def _torus(size: int) -> list[Collection[int]]:
-    """The squarest grid of `size` peers, its borders joined;
+    """Return the links of the squarest grid of `size` peers, its borders joined.
 
-    a side of 2 gives one link there, not two.
+    Along a side of 2 two peers have one link, not two.
     """
     rows = next(side for side in range(math.isqrt(size), 0, -1) if size % side == 0)
     if rows == 1:

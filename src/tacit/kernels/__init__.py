@@ -1,1 +1,1 @@
-"""Compiled loops: what numba makes of a few hot functions, for whoever has a plain twin of them."""
+"""Compiled loops: numba versions of a few hot functions, each with a plain twin elsewhere."""

@@ -117,10 +117,7 @@ def _transformed(model: Model) -> _Gradients:
 def _write_gradients(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
 ) -> None:
-    """Every row of `out` (B, d) becomes its example's gradient;
-
-    each layer writes its own columns.
-    """
+    """Write each example's gradient into its row of `out` (B, d), layer by layer."""
     if model.traced:
         _write_in_one_pass(model, params, x, y, out)
     else:
@@ -170,9 +167,9 @@ def _write_in_one_pass(
 def _any_gradients(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """Of a model whose layers may be anything:
+    """Return per-example gradients (B, d) of a model whose layers may be anything.
 
-    mapped over the batch, else one example at a time.
+    They are mapped over the batch where torch can do that, else computed one example at a time.
     """
     if not _mappable(model, x.dtype, y.dtype):
         one = grad(model.loss)
@@ -182,10 +179,7 @@ def _any_gradients(
 
 @lru_cache(maxsize=16)
 def _mappable(model: Model, x: torch.dtype, y: torch.dtype) -> bool:
-    """Whether torch can map every operation of the model over a batch;
-
-    asked with public numbers.
-    """
+    """Whether torch can map every operation of the model over a batch; tried on public numbers."""
     rows, labels = model.random_batch(2, torch.Generator().manual_seed(0))
     with warnings.catch_warnings():
         warnings.simplefilter(

@@ -1,33 +1,42 @@
 """The edge's durable record of what it has released: charged first, never refunded.
 
 One SQLite file beside the data: rows of equal charges in the order they were made, joined by a hash
-chain (`ledger_chain.py`). It belongs to the data, not to a run: a new run, a restarted process or a
-new container that takes the identity over continues the same rows, and so the same chain.
+chain (`ledger_chain.py`), and the messages that they have paid for (`ledger_file.py`). It belongs
+to the data, not to a run: a new run, a restarted process or a new container that takes the identity
+over continues the same rows, and so the same chain.
 
-The file alone is the ledger. A charge is in the file itself before `charge` returns, because SQLite
-runs with a rollback journal, which holds what a charge under way replaces; a write-ahead log would
-keep charges in a second file. A process that is killed in the middle of a charge leaves
-`ledger.db-journal`, which the next opening takes back. Without that journal the file has all that
+Releases may be charged *ahead*, in the commit that stores the message before them. What is ahead
+has begun no release: this process takes its next releases from it, an orderly close takes it back,
+and every other end leaves it charged.
+
+The file alone is the ledger. A commit is in the file itself before it returns, because SQLite
+runs with a rollback journal, which holds what a commit under way replaces; a write-ahead log would
+keep charges in a second file. A process that is killed in the middle of a commit leaves that to
+undo in `ledger.db-journal`, which the next opening does. Without that journal the file has all that
 was ever acknowledged, or breaks its chain and is refused.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import DataError, PrivacyError
 from tacit.privacy.accounting import History, merged
-from tacit.privacy.ledger_chain import NONCE, Chain, LedgerRow, first_head, next_head
+from tacit.privacy.ledger_chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
 from tacit.privacy.ledger_file import (
     DAMAGE,
     create_or_convert,
+    drop_row,
     gather_into_one_file,
     has_write_ahead_log,
+    keep_journal,
     read_all_chains,
     read_chain,
     reason,
@@ -51,9 +60,9 @@ UNCHARGED = Charged()  # a new ledger's
 class Ledger:
     """The releases of one dataset at one edge, on disk.
 
-    Guarantee: what `charge` has acknowledged is in the file, whenever and however the process ends;
-    a changed, dropped or moved row is refused at the next opening. Floats are stored as hex, so
-    that they come back to the last bit.
+    Guarantee: what `charge` or `transaction` has acknowledged is in the file, whenever and however
+    the process ends; no release begins that is not; a changed, dropped or moved row is refused at
+    the next opening. Floats are stored as hex, so that they come back to the last bit.
 
     >>> ledger = Ledger(":memory:", "digits")
     >>> ledger.charge(0.05, 1.2, "gaussian", secret=True, count=3)
@@ -76,7 +85,7 @@ class Ledger:
         edge must not train.
         """
         self._path, self._dataset = path, dataset
-        self._session = secrets.token_bytes(NONCE)
+        self._session, self._process = secrets.token_bytes(NONCE), os.getpid()
         try:
             if lineage is not None and not (Path(path).is_file() and Path(path).stat().st_size):
                 raise ValueError("is missing or empty, but this data has been trained on")
@@ -91,8 +100,9 @@ class Ledger:
             raise PrivacyError(
                 f"ledger {path}: {error}; refusing to train without its history"
             ) from error
-        self.lineage = chain.lineage
-        self._head, self._count, self._rows = chain.head, chain.count, len(chain.rows)
+        self.lineage, self._rows = chain.lineage, len(chain.rows)
+        # What the file has, and how far of it releases have begun: all that others charged ahead.
+        self._file = self._begun = Charged(chain.count, chain.head)
         self._last: LedgerRow | None = None  # the row of this session that is still growing
 
     def charge(
@@ -106,46 +116,82 @@ class Ledger:
     ) -> None:
         """Record `count` equal releases, durably, before any of them is computed.
 
-        A crash afterwards refunds nothing. Raises PrivacyError when the charge cannot be made
-        durable (disk full, damaged file), or when another process has charged this file since it
-        was opened.
+        What was charged ahead for such releases is used first. A crash afterwards refunds nothing.
+        Raises PrivacyError when the charge cannot be made durable (disk full, damaged file), or
+        when another process has charged this file since it was opened.
         """
-        entry = LedgerRow(
-            self._session,
-            sampling_rate.hex(),
-            noise_multiplier.hex(),
-            mechanism,
-            secret,
-            count,
-            b"",
-        )
-        head = next_head(self._head, self._count, entry)
-        if self._last is not None and self._last.equal_charges(entry):
-            row = self._rows
-            entry = replace(entry, count=self._last.count + count, head=head)
-        else:
-            row = self._rows + 1
-            entry = replace(entry, head=head)
+        charge = Charge(sampling_rate, noise_multiplier, mechanism, secret, count)
+        missing = count - self._ahead_for(charge)
+        if missing > 0:
+            try:
+                with self.transaction(replace(charge, count=missing)):
+                    pass
+            except sqlite3.Error as error:
+                raise PrivacyError(
+                    f"ledger {self._path}: {error}; the release was not computed"
+                ) from error
+        self._begin(charge.row(self._session))
+
+    @contextmanager
+    def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
+        """One durable commit of the messages that the block writes and of the charge `ahead`.
+
+        Raises sqlite3.Error, and whatever the block raises; then nothing was written.
+        """
+        if ahead is not None:
+            self._ahead_for(ahead)
         try:
-            self._write(entry, row, count)
-        except sqlite3.Error as error:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            moved = None if ahead is None else self._write(ahead)
+            self._db.execute("COMMIT")
+        except BaseException:
             self._roll_back()
-            raise PrivacyError(
-                f"ledger {self._path}: {error}; the release was not computed"
-            ) from error
-        self._head, self._count, self._rows, self._last = head, self._count + count, row, entry
-        self._history = merged([*self._history, replace(entry, count=count).spend()])
+            raise
+        if moved is not None:
+            self._file, self._rows, self._last = moved
+
+    def read(self, query: str, *values: Any) -> list[Any]:
+        """The rows of a SELECT of messages. Raises sqlite3.Error."""
+        return self._db.execute(query, values).fetchall()
+
+    @property
+    def ahead(self) -> int:
+        """Releases that are charged and have not begun; a forked child has none of its parent's."""
+        return self._file.count - self._begun.count if self._process == os.getpid() else 0
 
     def history(self) -> History:
-        """Everything ever released from this dataset.
+        """Everything ever released from this dataset, without what is `ahead`.
 
         Noise from a known seed counts as none (z = 0).
         """
         return self._history
 
     def charged(self) -> Charged:
-        """How far this ledger has come."""
-        return Charged(self._count, self._head) if self._count else UNCHARGED
+        """How far this ledger has come, without what is `ahead`."""
+        return self._begun if self._begun.count else UNCHARGED
+
+    def require(self, position: Charged) -> None:
+        """Raise PrivacyError unless this ledger has come through `position`.
+
+        Then it is an older copy, or another one's continuation.
+        """
+        if not position.count:
+            return
+        try:
+            chain = read_chain(self._db, self._dataset)
+            if chain.count < position.count:
+                raise ValueError(
+                    f"it has {chain.count} releases, there were {position.count} before; an older "
+                    "copy was put back"
+                )
+            if chain.head_after(position.count) != position.head:
+                raise ValueError(
+                    f"its first {position.count} releases are not those that were made here; "
+                    "another copy was put back"
+                )
+        except DAMAGE as error:
+            raise PrivacyError(f"ledger {self._path}: {error}, refusing to train") from error
 
     def verify(self) -> None:
         """Read the rows back from the file and recompute the chain.
@@ -155,15 +201,25 @@ class Ledger:
         try:
             chain = read_chain(self._db, self._dataset)
             chain.verify()
-            if (chain.count, chain.head) != (self._count, self._head):
+            if (chain.count, chain.head) != (self._file.count, self._file.head):
                 raise ValueError(
-                    f"has {chain.count} charges, this process has made it {self._count}"
+                    f"has {chain.count} charges, this process has made it {self._file.count}"
                 )
         except DAMAGE as error:
             raise PrivacyError(f"ledger {self._path}: {error}") from error
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Take back what is `ahead`, in one commit, and close the file; idempotent.
+
+        Of what is ahead nothing was computed, and no message says that it was charged.
+        """
+        try:
+            if self.ahead:
+                self._take_back()
+            if self._process == os.getpid():
+                self._db.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error:
+            pass  # closed before, another process's, or a full disk: what is charged stays charged
         self._db.close()
 
     def _prepared(self, lineage: bytes | None) -> Chain:
@@ -178,6 +234,7 @@ class Ledger:
                 (self._dataset, new, first_head(new, self._dataset)),
             )
         self._db.execute("COMMIT")
+        keep_journal(self._db)
         chain = read_chain(self._db, self._dataset)
         if lineage not in (None, chain.lineage):
             raise ValueError(
@@ -185,17 +242,54 @@ class Ledger:
             )
         return chain
 
-    def _write(self, entry: LedgerRow, row: int, count: int) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
+    def _ahead_for(self, charge: Charge) -> int:
+        """How many releases like `charge` are ahead. All others count as begun from now on."""
+        last = self._last
+        if self.ahead and last is not None and last.equal_charges(charge.row(self._session)):
+            return self.ahead
+        if last is not None and self._file != self._begun:
+            self._begin(replace(last, count=self._file.count - self._begun.count))
+        return 0
+
+    def _begin(self, entry: LedgerRow) -> None:
+        head = next_head(self._begun.head, self._begun.count, entry)
+        self._begun = Charged(self._begun.count + entry.count, head)
+        self._history = merged([*self._history, entry.spend()])
+
+    def _write(self, charge: Charge) -> tuple[Charged, int, LedgerRow]:
+        """Write `charge` within the transaction; where the file then ends, its last row's number
+        and that row.
+        """
+        entry, row = charge.row(self._session), self._rows
+        head = next_head(self._file.head, self._file.count, entry)
+        if self._last is not None and self._last.equal_charges(entry):
+            entry = replace(entry, count=self._last.count + charge.count, head=head)
+        else:
+            entry, row = replace(entry, head=head), row + 1
+        end = Charged(self._file.count + charge.count, head)
+        self._move(end)
+        write_row(self._db, self._dataset, row, entry)
+        return end, row, entry
+
+    def _move(self, target: Charged) -> None:
+        """Set where the chain ends, if the file has it where this process has left it."""
         moved = self._db.execute(
-            "UPDATE chain SET count = count + ?, head = ? WHERE dataset = ? AND count = ? AND "
-            "head = ?",
-            (count, entry.head, self._dataset, self._count, self._head),
+            "UPDATE chain SET count = ?, head = ? WHERE dataset = ? AND count = ? AND head = ?",
+            (target.count, target.head, self._dataset, self._file.count, self._file.head),
         )
         if moved.rowcount != 1:
             raise sqlite3.IntegrityError("another process has charged it")
-        write_row(self._db, self._dataset, row, entry)
-        self._db.execute("COMMIT")
+
+    def _take_back(self) -> None:
+        assert self._last is not None
+        left = replace(self._last, count=self._last.count - self.ahead, head=self._begun.head)
+        with self.transaction() as db:
+            self._move(self._begun)
+            if left.count:
+                write_row(db, self._dataset, self._rows, left)
+            else:
+                drop_row(db, self._dataset, self._rows)
+        self._file = self._begun
 
     def _roll_back(self) -> None:
         try:

@@ -24,6 +24,25 @@ HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Charge:
+    """`count` equal releases that are to be charged.
+
+    secret: whether their noise is; from a known seed it counts as none.
+    """
+
+    sampling_rate: float
+    noise_multiplier: float
+    mechanism: str
+    secret: bool
+    count: int = 1
+
+    def row(self, session: bytes) -> LedgerRow:
+        """The row that it begins in the opening `session`; its head is still to be computed."""
+        q, z = self.sampling_rate.hex(), self.noise_multiplier.hex()
+        return LedgerRow(session, q, z, self.mechanism, self.secret, self.count, b"")
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRow:
     """`count` equal charges of one session; `head` is the chain's head after the last of them.
 
@@ -89,6 +108,17 @@ class Chain:
             raise ValueError(
                 f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}"
             )
+
+    def head_after(self, count: int) -> bytes:
+        """The head when the first `count` charges had been made. Raises ValueError beyond them."""
+        if not 0 <= count <= self.count:
+            raise ValueError(f"{self.dataset}: has {self.count} charges, not {count}")
+        head, done = first_head(self.lineage, self.dataset), 0
+        for entry in self.rows:
+            if done + entry.count > count:
+                return next_head(head, done, entry, count - done)
+            head, done = entry.head, done + entry.count
+        return head
 
     def history(self) -> History:
         """All rows for the accountant.

@@ -1,4 +1,10 @@
-"""The ledger's file: its tables, its conversion from an older format, its rows read and written."""
+"""The ledger's file: its tables, its conversion from an older format, its rows read and written.
+
+`chain` and `entry` are the ledger. `sender` and `message` are what it has paid for and what has no
+receipt yet, of every identity (`owner`, its random id) and run; tacit_services writes them, in one
+commit with the charges. `message.digest` is the SHA-256 of the envelope; one that is large lies in
+a file of its own, and `envelope` is NULL.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,9 @@ from pathlib import Path
 
 from tacit.privacy.ledger_chain import NONCE, Chain, LedgerRow, first_head, next_head
 
-_FORMAT = 2  # PRAGMA user_version; format 1 (which said 0) had no chain, and is converted
-_SCHEMA = """
+# PRAGMA user_version. Older ones are converted: 1 (which said 0) had no chain, 2 no messages.
+_FORMAT, _WITHOUT_MESSAGES = 3, 2
+_CHAIN = """
 CREATE TABLE IF NOT EXISTS chain (
     dataset TEXT PRIMARY KEY, lineage BLOB NOT NULL, count INTEGER NOT NULL, head BLOB NOT NULL
 ) WITHOUT ROWID;
@@ -19,6 +26,16 @@ CREATE TABLE IF NOT EXISTS entry (
     sampling_rate TEXT NOT NULL, noise_multiplier TEXT NOT NULL, mechanism TEXT NOT NULL,
     secret INTEGER NOT NULL, count INTEGER NOT NULL, head BLOB NOT NULL,
     PRIMARY KEY (dataset, number)
+) WITHOUT ROWID;
+"""
+_MESSAGES = """
+CREATE TABLE IF NOT EXISTS sender (
+    owner BLOB NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, receipt INTEGER, proof BLOB,
+    state BLOB, PRIMARY KEY (owner, run)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS message (
+    owner BLOB NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL, digest BLOB NOT NULL,
+    envelope BLOB, PRIMARY KEY (owner, run, seq)
 ) WITHOUT ROWID;
 """
 _SELECT_ROWS = """
@@ -50,6 +67,17 @@ def gather_into_one_file(db: sqlite3.Connection) -> None:
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(" ".join(str(verdict).split()))
+    (size,) = db.execute(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    ).fetchone()
+    (name,) = db.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
+    if name and Path(name).stat().st_size < size:  # SQLite reads zeros there
+        raise sqlite3.DatabaseError("is cut short")
+
+
+def keep_journal(db: sqlite3.Connection) -> None:
+    """Let the rollback journal lie between commits, emptied: to delete it costs two fsyncs more."""
+    db.execute("PRAGMA journal_mode = PERSIST")
 
 
 def has_write_ahead_log(path: Path) -> bool:
@@ -76,7 +104,7 @@ def reason(error: Exception) -> str:
 def read_all_chains(db: sqlite3.Connection) -> list[Chain]:
     """Every dataset's chain, as it stands. Raises ValueError for a file without a chain."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
-    if found != _FORMAT:
+    if found not in (_FORMAT, _WITHOUT_MESSAGES):
         if not _table_names(db):
             raise ValueError(_NO_LEDGER)
         raise ValueError(
@@ -98,11 +126,11 @@ def create_or_convert(db: sqlite3.Connection, session: bytes, *, new: bool) -> N
     tables = _table_names(db)
     if not tables and not new:
         raise ValueError(_NO_LEDGER)
-    if found != 0 or not tables <= {"spend"}:
+    if found != _WITHOUT_MESSAGES and (found != 0 or not tables <= {"spend"}):
         raise ValueError("was not written by this version of tacit")
-    for statement in _SCHEMA.split(";"):  # not executescript, which would commit
+    for statement in (_CHAIN + _MESSAGES).split(";"):  # not executescript, which would commit
         db.execute(statement)
-    if tables:
+    if "spend" in tables:
         _convert(db, session)
     db.execute(f"PRAGMA user_version = {_FORMAT}")
 
@@ -140,6 +168,11 @@ def write_row(db: sqlite3.Connection, dataset: str, row: int, entry: LedgerRow) 
         "ON CONFLICT (dataset, number) DO UPDATE SET count = excluded.count, head = excluded.head",
         (dataset, row, *fields, entry.count, entry.head),
     )
+
+
+def drop_row(db: sqlite3.Connection, dataset: str, row: int) -> None:
+    """Delete row number `row`."""
+    db.execute("DELETE FROM entry WHERE dataset = ? AND number = ?", (dataset, row))
 
 
 def read_chain(db: sqlite3.Connection, dataset: str) -> Chain:

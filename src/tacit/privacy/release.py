@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from tacit.privacy.accounting import History
 from tacit.privacy.clipping import Clipped, clipped_sum
 from tacit.privacy.denormals import flushed
 from tacit.privacy.ledger import Charged, Ledger
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.release_plan import PRIVATE, Mechanism, NoiseAt, Paper, Plan, Private
 from tacit.privacy.sampling import Random
 
@@ -76,7 +77,8 @@ class Steps:
 class Releaser:
     """An edge's plan, ledger and randomness together; the one maker of `Released`.
 
-    It knows how many releases the budget still pays for (`releases_left`; None: no limit).
+    It knows how many releases the budget still pays for (`releases_left`; None: no limit), those
+    that are charged ahead among them.
 
     >>> import torch
     >>> from tacit.privacy.clipping import clipped_sum
@@ -189,6 +191,21 @@ class Releaser:
             self._allows(clip) or not self.plan.clip_is_bounded
         )
 
+    def next_charge(self, count: int) -> Charge | None:
+        """What `Ledger.transaction` must charge so that the next `count` releases have been.
+
+        As far as the budget goes; None: nothing.
+        """
+        pays = count if self.releases_left is None else min(count, self.releases_left)
+        missing = pays - self.ledger.ahead
+        return replace(self._cost(), count=missing) if missing > 0 else None
+
+    def _cost(self) -> Charge:
+        """Of one release."""
+        plan = self.plan
+        z = plan.noise_multiplier if plan.private else 0.0
+        return Charge(plan.sampling_rate, z, plan.mechanism, self.random.secret)
+
     def _charge(self, clip: float, count: int) -> None:
         plan = self.plan
         if plan.clip_is_bounded:
@@ -197,9 +214,9 @@ class Releaser:
             raise BudgetSpent(
                 f"epsilon={plan.epsilon}: the next push would pass this edge's budget"
             )
-        z = plan.noise_multiplier if plan.private else 0.0
+        one = self._cost()
         self.ledger.charge(
-            plan.sampling_rate, z, plan.mechanism, secret=self.random.secret, count=count
+            one.sampling_rate, one.noise_multiplier, one.mechanism, secret=one.secret, count=count
         )
         if self.releases_left is not None:
             self.releases_left -= count

@@ -1,1 +1,1 @@
-"""What goes over the wire: messages, envelopes, parts, topics; strictly decoded."""
+"""The wire: messages, envelopes, parts and topics, strictly decoded."""

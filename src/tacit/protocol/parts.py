@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from itertools import islice
@@ -27,7 +28,7 @@ def count_parts(size: int, chunk: int) -> int:
     return max(1, -(-size // (chunk - PART_HEADER)))
 
 
-def part(envelope: bytes, chunk: int, number: int) -> bytes:
+def part(envelope: bytes | mmap.mmap, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
     room = chunk - PART_HEADER
     body = envelope[number * room : (number + 1) * room]
@@ -44,7 +45,7 @@ def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
     return (part(envelope, chunk, number) for number in range(count_parts(len(envelope), chunk)))
 
 
-def question(envelope: bytes, chunk: int) -> bytes:
+def question(envelope: bytes | mmap.mmap, chunk: int) -> bytes:
     """The payload that asks a receiver which parts of an envelope it lacks.
 
     It is a part without bytes.

@@ -1,1 +1,1 @@
-"""Finds poison."""
+"""What a server checks in edges' updates to detect poisoning, and rules that tolerate it."""

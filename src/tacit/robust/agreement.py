@@ -1,8 +1,9 @@
-"""Whether edges agree: what hides within the law, as a gradient with its sign turned does.
+"""Find edges that work against the others although each one's updates keep the law of honest ones.
 
-Sums of honest updates point the same way where their data has something in common: the inner
-product of two edges' sums is a product of means, plus noise of known size. Of edges that work
-against the others, all products with the others are negative, among those others positive.
+A gradient with its sign turned is one: its length and its noise are an honest edge's. Sums of
+honest updates point the same way where their data has something in common: the inner product of two
+edges' sums is a product of means, plus noise of known size. For edges that work against the others,
+all products with the others are negative, while products among those others are positive.
 """
 
 from __future__ import annotations
@@ -15,37 +16,40 @@ from torch import Tensor
 
 from tacit.robust.law import Walk
 
-FEWEST = 3  # edges of which a majority can be told
-OPPOSED, TOGETHER = -0.55, 0.5  # mean cosines: with the others, among the others
-# Deviations, of sums since the beginning. Later ones miss what honest data has gained at first.
+FEWEST = 3  # edges that can have a majority
+# Mean cosines: at most OPPOSED between accused and others, at least TOGETHER among the others.
+OPPOSED, TOGETHER = -0.55, 0.5
+# Limits in standard deviations. WORSE and BEHIND are for sums since the beginning. The stricter two
+# are for sums of a later block, which lack what honest data gained at the beginning.
 WORSE, BEHIND = -1.0, -2.5
 WORSE_LATER, BEHIND_LATER = -5.0, -5.0
-STARTS = 16  # of the search for the set that disagrees
+STARTS = 16  # starting points of the search for the set that disagrees
 
 
 def opponents(
     walks: Mapping[str, Walk], t: float, *, worse: float = WORSE, behind: float = BEHIND
 ) -> list[str]:
-    """The edges, fewer than half, that work against the others beyond doubt; none where in doubt.
+    """Return the edges, fewer than half, that work against the others beyond doubt, or none.
 
-    They are the set A whose products with all others are most negative in standard deviations. Two
-    things exclude noise, each but for probability e^-t (as if the sum of many products were
-    normal): A's products with the others are below 0, and their mean below that among the others.
-    Four exclude unequal data, by margins that were measured (docs/attacks.md), not proven:
+    The candidates are the set A whose products with all others are most negative, in standard
+    deviations. Two tests rule out noise, each wrong with probability e^-t at most (the sum of many
+    products is taken as normal): A's products with the others are below 0, and their mean is below
+    the mean among the others. Four more rule out unequal data, by margins that were measured
+    (docs/attacks.md), not proven:
 
-    1. A points away from the others (OPPOSED), who are of one mind (TOGETHER): data that is unequal
-       all round has many directions;
-    2. what all did makes worse what A's updates speak of, to first order (`worse`, in deviations).
-       Honest data that is pulled at from two sides comes to rest where this is 0, having gained;
-    3. A's share of that is below the others' (`behind`): what noise and its correction make of all
-       alike accuses nobody.
+    1. A's updates point away from the others' (OPPOSED).
+    2. The others point the same way (TOGETHER). Where every edge's data differs, they do not.
+    3. The sum of all updates runs against A's (`worse`, in deviations). Where honest edges pull two
+       ways, the model comes to rest at 0 here, after both have gained.
+    4. A's mean product with everybody is below the others' (`behind`, in deviations). So noise and
+       its correction, which shift all products alike, accuse nobody.
     """
     names = sorted(name for name, walk in walks.items() if walk.count)
     if len(names) < FEWEST:
         return []
     products, variances = _products([walks[name] for name in names])
     chosen = _most_negative(products, variances)
-    # so many sets could have been chosen
+    # A union bound over the 2^K sets that the search could have chosen.
     z = math.sqrt(2 * (t + len(names) * math.log(2)))
     cut, contrast, gained, less = _deviations(products, variances, chosen)
     opposed, together = _cosines(products, chosen)
@@ -55,10 +59,10 @@ def opponents(
 
 
 def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
-    """⟨S_i, S_j⟩ less what noise adds to ‖S_i‖², and the noise's variance, (K, K) each.
+    """Return ⟨S_i, S_j⟩, without what noise adds to ‖S_i‖², and its variance; both (K, K).
 
-    n_i·‖S_j‖² + n_j·‖S_i‖² - n_i·n_j·d, as each sum's noise meets the other's mean and noise; never
-    below what the noises alone do. Of ‖S_i‖² it is twice as much.
+    The variance is n_i·‖S_j‖² + n_j·‖S_i‖² - n_i·n_j·d, since each sum's noise meets the other's
+    mean and noise; it is at least the noises' own n_i·n_j·d. On the diagonal it is doubled.
     """
     stacked = torch.stack([walk.total for walk in walks])
     counts = torch.tensor([float(walk.count) for walk in walks], dtype=torch.float64)
@@ -70,8 +74,10 @@ def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
 
 
 def _most_negative(products: Tensor, variances: Tensor) -> list[int]:
-    """The set, below half, whose cut from the rest is lowest in deviations: by single changes, from
-    each of the `STARTS` edges that agree least with the rest and most with one another.
+    """Return the set, smaller than half, whose products with the rest are lowest in deviations.
+
+    A local search, in which one edge enters or leaves at a time. It starts from each of the
+    `STARTS` edges that agree least with the rest and most with one other edge.
     """
     count = len(products)
     apart, noise = _off_diagonal(products), _off_diagonal(variances)
@@ -83,10 +89,10 @@ def _most_negative(products: Tensor, variances: Tensor) -> list[int]:
 
 
 def _improved(apart: Tensor, noise: Tensor, start: int, most: int) -> tuple[float, list[int]]:
-    """The set that no single change makes lower, from the set of `start` alone; with its score.
+    """Search from the set {`start`} until no single change lowers the score; (score, set).
 
-    Of two opponents who agree much, each alone is in no conflict: so the first change counts
-    whatever it does.
+    The first change may raise the score: of two opponents who agree much, neither alone is in
+    conflict with the rest.
     """
     count = len(apart)
     inside = torch.zeros(count, dtype=torch.float64)
@@ -111,7 +117,7 @@ def _off_diagonal(matrix: Tensor) -> Tensor:
 
 
 def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[float]:
-    """The four sums of `opponents`, in standard deviations of their noise."""
+    """Return the four weighted sums of products that `opponents` tests, in deviations of noise."""
     count = len(products)
     a = torch.zeros(count, dtype=torch.float64)
     a[chosen] = 1.0
@@ -132,7 +138,7 @@ def _deviations(products: Tensor, variances: Tensor, chosen: list[int]) -> list[
 
 
 def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
-    """The mean product between `chosen` and the rest, and among the rest, over mean lengths."""
+    """Return two mean cosines: between `chosen` and the rest, and among the rest."""
     rest = [one for one in range(len(products)) if one not in chosen]
     lengths = products.diagonal().clamp(min=1.0)
     ours, theirs = float(lengths[chosen].mean()), float(lengths[rest].mean())
@@ -142,7 +148,7 @@ def _cosines(products: Tensor, chosen: list[int]) -> tuple[float, float]:
 
 
 def _deviation(products: Tensor, variances: Tensor, weights: Tensor) -> float:
-    """Σ w_ij·p_ij over its deviation; p_ij and p_ji are one number."""
+    """Return Σ w_ij·p_ij over its standard deviation; p_ij and p_ji are one random number."""
     both = weights + weights.T
     both.diagonal().div_(2)
     both = torch.triu(both)

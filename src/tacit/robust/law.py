@@ -1,17 +1,18 @@
-"""What an honest update can be, whatever its data: a short mean, and noise of a known law.
+"""The law of honest updates: a mean of bounded length plus noise of a known distribution.
 
-An update is (a sum of `rows` clipped gradients + Gaussian noise)·scale. So the sum of n of them is
-no longer than what so many rows can pull and what n times the noise adds up to. Noise grows as √n,
-a pull as n. And the noise must be there: an edge whose updates resemble each other more than noise
-allows adds none, or less than it owes.
+An update is (a sum of `rows` clipped gradients + Gaussian noise)·scale, whatever the data. So the
+sum of n of them is no longer than what their rows can pull plus the noise of n updates. Noise grows
+as √n, a pull as n. The noise must also be present: an edge whose updates resemble each other more
+than noise allows adds none, or less than it owes.
 
-Everything is whitened: divided by the noise's deviation, so that a clip or a step that changes on
-the way changes nothing here.
+Everything is whitened, that is divided by the noise's standard deviation, so a clip or a step that
+changes during a run changes nothing here.
 
-Guarantee: `Sums.broken` accuses an edge that keeps the law with probability e^-t at most, over its
-whole life: a union over its tests and over n, as `_level` spends it. The means may depend on all
-that was before. Laurent and Massart (2000), Lemma 1, bounds the noise; Bernstein's inequality
-the rows. A discrete Gaussian is taken for a Gaussian, whose moments are no smaller.
+Guarantee: `Sums.broken` accuses an edge that keeps the law with probability at most e^-t over its
+whole life. This is a union bound over its tests and over n (`_level`). The means may depend on
+everything before. Laurent and Massart (2000), doi:10.1214/aos/1015957395, Lemma 1, bounds the
+noise; Bernstein's inequality bounds the number of rows drawn. A discrete Gaussian is taken for a
+Gaussian, whose moments are no smaller.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_TESTS = 5  # that share a level: single, sum, block, energy, too little
+# Tests that share a false alarm: one update, all of them, a block, their energy, too little noise.
+_TESTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """One honest update: a mean of at most `pull` for each row drawn, of which `rows` are expected,
-    and noise of standard deviation `deviation` in every coordinate.
+    """The bounds that one honest update keeps.
 
-    least: what part of that variance is there at least, where the edge may take fewer steps.
+    pull: the most that one drawn row adds to the update's length. rows: the expected number of
+    drawn rows. deviation: the noise's standard deviation in every coordinate. least: the smallest
+    part of the noise's variance that must be present, for edges that may take fewer steps.
     """
 
     pull: float
@@ -46,9 +49,10 @@ class Law:
 
 @dataclass(slots=True)
 class Walk:
-    """A sum of whitened updates: how many, the sum (d,), its squared length, and its rows.
+    """A running sum of whitened updates.
 
-    pull, pull2, most: Σ a·rows, Σ a²·rows and the largest a, for rows that pull by a each.
+    total: the sum (d,). count: how many. squared: ‖total‖². pull, pull2, most: Σ a·rows, Σ a²·rows
+    and the largest a, where one row of an update pulls by a.
     """
 
     total: Tensor
@@ -61,11 +65,11 @@ class Walk:
 
     @classmethod
     def begin(cls, size: int) -> Walk:
-        """No update yet."""
+        """Return the empty sum of updates with `size` numbers."""
         return cls(torch.zeros(size, dtype=torch.float64))
 
     def add(self, white: Tensor, law: Law) -> None:
-        """One more update, whitened (d,) float64."""
+        """Add an update `white`, whitened (d,) float64, that should keep `law`."""
         self.total = self.total + white
         self.count += 1
         self.squared = float(self.total @ self.total)
@@ -75,7 +79,7 @@ class Walk:
         self.deviation += (law.deviation - self.deviation) / self.count
 
     def longest(self, t: float) -> float:
-        """What an honest sum is longer than with probability 2·e^-t at most."""
+        """Return the bound that an honest sum's length exceeds with probability at most 2·e^-t."""
         noise = math.sqrt(self.count) * (math.sqrt(len(self.total)) + math.sqrt(2 * t))
         return longest_pull(self.pull, self.pull2, self.most, t) + noise
 
@@ -84,8 +88,10 @@ class Walk:
         return self.squared - self.count * len(self.total)
 
     def between(self, t: float) -> tuple[float, float]:
-        """Bounds of the length of the mean update, in its own unit; each fails with e^-t at most,
-        nearly (the noise's part along the mean is counted as if the mean were known).
+        """Return (lower, upper) bounds of the mean update's length, before whitening.
+
+        Each fails with probability about e^-t: the noise along the mean is bounded as if the mean
+        were known.
         """
         n, d = self.count, len(self.total)
         square = self.mean_square()
@@ -97,17 +103,20 @@ class Walk:
 
 
 def longest_pull(pull: float, pull2: float, most: float, t: float) -> float:
-    """What the rows of some updates pull by at most, but for probability e^-t (Bernstein).
+    """Return the bound that the pull of all drawn rows exceeds with probability at most e^-t.
 
-    Σ a·rows ≤ Σ a·m + √(2t·Σ a²·m) + a_max·t/3, for independent draws with expectations m.
+    Bernstein's inequality: Σ a·rows ≤ Σ a·m + √(2t·Σ a²·m) + a_max·t/3, for independent draws with
+    expectations m.
     """
     return pull + math.sqrt(2 * t * pull2) + most * t / 3
 
 
 class Sums:
-    """One edge's updates against their law: `whole` of its life, `block` since the last renewal.
+    """The sums of one edge's updates, to be tested against their law.
 
-    energy: Σ‖w‖² of the whole life.
+    whole: over the edge's whole life. block: since the last `renew`. energy: Σ‖w‖² of all whitened
+    updates w. owed: the noise that their spread must show, in units of d. most_one: the largest
+    expected pull of one update.
     """
 
     def __init__(self, size: int) -> None:
@@ -115,13 +124,13 @@ class Sums:
         self.energy, self.owed, self.most_one = 0.0, 0.0, 0.0
 
     def add(self, vector: Tensor, law: Law) -> None:
-        """One more update (d,)."""
+        """Add an update `vector` (d,) that should keep `law`."""
         white = vector.to(torch.float64) / law.deviation
         self.whole.add(white, law)
         self.block.add(white, law)
         self.energy += float(white @ white)
         n = self.whole.count
-        self.owed += law.least * (n - 1) / n  # of d: Welford's weight of this update's noise
+        self.owed += law.least * (n - 1) / n  # Welford's weight of update n in the spread
         self.most_one = max(self.most_one, law.relative * law.rows)
 
     def renew(self) -> None:
@@ -129,9 +138,9 @@ class Sums:
         self.block = Walk.begin(len(self.block.total))
 
     def broken(self, t: float) -> str:
-        """Which part of the law these updates break, in words; "" where they may be honest.
+        """Return which part of the law these updates break, in words; "" if they may be honest.
 
-        t: the false alarm's -ln, for the whole life of this edge.
+        t: -ln of the probability of a false alarm over this edge's whole life.
         """
         whole, level = self.whole, _level(self.whole.count, t)
         for name, walk in (("all its updates", whole), ("its latest updates", self.block)):
@@ -154,14 +163,18 @@ class Sums:
         return math.sqrt(n * d) + math.sqrt(2 * t) + math.sqrt(n) * one
 
     def _least(self, t: float) -> float:
-        """What Σ‖w - mean‖² is below with probability e^-t at most, whatever the means."""
+        """Return the bound below which Σ‖w - mean‖² is with probability at most e^-t.
+
+        It holds whatever the means of the updates are.
+        """
         d, owed = len(self.whole.total), self.owed
         return d * owed - 2 * math.sqrt(d * owed * t)
 
 
 def _level(n: int, t: float) -> float:
-    """t of one test after n updates, so that all tests together keep t: Σ 1/(n(n+1)) = 1.
+    """Return the t of one test after n updates, so that all tests at all n together keep `t`.
 
-    The 2 is for the two ways in which one test can fail.
+    The n-th has the part 1/(n(n+1)) of the false alarm; these sum to 1. The 2 is for the two ways
+    in which one test can fail.
     """
     return t + math.log(2 * _TESTS * max(1, n) * (max(1, n) + 1))

@@ -1,6 +1,6 @@
-"""Rules that make one vector of several edges' and bear that some of them lie.
+"""Aggregation rules: make one vector of several edges' and tolerate that some of them are false.
 
-Each takes the vectors as rows of a matrix (n, d), and how many at either end may be lies. Sorting
+Each takes the vectors as rows of a matrix (n, d), and how many at either end may be false. Sorting
 takes memory of a few times SORTED numbers, beside the vectors themselves.
 """
 
@@ -18,14 +18,14 @@ SORTED = 1 << 22  # numbers that are sorted at a time
 
 
 def mean(vectors: Tensor, trim: int = 0) -> Tensor:
-    """The plain average (d,). It bears no lie: one is enough to put it anywhere."""
+    """Return the plain average (d,). It tolerates no false vector: one can put it anywhere."""
     return vectors.mean(0)
 
 
 def median(vectors: Tensor, trim: int = 0) -> Tensor:
-    """The median of every coordinate (d,), between the two in the middle for an even number.
+    """Return the median of every coordinate (d,), the mean of the middle two for an even number.
 
-    Yin et al., arXiv:1803.01498, Definition 1. It bears fewer than half.
+    Yin et al., arXiv:1803.01498, Definition 1. It tolerates fewer than half false vectors.
     """
     ordered, middle = vectors.sort(0).values, len(vectors) // 2
     if len(vectors) % 2:
@@ -34,10 +34,10 @@ def median(vectors: Tensor, trim: int = 0) -> Tensor:
 
 
 def trimmed(vectors: Tensor, trim: int = 1) -> Tensor:
-    """The average (d,) of every coordinate without its `trim` largest and smallest.
+    """Return the average (d,) of every coordinate without its `trim` largest and smallest.
 
-    Yin et al., arXiv:1803.01498, Definition 2. It bears `trim`; where fewer than 2·trim + 1 vectors
-    have come, as many as leave one or two.
+    Yin et al., arXiv:1803.01498, Definition 2. It tolerates `trim` false vectors. Of fewer than
+    2·trim + 1 vectors it leaves out as many as still leave one or two.
     """
     cut = min(trim, (len(vectors) - 1) // 2)
     return vectors.sort(0).values[cut : len(vectors) - cut].mean(0)
@@ -51,7 +51,7 @@ RULES: dict[Rule, Callable[[Tensor, int], Tensor]] = {
 
 
 def combine(rule: Rule, vectors: list[Tensor], trim: int) -> Tensor:
-    """One vector (d,) of `vectors` (d,), by the rule of this name."""
+    """Return one vector (d,) made of `vectors`, each (d,), by the rule of this name."""
     if rule == "mean":
         return mean(torch.stack(vectors))
     columns = max(1, SORTED // len(vectors))

@@ -1,7 +1,7 @@
-"""All that a server watches of its edges' updates: their law, their agreement, their length.
+"""The server's watch over its edges' updates: do they keep the law, agree, and pull alike?
 
-A pure function of the updates in their order, so a replay of the journal comes to the same
-verdicts, and a snapshot keeps it.
+Its verdicts are a pure function of the updates in their order, so a replay of the journal comes to
+the same ones. A snapshot keeps its state.
 """
 
 from __future__ import annotations
@@ -18,38 +18,46 @@ from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
 from tacit.robust.law import Law, Sums, Walk
 
 MOST = 200  # edges that are compared with one another; more are dealt to groups
-_DOUBT = 4.0  # e^-4: of a length that takes weight from an honest edge, a little, for a while
+# t of the bounds on lengths: with probability e^-4 an honest edge loses some weight for a while.
+_DOUBT = 4.0
 _WALK = ("count", "squared", "pull", "pull2", "most", "deviation")
 _SUMS = ("energy", "owed", "most_one")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one update: what part of it counts, and whom it is the last proof against, and why."""
+    """The consequence of one update.
+
+    weight: the part of it that counts, in [0, 1]. accused: the edges that it completes the proof
+    against, each with the reason in words.
+    """
 
     weight: float = 1.0
     accused: dict[str, str] = field(default_factory=dict)
 
 
 class Watch:
-    """Sums of every edge; `judge` takes one update and says what follows.
+    """The sums of every edge's updates; `judge` adds one update and returns the consequence.
 
-    Of K edges it holds two vectors (d,) of float64 each. More than MOST are dealt by their names to
-    groups of about the same size, of which agreement is asked in turn: an update costs O(MOST·d)
-    and O(MOST²), whatever K.
+    It holds two vectors (d,) of float64 for each of K edges. More than MOST edges are divided by
+    name into groups of about the same size, and agreement is tested in one group at a time. So an
+    update costs O(MOST·d) and O(MOST²), whatever K.
     """
 
     def __init__(self, size: int, edges: int, false_alarm: float, *, agreement: bool) -> None:
-        """size: d. edges: how many there will be. false_alarm: of a whole run of honest edges."""
+        """size: d. edges: how many will take part. agreement: whether to compare edges.
+
+        false_alarm: the probability that a whole run of honest edges accuses any of them.
+        """
         self.size, self.agreement = size, agreement
-        self.t = math.log(4 * edges / false_alarm)  # of one edge and one of four uses
+        self.t = math.log(4 * edges / false_alarm)  # -ln of a quarter of one edge's part of it
         self.edges: dict[str, Sums] = {}
         self.names: list[str] = []  # of `edges`, sorted
-        self.seen = 0  # updates
-        self.renewal = 1  # of the blocks, at this many updates an edge
+        self.seen = 0  # updates judged
+        self.renewal = 1  # updates an edge at which the current blocks began
 
     def judge(self, edge: str, vector: Tensor, law: Law) -> Verdict:
-        """One more update of `edge`: how far it led (d,), and its law."""
+        """Add an update of `edge` and judge it; vector: its step (d,). law: what it must keep."""
         sums = self._sums(edge)
         sums.add(vector, law)
         self.seen += 1
@@ -61,7 +69,7 @@ class Watch:
         return Verdict(0.0 if edge in accused else weight, accused)
 
     def forget(self, edge: str) -> None:
-        """Begin anew with this edge; the others' updates stay."""
+        """Drop this edge's sums, so that it begins anew; the others' stay."""
         if self.edges.pop(edge, None) is not None:
             self.names.remove(edge)
 
@@ -73,23 +81,24 @@ class Watch:
 
     @property
     def groups(self) -> int:
-        """How many groups the edges are dealt to."""
+        """The number of groups that the edges are divided into."""
         return max(1, math.ceil(len(self.names) / MOST))
 
     def _group(self, number: int) -> dict[str, Sums]:
-        """One of them. Names that follow one another are in different ones."""
+        """Return the sums of group `number`; neighbours in the order of names are apart."""
         return {name: self.edges[name] for name in self.names[number :: self.groups]}
 
     def _opponents(self) -> dict[str, str]:
-        """Whom the others' sums accuse; a group is asked once in as many updates as it has edges,
-        each in its turn.
+        """Return the edges that work against the others, with the reason.
+
+        One group is tested in as many updates as a group has edges; the groups take turns.
         """
         size = math.ceil(len(self.names) / self.groups)
         turn, left = divmod(self.seen, size)
-        if left or self.seen < 2 * len(self.names):  # while they come, each is one more
+        if left or self.seen < 2 * len(self.names):  # else it would test at each newcomer
             return {}
         group = self._group(turn % self.groups)
-        t = self.t + 2 * math.log(1 + self.seen / size)  # over all that are asked
+        t = self.t + 2 * math.log(1 + self.seen / size)  # a union bound over all the tests so far
         whole = {name: sums.whole for name, sums in group.items()}
         if found := opponents(whole, t):
             return dict.fromkeys(found, "all its updates work against the other edges'")
@@ -99,10 +108,10 @@ class Watch:
         return {}
 
     def _weight(self, edge: str) -> float:
-        """What part of its update counts:
+        """Return the part of this edge's update that counts, in (0, 1].
 
-        less than all where its mean is longer than the others' median can be. So that an edge adds
-        what the others' data show that data can.
+        It is below 1 where the edge's mean is longer than the others' median mean can be: an edge
+        may pull as far as the others' data shows that data can.
         """
         group = self._group(bisect.bisect_left(self.names, edge) % self.groups)
         if len(group) < FEWEST:
@@ -117,7 +126,7 @@ class Watch:
         return 1.0 if own <= most else most / own
 
     def _renew(self) -> None:
-        """Blocks begin anew whenever twice as many updates have come: they see what is late."""
+        """Begin new blocks whenever the number of updates has doubled; they show a late change."""
         if self.seen >= 2 * self.renewal * len(self.edges):
             self.renewal *= 2
             for sums in self.edges.values():

@@ -123,8 +123,9 @@ class EdgeTimes:
 
 
 class _Presence:
-    """When an edge is present: its part of the schedule, and random absences drawn as time goes
-    on.
+    """The times at which an edge is present.
+
+    It is absent by its part of the schedule, and at random times that are drawn as time goes on.
     """
 
     def __init__(
@@ -134,9 +135,9 @@ class _Presence:
         offline: float,
         random: np.random.RandomState,
     ) -> None:
-        """schedule: absences as (leaves, returns, None: never). online, offline:
+        """schedule: absences as (leaves, returns), where None is never.
 
-        mean seconds of the random ones.
+        online, offline: mean seconds of random presence and absence; online None: always present.
         """
         self._schedule = sorted(
             (leaves, math.inf if returns is None else returns) for leaves, returns in schedule

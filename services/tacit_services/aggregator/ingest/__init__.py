@@ -1,1 +1,1 @@
-"""What edges say, up to the journal: limited, put together, decoded, screened."""
+"""The way of a message up to the journal: limited, put together, decoded, screened."""

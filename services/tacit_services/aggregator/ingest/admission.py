@@ -219,7 +219,7 @@ class Admission:
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
             self._base_versions.check(update.edge, update.base_version)
-            self._end_claims.check(update.edge, update.base_version, self._here())
+            self._end_claims.check(update.edge, update.base_version, self._here)
         return reason
 
     def _here(self) -> Set[str]:

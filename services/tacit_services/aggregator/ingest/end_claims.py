@@ -6,7 +6,7 @@ the run for everybody.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from tacit_services.aggregator.ingest.retry import RetryLater
 
@@ -18,14 +18,15 @@ class EndClaims:
         """horizon: T, in versions."""
         self._horizon, self._said = horizon, set[str]()
 
-    def check(self, edge: str, version: int, here: Set[str]) -> None:
-        """Raise RetryLater for a report of T that most of those `here` do not make.
+    def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
+        """Raise RetryLater for a report of T that most of `all_here` do not make.
 
         It comes again, and is heard once they do.
         """
         if version < self._horizon:
             return
         self._said.add(edge)
+        here = all_here()
         if 2 * len(self._said & here) <= len(here):
             raise RetryLater("early", 1.0)
 
@@ -33,5 +34,5 @@ class EndClaims:
 class NoEndCheck(EndClaims):
     """Of runs with a server, which counts itself."""
 
-    def check(self, edge: str, version: int, here: Set[str]) -> None:
+    def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
         """Nothing."""

@@ -33,7 +33,7 @@ class TrustedNoise:
     def __init__(self, journal: RunJournal, trusted: Trusted) -> None:
         """`journal`: what edges' histories and numbers are compared with."""
         self._journal, self._trusted = journal, trusted
-        self._role, self._store = journal.role, journal.store
+        self._role = journal.role
         self._newest: dict[str, int] = {}  # the largest number rewritten in this process
         self._kept: OrderedDict[str, Candidate] = OrderedDict()
 
@@ -49,7 +49,7 @@ class TrustedNoise:
         kept = self._kept.get(edge)
         if kept is not None and kept.seq == seq:
             return replace(kept, inbound=candidate.inbound)
-        if seq <= self._newest.get(edge, seq) and seq <= self._store.last_seqs().get(edge, 0):
+        if seq <= self._newest.get(edge, seq) and seq <= self._journal.last_seqs.get(edge, 0):
             return replace(
                 candidate, payload=b""
             )  # a duplicate: the store looks at its number only

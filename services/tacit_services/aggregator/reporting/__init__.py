@@ -1,1 +1,1 @@
-"""What the aggregator says of its run: status, evaluations, results."""
+"""The aggregator's reports on its run: status, evaluations, results."""

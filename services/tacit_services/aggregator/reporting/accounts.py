@@ -3,7 +3,8 @@
 A composition takes 20 to 50 ms, which training would miss at every status of a thousand edges. So ε
 is that of exactly what was released where it is known or there is time to compose it, and else an
 upper bound (`bounds.ahead`); each number says which it is. What has not changed is not looked at
-again.
+again. With many edges nobody who asks waits for the exact number: a thread composes it, and the
+next bound before an edge comes to it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.report import EdgePrivacy, Promise
 from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
 
+FEW = 100  # edges, up to which who asks waits for a composition
 SHARE, SAVED = 0.02, 0.5  # of the time may go into compositions; seconds of them that are saved up
 KEPT = 4096  # histories that are known to have been composed
 
@@ -49,7 +53,9 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class _Rough:
-    """An edge's releases, what they are rounded up to, and its ε, of its budget too."""
+    """A history, what it is rounded up to, how many releases it has, and ε of the latter, as a
+    share of the budget too.
+    """
 
     history: History
     more: History
@@ -65,6 +71,11 @@ class Accounts:
         self._promise, self._clock = promise, clock
         self._exact: set[History] = set()
         self._rough: dict[str, _Rough] = {}
+        self._roughly = lru_cache(KEPT)(self._rounded)
+        self._budget = lru_cache(None)(promise.budget)
+        self._ahead_of_time = ThreadPoolExecutor(1, "accounts")
+        self._composing: Future[None] | None = None
+        self._few = True
         self._kept: dict[str, Account] = {}
         self._total: Total | None = None
         self._saved, self._looked = SAVED, clock()
@@ -81,6 +92,7 @@ class Accounts:
         if last is not None and not self.final and not steady and self.busy.locked():
             return last
         with self.busy:
+            self._few = len(records) <= FEW
             self._total = self._together(records, steady and not self.final)
             return self._total
 
@@ -105,7 +117,7 @@ class Accounts:
         if kept is not None and known and (not kept.bound or not self._may_compose(history)):
             return kept
         exact = self._may_compose(history)
-        more = history if exact else self._ahead(history, self._promise.budget(name))
+        more = history if exact else self._ahead(history, self._budget(name))
         spent = self._promise.spent(name, history, record.charged, more)
         return Account(record, spent, more != history)
 
@@ -120,7 +132,12 @@ class Accounts:
     # -- all of them -------------------------------------------------------------------------------
 
     def _together(self, records: Mapping[str, EdgeRecord], steady: bool) -> Total:
-        rough = {name: self._roughly(name, record.spent) for name, record in records.items()}
+        kept, rough = self._rough, {}
+        for name, record in records.items():
+            one = kept.get(name)
+            if one is None or one.history is not record.spent:
+                one = self._roughly(record.spent, self._budget(name))
+            rough[name] = one
         self._rough = rough
         slowest = min(rough, key=lambda name: rough[name].releases, default=None)
         if self._promise.composition == "max":
@@ -131,11 +148,7 @@ class Accounts:
         releases = 0 if slowest is None else rough[slowest].releases
         return Total(epsilon, bound, share, slowest, releases)
 
-    def _roughly(self, name: str, history: History) -> _Rough:
-        kept = self._rough.get(name)
-        if kept is not None and kept.history is history:
-            return kept
-        budget = self._promise.budget(name)
+    def _rounded(self, history: History, budget: float) -> _Rough:
         more = self._ahead(history, budget)
         epsilon, releases = self._epsilon(more), sum(row.count for row in history)
         share = epsilon / budget if budget and math.isfinite(budget) else 0.0
@@ -146,8 +159,10 @@ class Accounts:
 
         Only those are composed whose bound is above what was found.
         """
-        largest, bounds = 0.0, {one.history: one for one in rough.values()}
+        largest, bounds = 0.0, {id(one): one for one in rough.values()}
         for one in sorted(bounds.values(), key=lambda one: -one.epsilon):
+            if not largest and not self._few and not steady:
+                self._compose_later(ahead(tuple(replace(r, count=r.count + 1) for r in one.more)))
             if one.epsilon <= largest:
                 break
             if one.more != one.history and (steady or not self._may_compose(one.history)):
@@ -185,10 +200,21 @@ class Accounts:
         self._looked = now
         if self._saved <= 0 and not self.final:
             return False
+        if self._few or self.final:
+            self._compose(history)
+        else:
+            self._compose_later(history)
+        return history in self._exact
+
+    def _compose(self, history: History) -> None:
         began = time.thread_time()
         self._epsilon(history)
         self._saved -= time.thread_time() - began
         if len(self._exact) >= KEPT:
             self._exact.clear()
         self._exact.add(history)
-        return True
+
+    def _compose_later(self, history: History) -> None:
+        """In the thread, unless that is known or the thread is at work."""
+        if history not in self._exact and (self._composing is None or self._composing.done()):
+            self._composing = self._ahead_of_time.submit(self._compose, history)

@@ -1,1 +1,1 @@
-"""What only a vertical run's aggregator has: labels, and predictions."""
+"""The parts of a vertical run's aggregator: labels, and predictions."""

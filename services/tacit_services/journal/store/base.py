@@ -81,13 +81,23 @@ class Snapshot:
     state: bytes
 
 
+class Saver(Protocol):
+    """Stores snapshots of one run, under the epoch of the store that it was made by."""
+
+    def save(self, snapshot: Snapshot) -> None:
+        """As Store.save."""
+
+    def close(self) -> None:
+        """Release the connection. Idempotent."""
+
+
 class Store(Protocol):
     """One run's journal and snapshot, and the anchors of all runs in the same place.
 
     There is a single writer, fenced by an epoch: an `open` makes every earlier writer's epoch
-    invalid. A store is not thread-safe. Every method raises `errors.ServiceError` when the backend
-    cannot be reached or refuses (as when a disk is full). Every write raises `errors.Fenced` after
-    a newer `open`; then nothing was written.
+    invalid. A store is not thread-safe, but its `saver` is for another thread. Every method raises
+    `errors.ServiceError` when the backend cannot be reached or refuses (as when a disk is full).
+    Every write raises `errors.Fenced` after a newer `open`; then nothing was written.
     """
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
@@ -139,6 +149,9 @@ class Store(Protocol):
 
         Raises ValueError for a snapshot that is older than the stored one (a smaller cursor).
         """
+
+    def saver(self) -> Saver:
+        """What saves under this store's present epoch, for one other thread."""
 
     def snapshot(self) -> Snapshot | None:
         """The last saved snapshot, or None for a fresh run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from tacit_services.journal.store.base import (
     Anchor,
     Appended,
     NewEntry,
+    Saver,
     Snapshot,
     StoredEntry,
     Verdict,
@@ -30,6 +32,7 @@ class MemoryRun:
     snapshot: Snapshot | None = None
     # All runs share the anchors of the run without a name.
     anchors: dict[str, Anchor] = field(default_factory=dict)
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MemoryStore:
@@ -69,7 +72,8 @@ class MemoryStore:
         if not entries:
             return list
         self._check_fence()
-        answers = [self._append_one(entry) for entry in entries]
+        with self._data.writing:
+            answers = [self._append_one(entry) for entry in entries]
         return lambda: answers
 
     def read(self, after: int, limit: int) -> list[StoredEntry]:
@@ -89,9 +93,14 @@ class MemoryStore:
         rules.check_cursor(
             snapshot.cursor, data.snapshot.cursor if data.snapshot else 0, data.position
         )
-        data.snapshot = snapshot
-        data.journal = self.read(snapshot.cursor, len(data.journal))
-        data.bytes = sum(len(record.payload) for record in data.journal)
+        with data.writing:
+            data.snapshot = snapshot
+            data.journal = self.read(snapshot.cursor, len(data.journal))
+            data.bytes = sum(len(record.payload) for record in data.journal)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        return self
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""

@@ -35,6 +35,7 @@ from tacit_services.journal.store.base import (
     Anchor,
     Appended,
     NewEntry,
+    Saver,
     Snapshot,
     StoredEntry,
     Verdict,
@@ -54,7 +55,7 @@ class RedisStore:
     """
 
     def __init__(self, url: str, run: str, limits: rules.Limits, reply_s: float = _REPLY_S) -> None:
-        self._shown = without_password(url)
+        self._url, self._shown, self._reply_s = url, without_password(url), reply_s
         self._run = run
         self._limits = limits
         self._epoch = 0
@@ -227,6 +228,12 @@ class RedisStore:
         if status == b"fenced":
             raise rules.fenced(self._run, self._epoch)
         rules.check_cursor(snapshot.cursor, held, position)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        made = RedisStore(self._url, self._run, self._limits, self._reply_s)
+        made._epoch = self._epoch
+        return made
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""

@@ -20,6 +20,7 @@ from tacit_services.journal.store.base import (
     Anchor,
     Appended,
     NewEntry,
+    Saver,
     Snapshot,
     StoredEntry,
     Verdict,
@@ -172,6 +173,12 @@ class SqliteStore:
             db.execute("DELETE FROM journal WHERE run = ? AND position <= ?", upto)
             left = totals._replace(entries=totals.entries - count, bytes=totals.bytes - size)
             self._set_totals(db, left)
+
+    def saver(self) -> Saver:
+        """See base.Store.saver."""
+        made = SqliteStore(self._path, self._run, self._limits, self._busy_s)
+        made._epoch = self._epoch
+        return made
 
     def snapshot(self) -> Snapshot | None:
         """See base.Store.snapshot."""

@@ -1,1 +1,1 @@
-"""What all algorithms share: the roles of a server and of an edge, their records, rounds."""
+"""The server and edge roles that algorithms share, with records of edges and rounds."""

@@ -1,4 +1,4 @@
-"""What all edge roles have: the private rows, the models refused, the clipped sum of a batch."""
+"""The edge role that algorithms share: the private rows and the clipped sum of a batch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient
 from tacit.privacy.clipping import Clipped, add_rows, clipped_sum, integer_sum, outer_sum
+from tacit.privacy.ledger_chain import Charge
 from tacit.privacy.mechanisms import grid_step
 from tacit.privacy.policy import refusal
 from tacit.privacy.probe import require_separate_examples
@@ -26,16 +27,15 @@ from tacit.protocol.messages import SERVER, GlobalModel, Halt, Hello, Outgoing, 
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
 HELD = 2**24
-_FAR = 1e-9  # of the draws that a push's delay is too short for
+_FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
 
 
 class EdgeRole(ABC):
-    """Holds the private rows; everything it says has passed its `Releaser`. `work` is the
-    algorithm's.
+    """An edge: it holds the private rows, and all that it sends has passed its `Releaser`.
 
-    x, y: the rows, and after them the public row, all zeros, which stands in the empty slots of a
-    batch. records: how many units there are, each of one row if `units` is None. size: slots of a
-    batch, a function of public numbers.
+    `work` is the algorithm's. x, y: the rows, and after them the public row, all zeros, which fills
+    the empty slots of a batch. records: how many units there are, each of one row if `units` is
+    None. size: slots of a batch, a function of public numbers.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class EdgeRole(ABC):
         found = self._rows_alone() if rows_alone else "not asked for drawn rows alone"
         self.alone = found if isinstance(found, RowSums) else None
         self._why_slots = found if isinstance(found, str) else ""
-        # What the gradient of every unit is.
+        # Whether the gradient of every unit is an outer product, which need not be written out.
         outer = model.linear and not model.regularization and self.units is None
         outer = outer and self.alone is None
         self.ghost = outer and releaser.plan.mechanism in ("gaussian", "knorm")
-        # The batch in parts of public sizes, so that no batch needs much more memory than HELD:
-        # `rows` units at a time, and of a unit `together` rows at a time.
+        # A batch is computed in parts of public sizes, so that none needs much more memory than
+        # HELD: `rows` units at a time, and `together` rows of a unit at a time.
         held = max(1, HELD // (4 * (model.size // model.classes if self.ghost else model.size)))
         self.rows = max(1, held // self._rows_of_one())
         self.together = min(held, self._rows_of_one())
@@ -112,14 +112,23 @@ class EdgeRole(ABC):
 
     @abstractmethod
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """One task on the model in `message`. Raises BudgetSpent before anything is computed."""
+        """Do one task on the model in `message`. Raises BudgetSpent before anything is computed."""
 
     def task_steps(self, version: int) -> int:
-        """Local steps, each of them a release, that a task on model `version` takes."""
+        """Return how many local steps, each a release, a task on model `version` takes."""
         return 1
 
+    @property
+    def most_steps(self) -> int:
+        """Releases that its largest task takes."""
+        return 1
+
+    def next_charge(self) -> Charge | None:
+        """What is to be charged so that the next task, whichever it is, has been paid for."""
+        return self.releaser.next_charge(self.most_steps)
+
     def start(self) -> list[Outgoing]:
-        """Hello: the public privacy configuration. Sent again whenever a model is wanted."""
+        """Return Hello, the public privacy configuration; sent again to ask for a model."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
             self.edge,
@@ -137,17 +146,16 @@ class EdgeRole(ABC):
         return [Outgoing(SERVER, hello)]
 
     def refuses(self, message: GlobalModel) -> str | None:
-        """Why, in one line, this edge computes nothing with the model; None: it does.
+        """Return why this edge refuses the model, in one line; None: it accepts it.
 
         See privacy.policy.refusal.
         """
         return refusal(self.releaser.plan, message.params, message.clip, message.terms)
 
     def on_message(self, message: GlobalModel | Halt) -> list[Outgoing]:
-        """A task for a model; the end of the loop for Halt.
+        """Do the task that a model brings, or end at Halt; return the messages to send.
 
-        A model that the edge's plan does not allow is counted and nothing else: nothing is charged
-        or released.
+        A model that the edge's plan does not allow is only counted: nothing is charged or released.
         """
         if isinstance(message, Halt):
             self.halted = message.reason or "halted"
@@ -163,14 +171,14 @@ class EdgeRole(ABC):
             return self.retire(str(spent))
 
     def retire(self, reason: str) -> list[Outgoing]:
-        """The last word of an edge whose budget is spent."""
+        """Return the last message of an edge whose budget is spent."""
         ledger = self.releaser.ledger
         return [Outgoing(SERVER, Retired(self.edge, reason, ledger.history(), ledger.charged()))]
 
     def query(self, params: Tensor, clip: float) -> Clipped:
-        """The private sum over a fresh batch at `params` (d,).
+        """Return the private sum over a fresh batch at `params` (d,).
 
-        It is what `Releaser` adds noise to, or leaves as it is (mechanism none).
+        `Releaser` adds noise to it, or releases it as it is (mechanism none).
         """
         plan = self.releaser.plan
         params = params.to(self.device)
@@ -184,7 +192,7 @@ class EdgeRole(ABC):
         return Clipped(self.mean(params, index).cpu(), math.inf)
 
     def mean(self, params: Tensor, index: Tensor) -> Tensor:
-        """The mean gradient (d,) of the units `index` (B,), not clipped."""
+        """Return the mean gradient (d,) of the units `index` (B,), not clipped."""
         if self.units is not None:
             sums = (self.gradients(params, part).sum(0) for part in torch.split(index, self.rows))
             return sum(sums, params.new_zeros(self.model.size)) / max(1, len(index))
@@ -192,11 +200,10 @@ class EdgeRole(ABC):
         return mean_gradient(self.model, params, self.x[index], self.y[index])
 
     def gradients(self, params: Tensor, index: Tensor) -> Tensor:
-        """The gradient (B, d) of each unit in `index` (B,): of its row, or of its rows together.
+        """Return the gradient (B, d) of each unit in `index` (B,), over all rows of the unit.
 
-        A unit's rows are computed `together` at a time and added in their order. A unit one of
-        whose rows has a gradient that is not finite has none, and counts as zero when it is
-        clipped.
+        A unit's rows are computed `together` at a time and added in their order. If the gradient of
+        one of its rows is not finite, the unit's is not either, and counts as zero when clipped.
         """
         if self.units is None:
             index = index.to(self.device)
@@ -219,10 +226,10 @@ class EdgeRole(ABC):
         return sums.sum(params, self.x, self.y, drawn, clip, step=step, rows=self.size)
 
     def rehearsal(self) -> Callable[[], None]:
-        """A function that does one step's work on public random rows, and forgets what comes of it.
+        """Return a function that does one step's work on public random rows and drops the result.
 
-        There are as many rows as a draw exceeds with probability 1e-9 at most: what a push's delay
-        is measured with. Needs `alone`.
+        A push's delay is measured with it. A real draw has more rows with probability at most 1e-9.
+        Needs `alone`.
         """
         sums, plan = self.alone, self.releaser.plan
         assert sums is not None
@@ -244,7 +251,7 @@ class EdgeRole(ABC):
         return grid_step(clip, plan.noise_multiplier) if whole else None
 
     def draw(self) -> Batch:
-        """A fresh Poisson batch."""
+        """Draw a fresh Poisson batch."""
         return poisson(
             self.records, self.releaser.plan.sampling_rate, self.size, self.releaser.random
         )
@@ -262,7 +269,7 @@ class EdgeRole(ABC):
     def _clipped_part(
         self, params: Tensor, clip: float, index: Tensor, mask: Tensor, rows: int
     ) -> Clipped:
-        """Of some of the slots of a batch of `rows`."""
+        """Return the clipped sum of a part of the slots; rows: slots of the whole batch."""
         plan = self.releaser.plan
         if self.ghost:
             index = index.to(self.device)
@@ -288,15 +295,15 @@ def _parts(whole: int, most: int) -> set[int]:
 class LocalSteps(EdgeRole):
     """An edge whose task is a number of local steps.
 
-    Every step is paid for; what they lead to is post-processing.
+    Every step is charged; combining them is post-processing.
     """
 
     @abstractmethod
     def steps(self, message: GlobalModel) -> Steps:
-        """The task on the model in `message`."""
+        """Return the local steps of the task on the model in `message`."""
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """All steps of the task, then one push."""
+        """Take all steps of the task and return one push."""
         steps = self.steps(message)
         released = self.releaser.release_steps(steps, lambda params: self.query(params, steps.clip))
         return [Outgoing(SERVER, Push(self.edge, message.version, released))]
@@ -305,10 +312,9 @@ class LocalSteps(EdgeRole):
 def descend(
     message: GlobalModel, count: int, rate: float, proximal: float = 0.0, *, delta: bool = False
 ) -> Steps:
-    """`count` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model x_τ in `message`.
+    """Return the task of `count` steps x ← x - γ(g̃ + ρ(x - x_τ)) from the model x_τ in `message`.
 
-    The proximal part is a function of what is public already, so it is outside the clipped
-    gradient.
+    The proximal part is a function of public values, so it stays outside the clipped gradient.
     """
     anchor = message.params
 

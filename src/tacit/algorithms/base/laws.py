@@ -1,4 +1,4 @@
-"""The law of every edge's updates, of what the run definition says of it."""
+"""The law that each edge's updates must keep, from the run definition."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tacit.robust.law import Law
 
 
 class Laws:
-    """Laws by the edge's name: its own noise, and batches as large as `guard.rows` allows."""
+    """Laws by the edge's name, for its own noise and batches as large as `guard.rows` allows."""
 
     def __init__(self, definition: Definition[Any]) -> None:
         self._plans, self._rows = definition.plans, definition.guard.rows
         self._known: dict[str, Plan] = {}
 
     def gradient(self, edge: str, clip: float) -> Law:
-        """Of one noisy mean gradient, (clipped sum + zC·noise)/L."""
+        """Return the law of one noisy mean gradient, (clipped sum + zC·noise)/L."""
         plan = self._plan(edge)
         pull = clip / plan.batch
         return Law(pull, self._rows * plan.batch, plan.noise_multiplier * pull)
@@ -25,10 +25,10 @@ class Laws:
     def steps(
         self, edge: str, clip: float, rate: float, *, most: int, fewest: int, proximal: float = 0.0
     ) -> Law:
-        """Of `most` local steps of size `rate`, or `fewest` where the budget ends.
+        """Return the law of `most` local steps of size `rate`, or of `fewest` at the budget's end.
 
-        The proximal part shortens what earlier steps have added, (1 - γρ) each; that it turns none
-        around is the run file's business.
+        Each step's proximal part multiplies what the earlier ones have added by 1 - γρ. The law
+        needs |1 - γρ| <= 1; the run file refuses γρ > 2 with guard.sums.
         """
         one, keeps = self.gradient(edge, clip), (1 - rate * proximal) ** 2
         least = sum(keeps**step for step in range(fewest)) / most

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,24 +38,54 @@ class EdgeRecord:
         return replace(self.account(message), retired=message.reason)
 
 
-def dump(edges: dict[str, EdgeRecord]) -> dict[str, Any]:
-    """The records as JSON values."""
+class Dump(dict[str, Any]):
+    """Records as JSON values, by name. text: the members of the JSON object that they make."""
+
+    def __init__(self, values: dict[str, Any], members: Iterable[str]) -> None:
+        super().__init__(values)
+        self._members = members
+
+    def text(self) -> str:
+        """What json.dumps gives of it, between its braces."""
+        return ", ".join(self._members)
+
+
+class Records(dict[str, EdgeRecord]):
+    """The records of one fold, by name. It knows which have changed since they were last dumped."""
+
+    def __init__(self, records: Mapping[str, EdgeRecord] | None = None) -> None:
+        super().__init__(records or {})
+        self._changed = dict.fromkeys(self)  # in their order
+        self._values: dict[str, Any] = {}
+        self._members: dict[str, str] = {}
+
+    def __setitem__(self, name: str, record: EdgeRecord) -> None:
+        super().__setitem__(name, record)
+        self._changed[name] = None
+
+    def dump(self) -> Dump:
+        """All of them, of which only those that have changed are looked at."""
+        for name in self._changed:
+            self._values[name] = values = _dump(self[name])
+            self._members[name] = f"{json.dumps(name)}: {json.dumps(values)}"
+        self._changed = {}
+        return Dump(self._values, list(self._members.values()))
+
+
+def _dump(record: EdgeRecord) -> dict[str, Any]:
     return {
-        name: {
-            "hello": _dump_hello(record.hello),
-            "updates": record.updates,
-            "retired": record.retired,
-            "spent": [
-                [s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent
-            ],
-            "charged": [record.charged.count, record.charged.head.hex()],
-        }
-        for name, record in edges.items()
+        "hello": _dump_hello(record.hello),
+        "updates": record.updates,
+        "retired": record.retired,
+        "spent": [
+            [s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent
+        ],
+        "charged": [record.charged.count, record.charged.head.hex()],
     }
 
 
-def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
-    """The records that `dump` was given, in their order."""
+def read(values: dict[str, Any]) -> Records:
+    """The records that were dumped, in their order."""
     edges = {}
     for name, saved in values.items():
         spent = tuple(Spend(*row) for row in saved["spent"])
@@ -62,7 +94,7 @@ def read(values: dict[str, Any]) -> dict[str, EdgeRecord]:
         edges[name] = EdgeRecord(
             hello, saved["updates"], spent, Charged(count, bytes.fromhex(head)), saved["retired"]
         )
-    return edges
+    return Records(edges)
 
 
 def _dump_hello(hello: Hello) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Synchronous rounds in a world where nobody may be waited for: FedAvg and DP-PASGD.
+"""Synchronous rounds over edges that may not answer: FedAvg and DP-PASGD.
 
-Everybody who is asked works on the same version; the round ends when all have answered, or at its
-deadline if `need` have. Who did not answer in time is `absent` and is not asked again before it
-speaks. With fewer than `need` answers a deadline asks others instead, and the round goes on: a
-model is never made of fewer. Answers are combined in the order of their edges' names, so that a
-round gives the same bits however its messages arrive.
+All edges that are asked work on the same version. The round ends when all have answered, or at its
+deadline if `need` have. An edge that did not answer in time is `absent`, and is not asked again
+before it sends something. With fewer than `need` answers the deadline asks other edges instead and
+the round goes on: a model is never made of fewer. Answers are combined in the order of their edges'
+names, so that a round gives the same bits in whatever order its messages arrive.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class RoundServer(ServerRole):
         self.asked: list[str] = []
         self.answers: dict[str, Tensor] = {}
         self.absent: set[str] = set()
-        self.waits = 0  # number of the timer that runs
+        self.waits = 0  # the running timer's number
 
     @abstractmethod
     def combine(self, answers: list[Tensor]) -> Tensor:
-        """The next model (d,) from the vectors of a round, in the order of their edges' names."""
+        """Return the next model (d,), from a round's vectors in the order of their edges' names."""
 
     def answer(self, edge: str) -> list[Outgoing]:
-        """The round's model, for who is asked and has not answered."""
+        """Return the round's model for an edge that is asked and has not answered."""
         waited_for = edge in self.asked and edge not in self.answers
         return [Outgoing(edge, self.global_model())] if waited_for else []
 
     def admits(self, update: Update, tau: int) -> bool:
-        """The first answer of an edge to this round, also of one that nobody hoped for any more."""
+        """Whether it is the edge's first answer to this round, be it after others were asked."""
         return tau == 0 and bool(self.asked) and update.edge not in self.answers
 
     def joined(self, edge: str) -> list[Outgoing]:
@@ -87,16 +87,13 @@ class RoundServer(ServerRole):
         return self._close_if_complete()
 
     def timer(self) -> Timer | None:
-        """The deadline of the round, or of the wait for the first one."""
+        """Return the deadline of the round, or of the wait for the first one."""
         if self.asked:
             return Timer(self.waits, self.deadline_s)
         return Timer(self.waits, self.wait_s) if self.present() else None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """Go on without those who have not answered.
-
-        With too few answers, ask others instead.
-        """
+        """Go on without the edges that have not answered; with too few answers ask others."""
         self.absent.update(edge for edge in self.asked if edge not in self.answers)
         if not self.asked:
             return self._begin()
@@ -110,28 +107,27 @@ class RoundServer(ServerRole):
         return [out for edge in fresh for out in self.answer(edge)]
 
     def progress(self) -> dict[str, float]:
-        """How far the round has come, for `schedule`."""
+        """Return the round's counts of edges, for `schedule`."""
         return {"asked": len(self.asked), "answered": len(self.answers), "absent": len(self.absent)}
 
     def average(self, vectors: list[Tensor]) -> Tensor:
-        """What the vectors (d,) of a round make together, by `guard.rule`: the plain average (d,).
+        """Combine a round's vectors (d,) by `guard.rule`, by default into their plain average.
 
-        Weights n_k would need exact sizes, which are private; the rows of all edges are dealt
-        alike.
+        Weights n_k would need the edges' exact sizes, which are private.
         """
         return combine(self.rule, vectors, self.trim)
 
     def base(self, update: Update) -> Tensor:
-        """The round's model."""
+        """Return the round's model, which all its answers start from."""
         return self.params
 
     def shut_out(self, edge: str) -> list[Outgoing]:
-        """What it has said in this round does not count either."""
+        """Drop the edge, and its answer to this round."""
         self.answers.pop(edge, None)
         return self.left(edge)
 
     def present(self) -> list[str]:
-        """Edges that may be asked, by name."""
+        """Return the edges that may be asked, sorted by name."""
         return sorted(
             name
             for name, record in self.edges.items()
@@ -139,7 +135,7 @@ class RoundServer(ServerRole):
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The base's, with the round as far as it has come."""
+        """Return the base's state and the round's."""
         tensors, values = super().state()
         tensors |= {f"answer/{edge}": vector for edge, vector in self.answers.items()}
         return tensors, values | {
@@ -160,7 +156,7 @@ class RoundServer(ServerRole):
         self.answers = {name.removeprefix("answer/"): tensors[name] for name in given}
 
     def _update(self, update: Update) -> list[Outgoing]:
-        self.absent.discard(update.edge)  # too late, perhaps, but alive
+        self.absent.discard(update.edge)  # perhaps too late, but it is connected
         return super()._update(update)
 
     def _begin(self) -> list[Outgoing]:
@@ -178,9 +174,9 @@ class RoundServer(ServerRole):
         return self._begin()
 
     def _chosen(self, edges: list[str], count: int) -> list[str]:
-        """`count` of `edges`, drawn without replacement.
+        """Return `count` of `edges`, drawn without replacement.
 
-        The draw goes by the run's seed and the timer's number, so it is the same anywhere.
+        The draw depends on the run's seed and the timer's number only, so a replay repeats it.
         """
 
         def lot(edge: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What all server roles of a star have: who is there, what has come, when it is over."""
+"""The server role that parameter-server algorithms share: a fold of messages into a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest u
 
 
 class Fold:
-    """The part of a server's state that every algorithm has, and how it is kept."""
+    """The part of a server's state that every algorithm has, and how it is saved and restored."""
 
     def __init__(self, definition: Definition[Any], model: Model) -> None:
         self.batch, self.horizon, self.terms = (
@@ -48,7 +48,7 @@ class Fold:
         self.clip = definition.clip
         self.params = model.init(definition.seed)
         self.version = 0
-        self.edges: dict[str, EdgeRecord] = {}
+        self.edges = records.Records()
         self.recent: deque[int] = deque(maxlen=STALENESS_WINDOW)
         self.tau_max = 0  # τ_max: the largest of `recent` (0 before any)
         self.staleness: Counter[int] = Counter()
@@ -61,23 +61,24 @@ class Fold:
         if guard.sums:
             most = definition.plans.workers  # spare ones too
             self.watch = Watch(model.size, most, guard.false_alarm, agreement=guard.agreement)
-        self.accused: dict[str, str] = {}  # edges whose updates count no more, and why
-        self.kept_out = 0  # updates that did not count for that
+        self.accused: dict[str, str] = {}  # edges whose updates no longer count, and why
+        self.kept_out = 0  # updates that were left out because their edge was accused
 
     def note_staleness(self, tau: int) -> None:
-        """One more update of staleness τ = `tau`."""
+        """Count an update of staleness τ = `tau`."""
         self.recent.append(tau)
         self.tau_max = max(self.recent)
         self.staleness[tau] += 1
 
     def global_model(self) -> GlobalModel:
-        """x_t, t and C as sent to an edge."""
+        """Return x_t, t and C as they are sent to an edge."""
         return GlobalModel(self.version, self.params, self.clip, self.terms)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, JSON values) from which `restore` continues to the same bits.
 
-        Algorithms add their own.
+        Algorithms add their own. Nothing is ever written into the tensors, nor into `edges`, so
+        that another thread may store them while the fold goes on.
         """
         values = {
             "version": self.version,
@@ -86,7 +87,7 @@ class Fold:
             "staleness": sorted(self.staleness.items()),
             "stale": self.stale,
             "halted": self.halted,
-            "edges": records.dump(self.edges),
+            "edges": self.edges.dump(),
         }
         tensors = {"params": self.params}
         if self.watch is not None:
@@ -121,47 +122,48 @@ class ServerRole(Fold, ABC):
 
     @abstractmethod
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """One update of staleness `tau` into the model; what is to be said because of it."""
+        """Apply an update of staleness `tau` to the model; return the messages that follow."""
 
     @abstractmethod
     def schedule(self) -> dict[str, float]:
-        """The algorithm's numbers as they stand, for people.
+        """Return the algorithm's current numbers, to show to people.
 
-        There are `clip` and `learning_rate`, and what it has besides.
+        `clip` and `learning_rate` are always among them.
         """
 
     def base(self, update: Update) -> Tensor:
-        """What the update's vector is counted from (d,): how far it led is the difference.
+        """Return the point (d,) that the update started from; vector - base is its step.
 
-        Of an update that is admitted, where the guard watches sums.
+        Called for admitted updates, only with guard.sums.
         """
         raise NotImplementedError
 
     def law(self, update: Update) -> Law:
-        """What is known of it, had an honest edge made it: by the run definition, not by its word.
+        """Return the law that this update keeps if its edge is honest.
 
-        Where the guard watches sums.
+        It follows from the run definition, never from what the edge says. Called for admitted
+        updates, only with guard.sums.
         """
         raise NotImplementedError
 
     def answer(self, edge: str) -> list[Outgoing]:
-        """What `edge` is to work on, if anything. Pure: it may be asked again."""
+        """Return the task of `edge`, if it has one. Pure: it may be asked again."""
         return [Outgoing(edge, self.global_model())]
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Whether the update counts; else it is stale: paid for, and too old to apply."""
+        """Whether the update counts; else it is stale: charged by its edge, too old to apply."""
         return tau <= self.max_staleness
 
     def joined(self, edge: str) -> list[Outgoing]:
-        """An edge is there (again) and asks for a task."""
+        """Handle an edge that has connected, perhaps again, and asks for a task."""
         return self.answer(edge)
 
     def left(self, edge: str) -> list[Outgoing]:
-        """An edge will send no more."""
+        """Handle an edge that will send no more."""
         return []
 
     def refuses(self, hello: Hello) -> str:
-        """Why this edge cannot take part in the run, if so."""
+        """Return why this edge cannot take part in the run; "" where it can."""
         return ""
 
     def over(self) -> bool:
@@ -169,31 +171,31 @@ class ServerRole(Fold, ABC):
         return self.version >= self.horizon
 
     def evaluation_input(self, test: Dataset) -> tuple[int, Tensor, Dataset] | None:
-        """What there is to evaluate: version, parameters (d,), and `test` as the model sees it.
+        """Return what to evaluate: version, parameters (d,), and `test` as the model sees it.
 
-        None: nothing yet.
+        None: there is nothing to evaluate yet.
         """
         return self.version, self.params, test
 
     @property
     def largest(self) -> int:
-        """Numbers in the longest vector that an edge may send."""
+        """The length of the longest vector that an edge may send."""
         return self.params.numel()
 
     def timer(self) -> Timer | None:
-        """What this role waits for, if for anything."""
+        """Return the timer that this role waits for; None: it waits for messages only."""
         return None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """The timer has run out."""
+        """Handle the end of timer `number`."""
         return []
 
     def start(self) -> list[Outgoing]:
-        """Nothing: the server speaks when spoken to."""
+        """Return no message: the server only answers."""
         return []
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
-        """One step of the fold. Messages must come in journal order."""
+        """Fold one message into the state. Messages must come in journal order."""
         outgoing: list[Outgoing] = []
         match message:
             case Hello():
@@ -207,7 +209,8 @@ class ServerRole(Fold, ABC):
                 outgoing = [] if self.halted else self.left(edge)
             case Update() if not self.halted:
                 outgoing = self._update(message)
-            case Update(edge) if edge in self.edges:  # came with the last one: it was released
+            # An update in one batch with the run's last one: too late for the model, but released.
+            case Update(edge) if edge in self.edges:
                 self.edges[edge] = self.edges[edge].account(message)
             case Deadline(number) if not self.halted:
                 timer = self.timer()
@@ -215,10 +218,10 @@ class ServerRole(Fold, ABC):
         return self._halt("all updates applied") if self.over() else outgoing
 
     def screen(self, update: Update) -> str | None:
-        """Why `update` must not enter the journal, if so. Pure.
+        """Return why `update` must not enter the journal; None: it may. Pure.
 
-        Reasons: halted, unknown (no Hello), kind, version. A stale one enters: it was released, and
-        what it says of its edge's ledger must be known.
+        Reasons: halted, unknown (no Hello), kind, version. A stale update enters: it was released,
+        and the journal must hold its edge's newest ledger.
         """
         if self.halted:
             return "halted"
@@ -261,7 +264,10 @@ class ServerRole(Fold, ABC):
     # -- the guard's sums --------------------------------------------------------------------------
 
     def _judged(self, update: Update) -> tuple[Update | None, list[Outgoing]]:
-        """The update as far as it counts, None: not at all; and what follows of its verdict."""
+        """Judge an update by the guard's sums; return it weighted, and the messages that follow.
+
+        None in place of the update: it does not count.
+        """
         if self.watch is None:
             return update, []
         base = self.base(update)
@@ -275,7 +281,7 @@ class ServerRole(Fold, ABC):
         return replace(update, vector=base + verdict.weight * led), outgoing
 
     def _accuse(self, edge: str, why: str) -> list[Outgoing]:
-        """Hear `edge` no more. The run ends where no majority is left."""
+        """Ignore `edge` from now on. The run ends where no majority of edges is left."""
         self.accused = self.accused | {edge: why}  # another thread may read it
         if 2 * len(self.accused) >= len(self.edges):
             said = "; ".join(f"{name}: {reason}" for name, reason in self.accused.items())
@@ -283,11 +289,11 @@ class ServerRole(Fold, ABC):
         return self.shut_out(edge)
 
     def shut_out(self, edge: str) -> list[Outgoing]:
-        """The guard hears `edge` no more: as if it had left."""
+        """Handle an edge that the guard has shut out, as if it had left."""
         return self.left(edge)
 
     def _release(self, edge: str) -> list[Outgoing]:
-        """An operator ends an accusation: the edge begins anew, as if it had sent nothing yet."""
+        """End an accusation for an operator; the edge begins anew, as if it had sent nothing."""
         if edge not in self.accused or self.watch is None or self.halted:
             return []
         self.accused = {name: why for name, why in self.accused.items() if name != edge}

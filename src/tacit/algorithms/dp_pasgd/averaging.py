@@ -1,7 +1,7 @@
 """DP-PASGD: differentially private periodic averaging SGD. DP-SGD is the same with τ = 1.
 
 Paper: "DP-PASGD" (arXiv:2003.12705), section 4, eqs (5) to (7). Its design problem (τ*, K*, σ*)
-is solved by `tacit plan dp-pasgd` (dp_pasgd_plan.py).
+is solved by `tacit plan dp-pasgd` (design.py).
 
 | here             | paper     | meaning |
 | ---------------- | --------- | --- |
@@ -89,6 +89,11 @@ class Edge(LocalSteps):
         """θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I), τ times."""
         rate = self.algorithm.learning_rate * self.algorithm.factor(message.version, self.horizon)
         return descend(message, self.task_steps(message.version), rate)
+
+    @property
+    def most_steps(self) -> int:
+        """τ."""
+        return self.algorithm.tau
 
     def task_steps(self, version: int) -> int:
         """τ."""

@@ -54,14 +54,14 @@ class SyncPeer(Worker):
         self._heard: dict[int, dict[str, Tensor]] = {}  # others', of this round and the next
 
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """The model that everybody steps from.
+        """Return the model that all workers step from.
 
-        None: the run is over, or shares of this round are still to come.
+        None: the run is over, or shares of this round have still to come.
         """
         return (self.trained.params if self.settled and not self.finished else None), []
 
     def finish(self, released: Released) -> list[Outgoing]:
-        """w_k ← w - ηg̃ (4), said to all."""
+        """Step w_k ← w - ηg̃ (4), and send it to all."""
         self.trained.descend(released, self.rate)
         self.counts[self.edge] = self.round + 1
         self._said = {
@@ -73,16 +73,13 @@ class SyncPeer(Worker):
         return [Outgoing(other, said) for other in self.topology.peers if other != self.edge]
 
     def abandon(self) -> list[Outgoing]:
-        """The budget is spent: no step, so no share, and the others wait.
-
-        That is what synchronous means.
-        """
+        """Send nothing: without a step there is no share, and all others wait for it."""
         return []
 
     def hear(self, message: Gossip) -> list[Outgoing]:
-        """A share of this round or the next; or somebody wants one of ours again.
+        """Take in a share of this round or the next, or repeat one of ours to a peer that asks.
 
-        What is over changes nothing.
+        A message about an earlier round changes nothing.
         """
         match message:
             case Share() if message.peer in self.counts and message.round in (
@@ -104,21 +101,22 @@ class SyncPeer(Worker):
         return []
 
     def count_first_hand(self) -> None:
-        """Nothing: a round needs everybody's share, and nobody's word for it counts."""
+        """Do nothing: a round ends by the shares themselves, so no count is taken on trust."""
 
     def propose(self) -> list[Outgoing]:
-        """Nothing: a round's shares are all there is."""
+        """Return no message: beside a round's shares there is nothing to exchange."""
         return []
 
     @property
     def neighbours(self) -> frozenset[str]:
-        """Everybody else, whatever the graph."""
+        """All other peers, whatever the graph."""
         return frozenset(self.topology.peers) - {self.edge}
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Ask those of `neighbours` whose share of this round has not come.
+        """Ask the `neighbours` whose share of this round is missing to send it again.
 
-        Also before our own step: what they said when we were not there will not be said again.
+        Also before our own step: they will not repeat by themselves what they sent while we were
+        disconnected.
         """
         heard = self._heard.get(self.round, {})
         missing = (
@@ -129,7 +127,7 @@ class SyncPeer(Worker):
         return [Outgoing(name, Missing(self.edge, self.round)) for name in missing]
 
     def _reduce(self) -> None:
-        """w ← (1/K) Σ_k w_k, once all have come."""
+        """Set w ← (1/K) Σ_k w_k, once all shares have come."""
         if self.settled:
             return
         shares = self._heard.get(self.round, {}) | {self.edge: self._said[self.round].vector}
@@ -143,13 +141,13 @@ class SyncPeer(Worker):
 
     @property
     def settled(self) -> bool:
-        """Our step of this round is still to be taken: we wait for nobody."""
+        """Whether this peer has still to take its step of the round, and so waits for no share."""
         return self.round not in self._said
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, JSON values) from which `restore` continues.
 
-        What others said can be asked for again.
+        Other peers' shares are left out: they can be asked for again.
         """
         tensors = {f"said/{number}": said.vector for number, said in self._said.items()}
         return tensors | {"params": self.trained.params}, {

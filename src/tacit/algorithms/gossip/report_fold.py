@@ -1,9 +1,8 @@
-"""What peers without a server show to people: their reports, folded into one model, one counter and
-one ledger.
+"""The observer of a run without a server: it folds peers' reports into one model to show to people.
 
-No peer takes anything from here, and none waits for it. The model is the paper's θ_t = (1/K) Σ_k
-w_k (Theorem 1 of A(DP)²SGD), of the models as last reported; each is post-processing of what its
-peer's ledger has paid for.
+It also keeps one counter and one record of spending. No peer reads anything from it or waits for
+it. The model is the paper's θ_t = (1/K) Σ_k w_k (Theorem 1 of A(DP)²SGD), of the models as last
+reported; each is post-processing of what its peer's ledger has paid for.
 """
 
 from __future__ import annotations
@@ -21,31 +20,26 @@ from tacit.models import Model
 from tacit.models.vectors import learnable
 from tacit.protocol.messages import Outgoing, Timer, Update
 
-GRACE = 10.0  # seconds that peers which have not said their last model are waited for, once one has
-QUIET = (
-    2.0  # the same when all have: a neighbour's last exchange may still change what one has said
-)
+GRACE = 10.0  # seconds without a report, once one peer has reported its last model
+QUIET = 2.0  # the same once all have: a neighbour's last exchange may still change a model
 
 
 class ReportFold(ServerRole):
-    """The server of a run without one: it folds what peers report, for people.
+    """A role in a server's place that folds peers' reports, to show them to people.
 
-    The run is over QUIET seconds after the last report where all peers have said the end, else
-    GRACE seconds.
+    Once a peer has reported the end, the run is over when no report has come for QUIET seconds if
+    all peers have reported it, else for GRACE seconds.
     """
 
     def __init__(self, definition: Definition[Gossip], model: Model) -> None:
         super().__init__(definition, model)
         self.algorithm, self.max_staleness = definition.algorithm, definition.horizon
         self.models: dict[str, Tensor] = {}
-        self.final: list[str] = []  # who has said its last model
+        self.final: list[str] = []  # peers that have reported their last model
         self.reports = 0
 
     def screen(self, update: Update) -> str | None:
-        """As the servers' do.
-
-        But a peer may know more of the counter than was reported here (T at most).
-        """
+        """Screen as servers do, but allow a counter ahead of the one here, up to T."""
         if update.base_version > self.horizon:
             return "version"
         if not learnable(update.vector):
@@ -54,11 +48,11 @@ class ReportFold(ServerRole):
         return None if why == "version" else why
 
     def answer(self, edge: str) -> list[Outgoing]:
-        """Nothing: a peer has its own model."""
+        """Return no task: a peer has its own model."""
         return []
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """The newest model of one peer; θ and the counter follow."""
+        """Take in the newest model of one peer, and update θ and the counter."""
         self.edges[update.edge] = replace(self.edges[update.edge], updates=update.steps)
         self.models[update.edge] = update.vector
         self.params = (
@@ -74,21 +68,21 @@ class ReportFold(ServerRole):
         return []
 
     def timer(self) -> Timer | None:
-        """Every report begins it anew.
+        """Return the timer that ends the run; every report starts it anew.
 
-        A peer that is away at the end does not keep the run from ending.
+        So a peer that is disconnected at the end does not keep the run from ending.
         """
         if not self.final or self.halted:
             return None
         return Timer(self.reports, QUIET if set(self.final) == set(self.edges) else GRACE)
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """Nothing more has come: the counter says T, and the run is over."""
+        """End the run, as no more reports have come: set the counter to T."""
         self.version = self.horizon
         return []
 
     def schedule(self) -> dict[str, float]:
-        """C, η, and how far apart the peers' models are: the largest distance from their mean."""
+        """Return C, η, and the largest distance of a peer's model from their mean."""
         apart = [
             float(torch.linalg.vector_norm(model - self.params)) for model in self.models.values()
         ]
@@ -96,7 +90,7 @@ class ReportFold(ServerRole):
         return {"clip": self.clip, "learning_rate": rate, "disagreement": max(apart, default=0.0)}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """As every fold's, with each peer's model."""
+        """Return every fold's state and each peer's model."""
         tensors, values = super().state()
         tensors |= {f"model/{name}": model for name, model in self.models.items()}
         return tensors, values | {"final": self.final, "reports": self.reports}

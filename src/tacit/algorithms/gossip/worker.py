@@ -1,4 +1,4 @@
-"""What every worker of a run without a server has: its rows, its model, a counter of all steps.
+"""The worker of a run without a server: its rows, its model, its count of all peers' steps.
 
 Paper: A(DP)²SGD (arXiv:2008.09246); the notation is in adp2sgd.py. `Worker` is lines 5 to 7 of its
 Algorithm 1, the private gradient; how models meet is in adp2sgd.py (pairs) and allreduce.py (all).
@@ -24,12 +24,12 @@ from tacit.privacy.release import Released, Releaser
 from tacit.privacy.trained import Shared, Trained
 from tacit.protocol.messages import SERVER, GlobalModel, Gossip, Outgoing, Report
 
-# Times the steps of the peer in the middle that are believed of any peer.
+# A peer's own count of its steps is believed up to this multiple of the median peer's.
 BELIEVED = 3
 
 
 def constant(version: int, horizon: int) -> float:
-    """A schedule that changes nothing."""
+    """Return 1: a constant schedule."""
     return 1.0
 
 
@@ -68,38 +68,38 @@ class Worker(EdgeRole):
         self.settings, self.topology = settings, topology
         self.trained = Trained(model, seed)
         self.counts: dict[str, int] = dict.fromkeys(topology.peers, 0)
-        self.here: set[str] = set()  # the neighbours that are there
-        self._first_hand: dict[str, int] | None = None  # what peers say of their own steps
-        self.patient = True  # whether those that are still owe an answer are waited for
+        self.here: set[str] = set()  # the neighbours that are connected
+        self._first_hand: dict[str, int] | None = None  # steps, as each peer counts its own
+        self.patient = True  # whether to wait for neighbours that still owe an answer
 
     @abstractmethod
     def begin(self) -> tuple[Tensor | None, list[Outgoing]]:
-        """ŵ to compute a gradient at (None: not now), and what is to be said beside."""
+        """Begin a step: return ŵ to compute a gradient at (None: not now), and messages to send."""
 
     @abstractmethod
     def finish(self, released: Released) -> list[Outgoing]:
-        """The step that `begin` began, with the `gradient` that came of it."""
+        """Finish the step that `begin` began, with the noisy gradient `released`."""
 
     @abstractmethod
     def abandon(self) -> list[Outgoing]:
-        """The step that `begin` began is not to be: the budget is spent."""
+        """Give up the step that `begin` began, since the budget is spent."""
 
     @abstractmethod
     def hear(self, message: Gossip) -> list[Outgoing]:
-        """What another peer says. Whatever was seen before changes nothing."""
+        """Take in a message of another peer. One that was seen before changes nothing."""
 
     @abstractmethod
     def propose(self) -> list[Outgoing]:
-        """Something new to another peer, without a step; nothing if there is nobody."""
+        """Propose an exchange to a peer, beside any step; no message if no peer is free."""
 
     @abstractmethod
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:
-        """Ask once more for what is still to come from `neighbours`."""
+        """Ask `neighbours` again for the answers that they still owe."""
 
     @property
     @abstractmethod
     def settled(self) -> bool:
-        """Nothing is still to come."""
+        """Whether no answer is still to come."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -121,22 +121,22 @@ class Worker(EdgeRole):
     waits = False  # whether a step may have to wait for other peers
 
     def work(self, message: GlobalModel) -> list[Outgoing]:
-        """Nothing: a peer takes its model from nobody."""
+        """Return no message: a peer has no server, so nobody sends it a model."""
         return []
 
     @property
     def neighbours(self) -> frozenset[str]:
-        """Those that this peer has to do with."""
+        """The peers that this one may have an exchange with."""
         return self.topology.neighbours(self.edge)
 
     @property
     def steps(self) -> int:
-        """Steps of this worker."""
+        """The steps that this worker has taken."""
         return self.counts[self.edge]
 
     @property
     def version(self) -> int:
-        """The global counter, as far as known here: never more than the truth."""
+        """The global counter as this peer knows it, never ahead of the true one."""
         return sum(self.counts.values())
 
     @property
@@ -155,10 +155,10 @@ class Worker(EdgeRole):
         return self.releaser.release(clip, lambda: self.query(read, clip))
 
     def report(self) -> list[Outgoing]:
-        """The model, and what it has cost, for whoever observes; no peer waits for an observer.
+        """Return a report of the model and its cost for the observer, which no peer waits for.
 
-        The counter says T only when no step and no proposal of this peer will follow; a neighbour's
-        may.
+        Its counter says T only when no step or proposal of this peer will follow; one of a
+        neighbour may.
         """
         version = min(self.version, self.settings.horizon - (not (self.finished and self.settled)))
         ledger = self.releaser.ledger
@@ -168,14 +168,14 @@ class Worker(EdgeRole):
         ]
 
     def count_first_hand(self) -> None:
-        """Believe of any peer's steps what it says itself (`hear_steps`), and nobody else."""
+        """From now on count a peer's steps by its own word only (`hear_steps`)."""
         self._first_hand = {}
 
     def hear_steps(self, peer: str, steps: int) -> None:
-        """What `peer` says of its own steps, where it is known to be itself.
+        """Take in the number of its steps from `peer`, whose identity is known.
 
-        It is believed up to BELIEVED times what the peer in the middle has taken, so that one lie
-        is worth a few peers' steps and not T.
+        It is believed up to BELIEVED times the median peer's steps, so that one lie is worth a few
+        peers' steps and not T.
         """
         if self._first_hand is None or peer not in self.counts or peer == self.edge:
             return
@@ -187,11 +187,11 @@ class Worker(EdgeRole):
             self.counts[name] = max(self.counts[name], min(believed, self.settings.horizon))
 
     def _count(self, counts: Mapping[str, int]) -> None:
-        """Workers' steps only ever grow, so the larger of two numbers is the newer: no order, no
-        loss, no server.
+        """Merge another peer's counts of steps: of two numbers for a peer the larger is newer.
 
-        No more than T are believed of anybody: that ends the run as well, and no lie is too large
-        for a counter. Where peers say their steps themselves, nobody's word for others is taken.
+        So messages may be lost or reordered, and no server is needed. No peer is believed to have
+        taken more than T steps: that ends the run as well, and a false number cannot overflow. Does
+        nothing where each peer counts its own steps (`count_first_hand`).
         """
         if self._first_hand is not None:
             return
@@ -211,5 +211,5 @@ class Worker(EdgeRole):
 
 
 def as_tensor(vector: Shared | Tensor) -> Tensor:
-    """The numbers of what peers say of their models, as sent or as received."""
+    """Return the numbers (d,) of a shared model, whether it is to be sent or was received."""
     return vector.vector if isinstance(vector, Shared) else vector

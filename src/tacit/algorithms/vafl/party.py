@@ -18,6 +18,7 @@ from tacit.errors import BudgetSpent
 from tacit.models.vectors import learnable
 from tacit.models.zoo.embeddings import Embedding
 from tacit.privacy.embeddings import FROZEN, EmbeddingReleaser, clip_rows
+from tacit.privacy.ledger_chain import Charge
 from tacit.protocol.messages import SERVER, Halt, Hello, Outgoing, Retired
 from tacit.protocol.vertical import Embed, Feedback, Part, Request, Roster
 
@@ -103,6 +104,10 @@ class Party:
     def task_steps(self, version: int) -> int:
         """An answer is one activation."""
         return 1
+
+    def next_charge(self) -> Charge | None:
+        """Nothing: what an answer costs depends on the records that are asked for."""
+        return None
 
     def retire(self, reason: str) -> list[Outgoing]:
         """The last word of a party whose budget is spent."""

@@ -44,7 +44,7 @@ from tacit.privacy.labels import corrected_loss
 from tacit.protocol.messages import Hello, Outgoing, ServerInput, Timer, Update
 from tacit.protocol.vertical import Feedback, Request, Roster
 
-LAST_SECONDS = 60.0  # that a run that is trained waits for its last evaluation
+LAST_SECONDS = 60.0  # the longest wait for the last evaluation after training
 Plans = Callable[[str], EmbeddingPlan]
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
@@ -65,9 +65,9 @@ class Server(ServerRole):
         people: LabelledRecords,
         plan: Plans,
     ) -> None:
-        """head: θ_0's model of (M, width) embeddings. plan: of a party, by its name.
+        """head: θ_0's model of (M, width) embeddings. plan: a party's plan, by its name.
 
-        No party is asked for its plan.
+        It comes from the run definition; no party is asked for it.
         """
         super().__init__(definition, head)  # line 1
         self.head, self.protocol, self.people, self.plan = head, protocol, people, plan
@@ -85,25 +85,25 @@ class Server(ServerRole):
 
     @property
     def largest(self) -> int:
-        """One party's table."""
+        """The length of one party's table."""
         return self.table[:, 0].numel()
 
     def schedule(self) -> dict[str, float]:
-        """B, η_m^k, and how many parties' tables are there."""
+        """Return B, η_m^k, and how many parties' tables are complete."""
         rate = self.protocol.steps.party(self.version)
         return {"clip": self.clip, "learning_rate": rate, "tables": len(self.complete)}
 
     def place(self, edge: str) -> int:
-        """In the table: parties are in the order in which they came."""
+        """Return the party's place in the table, where parties are in the order of arrival."""
         return list(self.edges).index(edge)
 
     def refuses(self, hello: Hello) -> str:
-        """A run has M parties."""
+        """Refuse a new party where the run has all its M parties."""
         full = hello.edge not in self.edges and len(self.edges) == self.protocol.parties
         return f"this run has its {len(self.edges)} parties" if full else ""
 
     def on_message(self, message: ServerInput) -> list[Outgoing]:
-        """As every server's; after the run's end, an operator's Request and its answers."""
+        """Fold a message as every server; after the end, serve an operator's Request."""
         if self.halted and isinstance(message, Request):
             return self._infer(message.rows)
         if self.halted and isinstance(message, Update):
@@ -112,7 +112,7 @@ class Server(ServerRole):
         return super().on_message(message)
 
     def screen(self, update: Update) -> str | None:
-        """As every server's, with three more reasons: rows, norm and shape. Pure."""
+        """Screen as every server, with three more reasons: rows, norm and shape. Pure."""
         reason = super().screen(update)
         if reason is not None and not (self.halted and self.requests.awaits(update)):
             return reason
@@ -129,11 +129,11 @@ class Server(ServerRole):
         return None if repeated or given == self.table.shape[2] * len(rows) else "shape"
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Always: an entry that is too old is asked for anew instead."""
+        """Return True: no upload is stale, as an entry that is too old is asked for anew."""
         return True
 
     def answer(self, edge: str) -> list[Outgoing]:
-        """What `edge` has to do, if anything: nothing while its upload waits for others."""
+        """Return the task of `edge`, if any; it has none while its upload waits for others."""
         if (asked := self.requests.next(edge)) is not None:
             return [Outgoing(edge, asked)]
         if edge not in self.complete:
@@ -143,23 +143,23 @@ class Server(ServerRole):
         return [Outgoing(edge, self.answers[edge])]
 
     def left(self, edge: str) -> list[Outgoing]:
-        """A party has retired: nobody waits for it, and when all have, the run is over."""
+        """Go on without a party that has retired; when all have, end the run."""
         self._forget(edge)
         if not self._active():
             return self._halt("every party has retired")
         return self._evaluate(self._advance())
 
     def over(self) -> bool:
-        """Trained, and what it has become is evaluated."""
+        """Whether training has ended and its result is evaluated."""
         return self._trained and self.evaluation.over
 
     def timer(self) -> Timer | None:
-        """Of the last evaluation."""
+        """Return the timer of the last evaluation, while that is under way."""
         last = self._trained and self.evaluation.waiting
         return Timer(self.requests.made, LAST_SECONDS) if last else None
 
     def on_deadline(self, number: int) -> list[Outgoing]:
-        """The last evaluation goes without those that have not answered."""
+        """Finish the last evaluation without the parties that have not answered."""
         for edge in self.requests.open:
             self._forget(edge)
         return self._evaluate([])

@@ -33,7 +33,7 @@ def dump(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """`tensors` and `values`, with what `read` needs."""
     evaluation = server.evaluation
-    tensors = {**tensors, "table": server.table, "uploaded": server.uploaded}
+    tensors = {**tensors, "table": server.table.clone(), "uploaded": server.uploaded.clone()}
     tensors |= {
         f"answer.{edge}": one.gradient.contiguous()
         for edge, one in server.answers.items()

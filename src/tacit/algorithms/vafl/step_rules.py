@@ -1,5 +1,4 @@
-"""What VAFL's roles share: the step sizes of Theorems 1 to 4 and, for t > 1, 7 to 10 (paper 003),
-and the batches.
+"""VAFL's step sizes, of Theorems 1 to 4 and, for t > 1, 7 to 10 (arXiv:2007.06081); its batches.
 
 | here        | paper   | meaning |
 | ----------- | ------- | --- |
@@ -54,9 +53,9 @@ def theorem_2(
 
 
 def theorem_3(smoothness: float, tail: float, ratio: float, scale: float, horizon: int) -> float:
-    """Stochastic unbounded delay, nonconvex: η = min{1/(4(1+max sqrt(c_m))L), c_η/sqrt(K)}, eq.
+    """Stochastic unbounded delay, nonconvex.
 
-    (34).
+    η = min{1/(4(1+max sqrt(c_m))L), c_η/sqrt(K)}, eq. (34).
     """
     return min(_longest(smoothness, tail, ratio), scale / math.sqrt(horizon))
 

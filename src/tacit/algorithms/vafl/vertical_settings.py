@@ -24,10 +24,7 @@ from tacit.privacy.embeddings import EmbeddingPlan
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """What a vertical run's roles need beside the definition.
-
-    protocol: what all of them share.
-    """
+    """What a vertical run's roles are built from: its definition and the protocol they share."""
 
     definition: Definition[Vafl]
     protocol: Protocol
@@ -88,7 +85,7 @@ class Vertical:
 
 
 def vertical(definition: Definition[Any]) -> Vertical:
-    """Of a vertical run. Raises ConfigError for one that is not."""
+    """Return the settings of a vertical run. Raises ConfigError for a run that is not vertical."""
     a, parties = definition.algorithm, definition.workers
     if not isinstance(a, Vafl):
         raise ConfigError(

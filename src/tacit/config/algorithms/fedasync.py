@@ -82,32 +82,32 @@ class FedAsync(StepSizes):
 
     @property
     def usual_clip(self) -> float:
-        """The same for all."""
+        """`USUAL_CLIP`, for all four."""
         return USUAL_CLIP
 
     @property
     def watched(self) -> bool:
-        """Gradients, models and distances are judged alike."""
+        """True: gradients, models and distances have one law (`task_law`)."""
         return True
 
     @property
     def combines(self) -> bool:
-        """Rounds and buffers."""
+        """True for FedAvg's rounds and FedBuff's buffers."""
         return self.name in ("fedavg", "fedbuff")
 
     @property
     def oldest(self) -> int | None:
-        """`max_staleness`, but for FedAvg, which works in rounds."""
+        """`max_staleness`; None for FedAvg, which works in rounds."""
         return None if self.name == "fedavg" else self.max_staleness
 
     @property
     def in_turn(self) -> bool:
-        """But for FedAvg's rounds, and where tasks are given away from a queue."""
+        """False for FedAvg's rounds, and where `concurrency` makes a queue of tasks."""
         return self.name != "fedavg" and self.concurrency is None
 
     @property
     def versions(self) -> str:
-        """FedAvg's are rounds, FedBuff's buffers."""
+        """Rounds for FedAvg, buffers for FedBuff, else updates."""
         return {"fedavg": "rounds", "fedbuff": "buffers"}.get(self.name, "updates")
 
     def unread(self) -> list[str]:
@@ -117,7 +117,7 @@ class FedAsync(StepSizes):
         )
 
     def uploads(self, workers: int) -> int:
-        """One; FedAvg: all that are asked in a round; FedBuff: M."""
+        """Return M for FedBuff, the edges asked in a round for FedAvg, else 1."""
         if self.name == "fedavg":
             return self.clients or workers
         return self.buffer if self.name == "fedbuff" else 1
@@ -142,5 +142,11 @@ class FedAsync(StepSizes):
         if self.clients is not None and self.clients > run.edges.count:
             raise ValueError(
                 f"algorithm.clients={self.clients} is above edges.count={run.edges.count}"
+            )
+        if run.guard.sums and self.learning_rate * self.proximal > 2:
+            raise ValueError(
+                f"algorithm.proximal={self.proximal:g}: times learning_rate="
+                f"{self.learning_rate:g} it is above 2, so local steps diverge and guard.sums has "
+                f"no law of them; lower one of the two"
             )
         local_steps_agree(self.name, run)

@@ -15,9 +15,9 @@ from tacit.errors import ConfigError
 
 
 class Gossip(StepSizes):
-    """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; no server. `run.updates` is T:
+    """A(DP)²SGD, ADPSGD (the same without noise) and SYNC; none has a server.
 
-    steps of all peers.
+    `run.updates` is T, the steps of all peers together.
     """
 
     worker: ClassVar[Worker] = "peer"
@@ -35,7 +35,7 @@ class Gossip(StepSizes):
 
     @property
     def usual_clip(self) -> float:
-        """The same for all."""
+        """`USUAL_CLIP`, for all three."""
         return USUAL_CLIP
 
     @property
@@ -45,7 +45,7 @@ class Gossip(StepSizes):
 
     @property
     def versions(self) -> str:
-        """SYNC's are called steps."""
+        """Steps for SYNC, else updates."""
         return "steps" if self.name == "sync" else "updates"
 
     def graph(self, edges: int, seed: int) -> Topology:

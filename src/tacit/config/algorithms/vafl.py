@@ -89,33 +89,36 @@ class Vafl(StepSizes):
     )
 
     def unread(self) -> list[str]:
-        """A theorem's steps have no schedule beside."""
+        """Return `schedule` and `warm_up` where given beside a theorem's own step sizes."""
         given = self.model_fields_set & {"schedule", "warm_up"}
         return [] if self.steps_rule == "constant" else sorted(given)
 
     def uploads(self, workers: int) -> int:
-        """Activations that make one iteration, of so many parties."""
+        """Return how many activations make one iteration of `workers` parties."""
         return workers if self.synchronous else self.t
 
     def counted(self, workers: int) -> str:
-        """Iterations, whatever they are made of."""
+        """Return the name of iterations, whatever number of activations makes one."""
         return self.versions
 
     def capacity(self, privacy: Privacy, workers: int) -> int | None:
-        """As of others in mode `trained`;
+        """Return what other algorithms do in mode `trained`, else None.
 
-        else a record is released once, or as often as it is asked for.
+        In the other modes a record is released once, or as often as it is asked for.
         """
         return super().capacity(privacy, workers) if self.mode == "trained" else None
 
     def pushes_for(self, updates: int, privacy: Privacy, workers: int) -> int | None:
-        """One release of a record in mode `cached`; of `trained`, as of others."""
+        """Return 1 in mode `cached`, and what other algorithms do in mode `trained`."""
         if self.mode == "trained":
             return super().pushes_for(updates, privacy, workers)
         return 1 if self.mode == "cached" else None
 
     def promise(self, plans: Plans, clip: float) -> Promise:
-        """Of a record's features at one party; embeddings are cut to B, which nobody changes."""
+        """Return the promise for one record's features at one party.
+
+        Embeddings are clipped to B, which does not change during a run.
+        """
         return replace(
             super().promise(plans, clip),
             guarantee=AT_PARTY,
@@ -138,7 +141,7 @@ class Vafl(StepSizes):
         workers: int,
         folder: Path,
     ) -> Model:
-        """θ_0's, of everybody's embeddings. Raises ConfigError."""
+        """Return the model of θ_0, which takes all parties' embeddings. Raises ConfigError."""
         hidden = section.hidden if section.name == "mlp" else ()
         return head(self.combine, workers, self.width, classes, hidden)
 

@@ -37,9 +37,9 @@ _FILES = ("x.f32", "y.bin", "units.bin")
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Which part of a file is an edge's: edge number `index` of `edges`, by `seed`. edges = 1:
+    """The part of a file that edge number `index` of `edges` has, by `seed`.
 
-    all of it.
+    With one edge it is all of the file.
     """
 
     index: int = 0

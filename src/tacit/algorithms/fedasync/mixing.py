@@ -1,44 +1,19 @@
-"""FedAsync, with FedBuff, FedAvg and single-thread SGD.
-
-Paper: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization" (arXiv:1903.03934), Algorithm 1
-and section 5.2. FedAvg: McMahan et al., arXiv:1602.05629. FedBuff: Nguyen et al., arXiv:2106.06639.
-
-| here          | paper      | meaning |
-|---------------|------------|---------|
-| params        | x_t        | global model after t epochs, float32 (d,) |
-| version       | t          | epochs: updates mixed in; buffers (FedBuff); rounds (FedAvg) |
-| base_version  | τ          | time stamp of the model that a worker began with |
-| staleness     | t - τ      | measured at the server |
-| mixing        | α          | mixing hyperparameter; α_t = α·s(t - τ), new for each update |
-| steps         | H          | local iterations, in [H_min, H_max] |
-| proximal      | ρ          | weight of ρ/2·||x - x_τ||² |
-| learning_rate | γ          | step size of a local iteration |
-| concurrency   | -          | how many workers the scheduler keeps at work; bounds the staleness |
-
-The paper has no privacy. Here every local iteration is a DP-SGD step, charged before the task
-begins; x_new is post-processing. The weight s is public and multiplies signal and noise alike, so
-it needs no sensitivity of its own.
-"""
+"""FedAsync's server (arXiv:1903.03934, Algorithm 1): each update is mixed in when it comes."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.algorithms.base.edge import LocalSteps, descend
-from tacit.algorithms.base.rounds import RoundServer
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.fedasync.edge import task_law
 from tacit.config.algorithms import FedAsync
 from tacit.config.definition import Definition
-from tacit.datasets import PrivateRows
 from tacit.models import Model
-from tacit.privacy.release import Releaser, Steps
-from tacit.protocol.messages import GlobalModel, Outgoing, Timer, Update
+from tacit.protocol.messages import Outgoing, Timer, Update
 from tacit.robust.law import Law
-from tacit.robust.rules import combine
 
 MODELS_HELD = 2**24  # bytes of earlier models, where the guard asks what updates are based on
 
@@ -220,131 +195,3 @@ class MixingServer(ServerRole):
             for name, model in tensors.items()
             if name.startswith("model/")
         }
-
-
-class BufferedServer(MixingServer):
-    """FedBuff: M deltas make one version.
-
-    Each is taken against its own base and weighted by s; a fresh one weighs 1.
-    """
-
-    needs_base = False
-
-    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
-        super().__init__(definition, model)
-        self.buffer, self.held = torch.zeros_like(self.params), 0
-        self.waiting: list[Tensor] = []  # weighted deltas of this version, for a rule
-
-    def base(self, update: Update) -> Tensor:
-        """0: an update is a distance."""
-        return torch.zeros_like(self.params)
-
-    def mix(self, vector: Tensor, tau: int) -> None:
-        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come."""
-        self.weight = staleness_weight(tau, self.algorithm)
-        self.buffer, self.held = torch.add(self.buffer, vector, alpha=self.weight), self.held + 1
-        if self.rule != "mean":
-            self.waiting.append(self.weight * vector)
-        if self.held == self.algorithm.buffer:
-            total = self.buffer
-            if self.rule != "mean":
-                total = self.held * combine(self.rule, self.waiting, self.trim)
-            self.params = torch.add(
-                self.params, total, alpha=self.algorithm.server_rate / self.held
-            )
-            self.buffer, self.held = torch.zeros_like(self.params), 0
-            self.waiting = []
-            self.version += 1
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The mixing server's, with the buffer."""
-        tensors, values = super().state()
-        kept = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
-        return tensors | kept | {"buffer": self.buffer}, values | {"held": self.held}
-
-    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Continue from what `state` returned."""
-        super().restore(tensors, values)
-        self.buffer, self.held = tensors["buffer"], values["held"]
-        count = sum(name.startswith("waiting/") for name in tensors)
-        self.waiting = [tensors[f"waiting/{number}"] for number in range(count)]
-
-
-class AveragingServer(RoundServer):
-    """FedAvg: k workers a round, chosen at random; the new model is the average of theirs."""
-
-    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
-        a = definition.algorithm
-        clients = a.uploads(definition.workers)
-        super().__init__(
-            definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s
-        )
-        self.algorithm, self.deltas = a, definition.privacy.noise_at == "server"
-
-    def combine(self, answers: list[Tensor]) -> Tensor:
-        """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
-        made = self.average(answers)
-        return self.params + made if self.deltas else made
-
-    def law(self, update: Update) -> Law:
-        """H local steps, as FedAsync's."""
-        return task_law(self, self.algorithm, update)
-
-    def schedule(self) -> dict[str, float]:
-        """C, γ, and how far the round has come."""
-        rate = self.algorithm.learning_rate * self.algorithm.factor(self.version, self.horizon)
-        return {"clip": self.clip, "learning_rate": rate} | self.progress()
-
-
-class Edge(LocalSteps):
-    """Process Worker of Algorithm 1, for all four."""
-
-    def __init__(
-        self,
-        section: FedAsync,
-        edge: str,
-        data: PrivateRows,
-        model: Model,
-        releaser: Releaser,
-        device: str = "cpu",
-        *,
-        horizon: int = 1,
-        rows_alone: bool = False,
-    ) -> None:
-        """horizon: T, which a schedule of the step size counts by."""
-        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
-        self.algorithm, self.horizon = section, horizon
-        self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
-
-    def steps(self, message: GlobalModel) -> Steps:
-        """H local iterations on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
-        a = self.algorithm
-        rate = a.learning_rate * a.factor(message.version, self.horizon)
-        steps = self.task_steps(message.version)
-        return descend(message, steps, rate, a.proximal, delta=self.delta)
-
-    def task_steps(self, version: int) -> int:
-        """H in [H_min, H_max], by the edge's name and τ: public, and always the same.
-
-        Near the end of the budget, what is left of it, but not below H_min.
-        """
-        a, left = self.algorithm, self.releaser.releases_left
-        most = a.steps
-        if left is not None and a.steps_min <= left < most:
-            most = left
-        return local_steps(a, most, self.edge, version)
-
-
-def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
-    """H in [H_min, `most`] for a task on model `version`."""
-    digest = hashlib.sha256(f"tacit steps|{edge}|{version}".encode()).digest()
-    return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)
-
-
-def task_law(server: ServerRole, a: FedAsync, update: Update) -> Law:
-    """What is known of one task's distance to its base."""
-    rate = a.learning_rate * a.factor(update.base_version, server.horizon)
-    most = local_steps(a, a.steps, update.edge, update.base_version)
-    return server.laws.steps(
-        update.edge, server.clip, rate, most=most, fewest=a.steps_min, proximal=a.proximal
-    )

@@ -1,0 +1,73 @@
+"""The edge's task for FedAsync, FedBuff, FedAvg and SGD, and how many steps a task has."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tacit.algorithms.base.edge import LocalSteps, descend
+from tacit.algorithms.base.server import ServerRole
+from tacit.config.algorithms import FedAsync
+from tacit.datasets import PrivateRows
+from tacit.models import Model
+from tacit.privacy.release import Releaser, Steps
+from tacit.protocol.messages import GlobalModel, Update
+from tacit.robust.law import Law
+
+
+class Edge(LocalSteps):
+    """Process Worker of Algorithm 1, for all four."""
+
+    def __init__(
+        self,
+        section: FedAsync,
+        edge: str,
+        data: PrivateRows,
+        model: Model,
+        releaser: Releaser,
+        device: str = "cpu",
+        *,
+        horizon: int = 1,
+        rows_alone: bool = False,
+    ) -> None:
+        """horizon: T, which a schedule of the step size counts by."""
+        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
+        self.algorithm, self.horizon = section, horizon
+        self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
+
+    def steps(self, message: GlobalModel) -> Steps:
+        """H local iterations on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""
+        a = self.algorithm
+        rate = a.learning_rate * a.factor(message.version, self.horizon)
+        steps = self.task_steps(message.version)
+        return descend(message, steps, rate, a.proximal, delta=self.delta)
+
+    @property
+    def most_steps(self) -> int:
+        """H_max."""
+        return self.algorithm.steps
+
+    def task_steps(self, version: int) -> int:
+        """H in [H_min, H_max], by the edge's name and τ: public, and always the same.
+
+        Near the end of the budget, what is left of it, but not below H_min.
+        """
+        a, left = self.algorithm, self.releaser.releases_left
+        most = a.steps
+        if left is not None and a.steps_min <= left < most:
+            most = left
+        return local_steps(a, most, self.edge, version)
+
+
+def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
+    """H in [H_min, `most`] for a task on model `version`."""
+    digest = hashlib.sha256(f"tacit steps|{edge}|{version}".encode()).digest()
+    return a.steps_min + int.from_bytes(digest[:8]) % (most - a.steps_min + 1)
+
+
+def task_law(server: ServerRole, a: FedAsync, update: Update) -> Law:
+    """What is known of one task's distance to its base."""
+    rate = a.learning_rate * a.factor(update.base_version, server.horizon)
+    most = local_steps(a, a.steps, update.edge, update.base_version)
+    return server.laws.steps(
+        update.edge, server.clip, rate, most=most, fewest=a.steps_min, proximal=a.proximal
+    )

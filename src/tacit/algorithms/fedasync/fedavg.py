@@ -1,0 +1,39 @@
+"""FedAvg's server (McMahan et al., arXiv:1602.05629): synchronous rounds, averaged."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from tacit.algorithms.base.rounds import RoundServer
+from tacit.algorithms.fedasync.edge import task_law
+from tacit.config.algorithms import FedAsync
+from tacit.config.definition import Definition
+from tacit.models import Model
+from tacit.protocol.messages import Update
+from tacit.robust.law import Law
+
+
+class AveragingServer(RoundServer):
+    """FedAvg: k workers a round, chosen at random; the new model is the average of theirs."""
+
+    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
+        a = definition.algorithm
+        clients = a.uploads(definition.workers)
+        super().__init__(
+            definition, model, clients=clients, quorum=a.quorum, deadline_s=a.deadline_s
+        )
+        self.algorithm, self.deltas = a, definition.privacy.noise_at == "server"
+
+    def combine(self, answers: list[Tensor]) -> Tensor:
+        """x_{t+1} = 1/k·Σ x_i, or x_t + 1/k·Σ (x_i - x_t) where distances were noised here."""
+        made = self.average(answers)
+        return self.params + made if self.deltas else made
+
+    def law(self, update: Update) -> Law:
+        """H local steps, as FedAsync's."""
+        return task_law(self, self.algorithm, update)
+
+    def schedule(self) -> dict[str, float]:
+        """C, γ, and how far the round has come."""
+        rate = self.algorithm.learning_rate * self.algorithm.factor(self.version, self.horizon)
+        return {"clip": self.clip, "learning_rate": rate} | self.progress()

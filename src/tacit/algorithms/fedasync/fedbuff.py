@@ -1,0 +1,63 @@
+"""FedBuff's server (Nguyen et al., arXiv:2106.06639): a buffer of distances makes one version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.algorithms.fedasync.mixing import MixingServer, staleness_weight
+from tacit.config.algorithms import FedAsync
+from tacit.config.definition import Definition
+from tacit.models import Model
+from tacit.protocol.messages import Update
+from tacit.robust.rules import combine
+
+
+class BufferedServer(MixingServer):
+    """FedBuff: M deltas make one version.
+
+    Each is taken against its own base and weighted by s; a fresh one weighs 1.
+    """
+
+    needs_base = False
+
+    def __init__(self, definition: Definition[FedAsync], model: Model) -> None:
+        super().__init__(definition, model)
+        self.buffer, self.held = torch.zeros_like(self.params), 0
+        self.waiting: list[Tensor] = []  # weighted deltas of this version, for a rule
+
+    def base(self, update: Update) -> Tensor:
+        """0: an update is a distance."""
+        return torch.zeros_like(self.params)
+
+    def mix(self, vector: Tensor, tau: int) -> None:
+        """x ← x + η_g/M·Σ s(t - τ_i)·(x_i - x_{τ_i}) once M have come."""
+        self.weight = staleness_weight(tau, self.algorithm)
+        self.buffer, self.held = torch.add(self.buffer, vector, alpha=self.weight), self.held + 1
+        if self.rule != "mean":
+            self.waiting.append(self.weight * vector)
+        if self.held == self.algorithm.buffer:
+            total = self.buffer
+            if self.rule != "mean":
+                total = self.held * combine(self.rule, self.waiting, self.trim)
+            self.params = torch.add(
+                self.params, total, alpha=self.algorithm.server_rate / self.held
+            )
+            self.buffer, self.held = torch.zeros_like(self.params), 0
+            self.waiting = []
+            self.version += 1
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The mixing server's, with the buffer."""
+        tensors, values = super().state()
+        kept = {f"waiting/{number}": vector for number, vector in enumerate(self.waiting)}
+        return tensors | kept | {"buffer": self.buffer}, values | {"held": self.held}
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        super().restore(tensors, values)
+        self.buffer, self.held = tensors["buffer"], values["held"]
+        count = sum(name.startswith("waiting/") for name in tensors)
+        self.waiting = [tensors[f"waiting/{number}"] for number in range(count)]
