@@ -27,7 +27,12 @@ def test_rounds_are_interleaved_and_a_system_that_fails_is_said_not_run() -> Non
     def broken(folder: Path, seconds: float) -> Rate:
         raise RuntimeError("no broker")
 
-    chosen = {"tacit": fine, "other": slow, "broken": broken, "absent": "needs a checkout"}
+    chosen: dict[str, peers.Measure | str] = {
+        "tacit": fine,
+        "other": slow,
+        "broken": broken,
+        "absent": "needs a checkout",
+    }
     made = peers.table(peers.measured(chosen, 2, 1.0))
 
     assert asked == ["tacit", "other"] * 2
