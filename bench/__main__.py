@@ -132,9 +132,9 @@ def _data() -> str | None:
 
 
 def _run_file(folder: Path, data: str | None, updates: int, name: str) -> Path:
-    """MNIST's 28×28 CNN with 21,840 parameters;
+    """MNIST's 28×28 CNN with 21,840 parameters.
 
-    without the data, the digits' own (a smaller update).
+    Without the data, the digits' own, with a smaller update.
     """
     choice = {"dataset": "mnist", "kernel": 5, "hidden": [50], "batch": 48}
     if data is None:
@@ -178,9 +178,9 @@ def _raw(folder: Path, count: int = 1500) -> float:
 def _path(
     folder: Path, data: str | None, kind: str, each: int = 1200
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Applied updates/s with the aggregator's driver in this process, on Redis;
+    """Applied updates/s with the aggregator's driver in this process, on Redis.
 
-    and what the edges say.
+    And what the edges say.
     """
     torch.set_num_threads(1)
     file = _run_file(folder, data, EDGES * each, f"path-{kind}")

@@ -225,9 +225,9 @@ def gossip(seconds: float, slowdown: float) -> dict[str, Any]:
 
 
 def accuracy(updates: int | None, seeds: int, slowdown: float) -> dict[str, Any]:
-    """A(DP)²SGD and SYNC, eight peers each, with the noise of experiments/adp2sgd-digits.toml:
+    """A(DP)²SGD and SYNC, eight peers each, seed by seed.
 
-    seed by seed.
+    With the noise of experiments/adp2sgd-digits.toml.
     """
     text = (ROOT / "experiments" / "adp2sgd-digits.toml").read_text(encoding="utf-8")
     text = text.replace("count = 8", f"count = 8\nslowdown = {[slowdown] * 8}")

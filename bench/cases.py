@@ -32,9 +32,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def reached(series: list[dict[str, Any]], target: float) -> float:
-    """Virtual seconds until the first evaluation of at least `target`; nan:
+    """Virtual seconds until the first evaluation of at least `target`.
 
-    never, and no part of a mean.
+    nan: never; it is no part of a mean.
     """
     return next(
         (point["virtual_time_s"] for point in series if point["accuracy"] >= target), float("nan")

@@ -52,9 +52,9 @@ def result(run: RunFile, root: Path) -> tuple[float, float, float]:
 
 
 def dp_pasgd(root: Path, seeds: range) -> dict[str, Any]:
-    """τ = 10 against DP-SGD on the four data settings, C_th = 1000, ε = 10;
+    """τ = 10 against DP-SGD on the four data settings, C_th = 1000, ε = 10.
 
-    each spends what the resource allows.
+    Each spends what the resource allows.
     """
     c1, c2, limit = COST
     found: dict[str, Any] = {}

@@ -62,9 +62,9 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Mean over seeds after R rounds of τ steps:
+    """Mean over seeds after R rounds of τ steps.
 
-    the loss (4), with its regularization, and test accuracy.
+    It has the loss (4), with its regularization, and the test accuracy.
     """
 
     rounds: int
@@ -169,9 +169,9 @@ def grid(p: Problem, planner: design.Planner, adult: Adult) -> dict[str, Any]:
 
 
 def _some(p: Problem, found: design.Plan) -> tuple[Any, Any]:
-    """About a hundred of the pairs:
+    """About a hundred of the pairs.
 
-    at most twelve τ, at most eleven R at each, the last of both and the plan among.
+    They are at most twelve τ, and at most eleven R at each, with the last of both and the plan.
     """
     rounds, tau = design.pairs(p)
     last = np.array([rounds[tau == t].max() for t in tau])

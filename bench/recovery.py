@@ -87,9 +87,9 @@ class Edge:
 
 
 class Repeater:
-    """Sends one message until it is accepted:
+    """Sends one message until it is accepted.
 
-    every second, and when an aggregator announces itself, as edges do.
+    It does so every second, and when an aggregator announces itself, as edges do.
     """
 
     def __init__(self, broker: str) -> None:

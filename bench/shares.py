@@ -49,9 +49,9 @@ def busy(loops: int) -> Iterator[None]:
 
 
 def apart(summary: dict[str, Any], edges: int) -> float:
-    """The largest distance of an edge's releases from an equal share, as a part of that share;
+    """The largest distance of an edge's releases from an equal share, as a part of that share.
 
-    edges absent have 0.
+    Edges that are absent have 0.
     """
     counts: list[int] = [edge["pushes"] for edge in summary["privacy"]["edges"].values()]
     share = sum(counts) / edges

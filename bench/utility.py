@@ -84,9 +84,9 @@ def _order() -> list[tuple[str, float]]:
 
 
 def measure(case: str, epsilon: float, seed: int) -> dict[str, Any]:
-    """One run to its end:
+    """One run to its end.
 
-    accuracy on the whole test set, the ε that the pushes cost, and what drove it.
+    Returns accuracy on the whole test set, the ε that the pushes cost, and what drove it.
     """
     file, changes, _ = CASES[case]
     run = run_file(file, changes, epsilon, seed)
@@ -134,9 +134,9 @@ def run_file(file: str, changes: dict[str, Any], epsilon: float, seed: int) -> R
 
 
 def train(run: RunFile, seed: int) -> Server:
-    """The run in this process:
+    """The run in this process.
 
-    the edges take turns, each on the model that answered its last push.
+    The edges take turns, each on the model that answered its last push.
     """
     server = Server(run.define(), run.build_model())
     edges = [_edge(run, number, seed) for number in range(run.edges.count)]
@@ -197,9 +197,9 @@ def _root() -> Path:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """A row of Markdown for each case, a column for each ε:
+    """A row of Markdown for each case, with a column for each ε.
 
-    accuracy in per cent, the mean over the seeds.
+    It shows accuracy in per cent, the mean over the seeds.
     """
     lines = [
         "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |",

@@ -39,9 +39,9 @@ MUS = (1.0, 2.0, 5.0, 10.0)  # z = 1/μ; a run file has none below 0.1
 
 @dataclass
 class World:
-    """The roles of one run;
+    """The roles of one run.
 
-    a party's every message takes a random time whose mean is `means[m]` seconds.
+    A party's every message takes a random time whose mean is `means[m]` seconds.
     """
 
     server: Server

@@ -1,6 +1,6 @@
-"""The child processes of the benchmark: `python -m bench.worker KIND JSON`;
+"""The child processes of the benchmark, `python -m bench.worker KIND JSON`.
 
-each prints one JSON line.
+Each prints one JSON line.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(options: dict[str, Any]) -> dict[str, Any]:
-    """The rails alone:
+    """The rails alone.
 
-    ready-made envelopes, WINDOW unreceipted at a time, models received and not used.
+    Ready-made envelopes, WINDOW unreceipted at a time; models are received and not used.
     """
     role = build(options, ReadyMade)
     assert isinstance(role, ReadyMade)

@@ -1,7 +1,7 @@
-"""Which libraries a command needs: the extras of the package `tacit`.
+"""The extras of the package `tacit`: which libraries a command needs.
 
-The metadata of what is installed says which. No library is imported here: this is there to speak
-when all of them are missing.
+The installed metadata says which. No library is imported here, as this module must work when all of
+them are missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def missing(extra: str) -> list[str]:
 
 
 def advice(extra: str) -> str:
-    """What to tell whoever lacks it."""
+    """Return what to install for a command whose libraries are missing."""
     return f"this command needs tacit[{extra}]: pip install 'tacit[{extra}]'"
 
 

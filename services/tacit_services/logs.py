@@ -19,8 +19,9 @@ _TIME = "%Y-%m-%dT%H:%M:%S"
 
 
 class Seldom:
-    """How often a line may be logged of what others cause: for the first event of a kind, then once
-    a minute, with how many there were. For one thread.
+    """A limit on log lines about events that others cause, for one thread.
+
+    The first event of a kind is logged, then one line a minute says how many there were.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +29,7 @@ class Seldom:
         self._kinds: dict[str, tuple[float, int]] = {}  # when the last line was; events since
 
     def due(self, kind: str) -> int:
-        """How many events of this kind a line may speak of now, this one included; 0: no line."""
+        """Return how many events of this kind to log now, this one included; 0: no line."""
         if kind not in self._kinds and len(self._kinds) >= _MOST_KINDS:
             kind = ""
         now = self._clock()

@@ -1,4 +1,4 @@
-"""How a process is asked to end: SIGTERM and SIGINT, as an event."""
+"""The signals that ask a process to end, SIGTERM and SIGINT, as an event."""
 
 from __future__ import annotations
 

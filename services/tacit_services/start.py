@@ -1,4 +1,4 @@
-"""Where the console script `tacit` begins: before typer, which only the extras bring."""
+"""The console script `tacit`: it begins before typer, which only the extras install."""
 
 from __future__ import annotations
 

@@ -29,10 +29,9 @@ def test_nobody_is_accused_where_all_are_honest(algorithm: str, partition: str) 
     assert came["accuracy"] > 88
 
 
+@pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY])
 @pytest.mark.parametrize("liars", [1, 2])
-def test_a_pull_within_the_law_adds_less_than_it_asks_for(liars: int) -> None:
-    guarded, plain = (
-        outcome(Case("mapa", "pull within the law", liars, 1, guard))["accuracy"]
-        for guard in (GUARD, "")
-    )
-    assert guarded > plain + 5
+def test_a_pull_within_the_law_costs_little(algorithm: str, liars: int) -> None:
+    guarded = outcome(Case(algorithm, "pull within the law", liars, 1, GUARD))["accuracy"]
+    honest = outcome(Case(algorithm, seed=1))["accuracy"]
+    assert guarded > honest - (3 if liars == 1 else 10)

@@ -81,3 +81,20 @@ def test_an_update_is_weighed_against_its_group_only(compared: list[set[str]]) -
     assert all("edge-7" not in made._group(number) for number in range(made.groups))
     made.judge("edge-7", AXIS, LAW)
     assert sum("edge-7" in made._group(number) for number in range(made.groups)) == 1
+
+
+@pytest.mark.parametrize(("times", "adds"), [(1.0, 1.0), (1.6, 1.3), (10.0, 0.5), (40.0, 0.2)])
+def test_who_pulls_further_than_the_others_adds_no_more_and_from_far_beyond_less(
+    times: float, adds: float
+) -> None:
+    wide = Law(100.0, 2.0, 1.0)  # whatever is pulled is within it
+    made, generator = Watch(SIZE, 5, 1e-6, agreement=True), torch.Generator().manual_seed(5)
+    verdicts = {}
+    for _ in range(400):
+        for name in NAMES[:5]:
+            led = AXIS * (times if name == "edge-4" else 1.0)
+            vector = led + torch.randn(SIZE, generator=generator)
+            verdicts[name] = made.judge(name, vector, wide)
+    assert [verdicts[name].weight for name in NAMES[:4]] == [1.0] * 4
+    assert verdicts["edge-4"].weight * times <= adds
+    assert not any(verdict.accused for verdict in verdicts.values())

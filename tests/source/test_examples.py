@@ -12,6 +12,7 @@ MODULES = (
     "tacit.models.building",
     "tacit.privacy.accounting",
     "tacit.privacy.ledger",
+    "tacit.privacy.mechanisms",
     "tacit.privacy.policy",
     "tacit.privacy.release",
     "tacit.privacy.release_plan",

@@ -91,9 +91,13 @@ def attacked(address: str, what: str, seconds: float, meanwhile: Callable[[], No
 def test_a_run_goes_on_and_its_operator_is_served(run: Deployment, length: Length) -> None:
     address = f"{HOST}:{free_port()}"
     token = run.folder / "token"
-    aggregator = run.aggregator(TACIT_HTTP=address, TACIT_TOKEN_FILE=str(token))
+    aggregator = run.aggregator(
+        TACIT_HTTP=address,
+        TACIT_TOKEN_FILE=str(token),
+        MALLOC_ARENA_MAX="2",  # as in the images
+    )
     run.edge(0)
-    wait_for(token.exists)
+    wait_for(lambda: token.exists() and token.read_text() != "")
     progress = Progress(f"http://{address}", rest_client.token(token))
     wait_for(lambda: progress.applied() > 20)
     few_descriptors(aggregator)

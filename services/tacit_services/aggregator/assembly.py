@@ -1,4 +1,4 @@
-"""One run's driver with all that it works with: built once, each part handed to its users."""
+"""Assembly of one run's driver and all its collaborators, each built once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tacit_services.journal.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a driver runs: the run's name, its store, its way to the broker, and limits.
+    """What surrounds a driver: the run's name, its store, its link to the broker, and limits.
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for the guard's limits and

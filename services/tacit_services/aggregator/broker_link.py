@@ -1,7 +1,4 @@
-"""The aggregator's way to the broker, which may be closed and opened again.
-
-It has one connection at a time.
-"""
+"""The aggregator's link to the broker: one connection at a time, closed and opened again."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from tacit_services.transport.tls import Tls
 
 
 class HasConnection(Protocol):
-    """Whoever has a connection to the broker."""
+    """An object with a connection to the broker."""
 
     @property
     def connection(self) -> Connection:
-        """The one that is open."""
+        """The open connection."""
 
 
 class BrokerLink:
-    """Says nothing before it is opened; `up` and `reconnects` are for any thread."""
+    """The link; it must be opened before use. Any thread may read `up` and `reconnects`."""
 
     def __init__(
         self,
@@ -46,7 +43,7 @@ class BrokerLink:
         hear: Callable[[Inbound], None],
         stop: threading.Event | None = None,
     ) -> Connection:
-        """Connect, and let `hear` have what comes (network thread).
+        """Connect, and pass each incoming message to `hear`, on the network thread.
 
         Raises ServiceError: not connected within `connect_timeout`.
         """
@@ -65,7 +62,7 @@ class BrokerLink:
         return self._connection
 
     def close(self) -> None:
-        """Disconnect, once what was said is out; idempotent."""
+        """Disconnect, once all published messages are out; idempotent."""
         if self._connection is not None:
             self._connection.stop()
 
@@ -83,12 +80,12 @@ class BrokerLink:
 
     @property
     def connection(self) -> Connection:
-        """The one that is open; nothing is said before there is one."""
+        """The open connection; there must be one."""
         assert self._connection is not None
         return self._connection
 
     @property
     def reconnects(self) -> int:
-        """How often a connection came up again."""
+        """How often a connection has come up again."""
         mine = 0 if self._connection is None else max(0, self._connection.connects - 1)
         return self._earlier_reconnects + mine

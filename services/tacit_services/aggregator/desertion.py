@@ -1,4 +1,4 @@
-"""The end of a run in which nobody is left who could push."""
+"""The end of a run whose connected edges have all spent their budgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tacit_services.aggregator.reporting.run_status import RunStatus
 
 log = logging.getLogger("tacit.aggregator")
-ALL_RETIRED_GRACE = 10.0  # seconds with nobody left who could push before the run ends
+ALL_RETIRED_GRACE = 10.0  # seconds without an edge that could push, before the run ends
 FEW_EDGES_GRACE = 60.0  # the same while fewer edges than expected have ever come
 LOOK_SECONDS = 1.0  # between two looks, each of which is at every edge
 
@@ -26,7 +26,7 @@ class Desertion:
         self._since: float | None = None
 
     def reason(self) -> str | None:
-        """Why the run is to end, if nobody has been left for long enough."""
+        """Return why the run is to end, if no edge could push for long enough; else None."""
         now = self._clock()
         if now - self._looked < LOOK_SECONDS:
             return None

@@ -1,4 +1,4 @@
-"""What the aggregator says: models, halts, receipts, and the run's retained announcement."""
+"""The aggregator's messages to edges: models, halts, receipts, and the retained announcement."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from tacit_services.aggregator.task_scheduler import TaskScheduler
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.transfer import Transfer
 
-LOST_SECONDS = 0.5  # an edge is believed at most so often that what was on its way to it is lost
+LOST_SECONDS = 0.5  # an edge may report parts as lost once in this many seconds
 
 
 class Downlink:
-    """Encodes, cuts into chunks and publishes. Whoever is to be told something is told here."""
+    """Encodes every message to an edge, cuts it into chunks, and publishes it."""
 
     def __init__(
         self, run_id: str, schema: bytes, chunk: int, line: HasConnection, scheduler: TaskScheduler
     ) -> None:
-        """`scheduler`: in front of tasks."""
+        """scheduler: decides when a task may go out."""
         self._run, self._schema, self._chunk = run_id, schema, chunk
         self._line, self._scheduler = line, scheduler
         self._transfers: dict[
             str, tuple[Transfer, float]
-        ] = {}  # models under way; when parts were last called lost
+        ] = {}  # models under way, and when parts of each were last reported as lost
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
-        """A role's message to one edge: all of them go out here.
+        """Send a role's message to one edge.
 
-        The receipt of its message `seq`, if given, goes with it, or before many parts: it must not
-        wait for them, and the same model is then always the same bytes, whichever message it
-        answers. A task that the scheduler holds back stays here: its edge has the receipt alone.
+        The receipt of the edge's message `seq`, if given, goes in the same message where that is
+        short. A message in many parts follows the receipt: the receipt need not wait for them, and
+        the same model is always the same bytes, whichever message it answers. If the scheduler
+        holds a task back, the edge gets the receipt alone.
         """
         edge, message = outgoing.to, outgoing.message
         assert isinstance(message, ServerOutput)
@@ -58,9 +59,9 @@ class Downlink:
             self._connection.publish(topics.down(self._run, edge, kind, part), payload)
 
     def more(self, edge: str, want: pb.Want) -> None:
-        """Send more parts of the model that is under way to this edge.
+        """Send the edge more parts of the model that is under way to it.
 
-        If that is another one by now, the edge is told so (REJECTED, message 0).
+        If another model is under way by now, it is told so (REJECTED, message 0).
         """
         transfer, lost_at = self._transfers.get(edge, (None, 0.0))
         if transfer is None or transfer.head() != want.head:
@@ -92,7 +93,7 @@ class Downlink:
         return size <= self._chunk - 4096
 
     def receipt(self, edge: str, seq: int, receipt: pb.Receipt) -> None:
-        """The answer to message `seq` alone."""
+        """Send the receipt of message `seq` alone."""
         meta = pb.Meta(run=self._run, edge=edge, seq=seq, receipt=receipt)
         self._connection.publish(topics.down(self._run, edge, "receipt"), wire.encode(meta))
 

@@ -51,7 +51,7 @@ class ServerDriver:
         noise: TrustedNoise | None,
         names: Set[str],
     ) -> None:
-        """names: of the run's edges; nobody else is heard, and nothing is kept of them."""
+        """names: of the run's edges; messages of other senders are ignored."""
         self.journal, self.admission, self.inbox = journal, admission, inbox
         self.limiter, self.reassembly, self.guard = limiter, reassembly, guard
         self._downlink, self._line, self._scheduler, self._noise = downlink, line, scheduler, noise
@@ -82,7 +82,7 @@ class ServerDriver:
         return self._scheduler.needed
 
     def subscriptions(self) -> list[str]:
-        """What to listen to now; for the driver's thread."""
+        """Return the topics to subscribe to now; for the driver's thread."""
         return subscriptions(self.run_id, self.names, self.limiter.shut())
 
     # -- the loop ----------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class ServerDriver:
         return outgoing is not None
 
     def ask_again(self, edges: Set[str]) -> None:
-        """The same parties, what they have not answered. Driver thread."""
+        """Ask the same parties again for what they have not answered. Driver thread."""
         for out in [out for edge in sorted(edges) for out in self.role.answer(edge)]:
             self._downlink.reply(out)
 
@@ -258,7 +258,7 @@ class ServerDriver:
         self.save()
 
     def _silent_since(self, before: dict[str, int]) -> set[str]:
-        """Edges that are there and of which nothing was accepted since.
+        """Return the connected edges of which nothing was accepted since.
 
         before: the last numbers of all edges at that time.
         """

@@ -55,9 +55,9 @@ def request(run: str, message: Request) -> bytes:
 
 
 def read(payload: bytes, schema: bytes, size: int, *, checked: bool = False) -> Message:
-    """What an entry means to the server role; `checked`: as wire.decode takes it.
+    """Return an entry's message to the server role.
 
-    Raises WireError.
+    checked: as wire.decode takes it. Raises WireError.
     """
     return understood(wire.decode(payload, checked=checked), schema, size)
 

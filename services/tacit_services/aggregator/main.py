@@ -111,7 +111,7 @@ def main(settings: AggregatorSettings) -> None:
 
 
 def _recover(driver: ServerDriver, seconds: float, stop: threading.Event) -> None:
-    """Take the run over; a store that does not answer has so many seconds to come up."""
+    """Take the run over; a store that does not answer has `seconds` to come up."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -172,7 +172,7 @@ def _train(
 
 
 def _watch_presence(line: BrokerLink, driver: ServerDriver, stop: threading.Event) -> None:
-    """Serve REST until `stop`; of what edges say, only that they are there, or leave, is heard."""
+    """Serve REST until `stop`; of edges' messages only their presence is taken in."""
     hear = functools.partial(presence.note, driver.presence, driver.names)
     try:
         line.open([topics.presence_all(driver.run_id)], hear, stop)

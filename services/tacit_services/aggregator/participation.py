@@ -1,16 +1,15 @@
-"""Who is served when in an asynchronous run: when it begins, and whose turn it is.
+"""Participation in an asynchronous run: when it begins, and which edge's turn it is.
 
-No clock in here. Each edge has an account: the turns that it has taken, divided by its weight (the
-share that the run file gives it). One whose account is the slack ahead of another's that is at work
-waits for its next task, until the other has caught up. Nobody waits for an edge that is away, or
-keeps its task longer than the lease, or whose turns, the one under way among them, take more than
-SLOW times as long as those of the quickest quarter (by weight): it takes what turns it can.
+The rules have no clock of their own. Each edge has an account: the turns that it has taken, divided
+by its weight (the share that the run file gives it). If its account is ahead, by the slack, of an
+edge that is waited for, it waits for its next task until that edge has caught up. No edge waits for
+one that is disconnected, keeps its task longer than the lease, or is slow: its turns, with the one
+under way, take more than SLOW times as long as those of the quickest quarter (by weight).
 
-Why it cannot stand still: of the edges that are waited for, the one furthest behind is never held.
-It answers, or its lease runs out and it is waited for no more until it answers; either way the next
-is free. A lease begins when a task is first given and is not renewed by asking again. An edge that
-was not waited for makes up for no more than the slack; one that comes in late begins at the account
-of the foremost.
+A run cannot stall: of the edges that are waited for, the one furthest behind is never held back. It
+answers, or its lease runs out and it is not waited for until it answers; either way the next may
+go on. A lease begins when a task is first given and is not renewed by asking again. An edge that
+was not waited for makes up for no more than the slack; a newcomer begins at the foremost account.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-# seconds that a task may take before nobody waits for it; or LEASES usual turns, if that is longer
+# Other edges wait for a task for LEASE seconds, or for LEASES usual turns if that is longer.
 LEASE = 2.0
 LEASES = 4.0
-SLOW = 2.0  # so many times as slow as the quickest quarter: not waited for
+SLOW = 2.0  # an edge this many times as slow as the quickest quarter is not waited for
 WINDOW = 32  # turns whose mean tells how slow an edge is
-PART = 20  # the slack is one in so many of an edge's updates in the run ...
-LEAST = 2.0  # ... but no less: who is one turn ahead has only been quick
-# All accounts are looked at once in so many seconds an account, or once an eighth of them have
-# ended a turn: so a turn costs a look at eight, however many there are.
+PART = 20  # the slack is one PARTth of an edge's updates in the run ...
+LEAST = 2.0  # ... but at least this: an edge one turn ahead has only been quick
+# All accounts are compared once in this many seconds for each account, or once an eighth of them
+# have ended a turn. So a turn costs eight comparisons, however many edges there are.
 LOOK = 4e-4
 
 
 class Start:
-    """When a run begins: with `needed` edges, or after a while with those that are there.
+    """The beginning of a run: with `needed` edges, or after a while with the connected ones.
 
     The while is `wait` seconds from the first edge's coming.
     """
@@ -84,7 +83,7 @@ class Account:
 
 
 class Shares:
-    """The accounts of a run's edges. `there` tells whether an edge is there and able to push."""
+    """The accounts of a run's edges. `there`: whether an edge is connected and able to push."""
 
     def __init__(
         self, weight: Callable[[str], float], slack: float, there: Callable[[str], bool]
@@ -112,7 +111,7 @@ class Shares:
             self.accounts[edge] = Account(weights[edge], max(count / weights[edge], self._floor))
 
     def end(self, edge: str, now: float) -> None:
-        """An update of `edge` has been accepted: it has had its turn."""
+        """End the turn of `edge`, as its update has been accepted."""
         account = self._account(edge)
         self._turns += 1
         if account.busy:
@@ -124,8 +123,8 @@ class Shares:
     def begin(self, edge: str, now: float) -> bool:
         """Whether `edge` may have a task now; True begins its turn.
 
-        One that has a task already may have it again. It goes by what was last found of the others:
-        `ready` looks again, and is to be asked about an edge that may not.
+        An edge that has a task already may have it again. The answer depends on the last comparison
+        of accounts; `ready` compares them anew, for edges that have to wait.
         """
         account = self._account(edge)
         if account.busy:
@@ -139,12 +138,12 @@ class Shares:
         return True
 
     def look_due(self, now: float) -> bool:
-        """Whether it is time to ask who is `ready`; before, nobody becomes so."""
+        """Whether it is time to ask which edges are `ready`; before, none can have become so."""
         count = len(self.accounts)
         return 8 * self._turns >= count or now - self._looked >= LOOK * count
 
     def ready(self, edges: Iterable[str], now: float) -> list[str]:
-        """Those of `edges`, which wait, that may have a task now; their turns begin."""
+        """Return the waiting `edges` that may have a task now; their turns begin."""
         self._look(now)
         return [edge for edge in edges if self.begin(edge, now)]
 
@@ -154,7 +153,7 @@ class Shares:
         return self.accounts[edge]
 
     def _look(self, now: float) -> None:
-        """Find the level furthest behind, of those that are waited for; above all if nobody is."""
+        """Find the lowest level of the edges that are waited for; inf if there is none."""
         self._turns, self._looked = 0, now
         if self._ended >= len(self.accounts) / 4:
             self._usual, self._ended = self._quickest(), 0
@@ -177,7 +176,7 @@ class Shares:
         return sum(account.turns) + running <= SLOW * usual * (len(account.turns) + account.busy)
 
     def _quickest(self) -> float:
-        """What a quarter of the edges that are there, by weight, take for a turn at most."""
+        """Return the longest turn, in seconds, of the quickest quarter of edges by weight."""
         paces = sorted(
             (a.pace, a.weight) for edge, a in self.accounts.items() if a.turns and self._there(edge)
         )
@@ -190,7 +189,7 @@ class Shares:
 
 
 def slack(updates: int, weights: Iterable[float]) -> float:
-    """What an edge may be ahead of another, in turns of an edge of weight 1.
+    """Return how far an edge may be ahead of another, in turns of an edge of weight 1.
 
     updates: of the whole run. weights: of all its edges.
     """

@@ -1,4 +1,4 @@
-"""One run as its store has it: the server role folded up to a position, and how to go on."""
+"""A run as its store has it: the server role, folded up to a position, and how to continue."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class RunJournal:
             self.save()
 
     def ledgers(self) -> tuple[list[Anchor], dict[str, Charged]]:
-        """Where the edges' ledgers were last seen.
+        """Return where the edges' ledgers were last seen.
 
         The list is of any run, as the store keeps it; the dictionary is what this run's fold knows,
         by edge.

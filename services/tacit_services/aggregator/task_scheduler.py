@@ -1,7 +1,7 @@
-"""The scheduler: who is given a task now, and who waits.
+"""The scheduler: which edges get a task now, and which wait.
 
-It asks the rule of participation.py, and tells it the time and who is there. It decides when a
-model goes out and never which. Nothing of it is in the journal: a replay has the entries' order.
+It applies the rules of participation.py to the time and the connected edges. It decides when a
+model goes out, never which model. Nothing of it is in the journal: a replay has the entries' order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AWAY = ("offline", "left")
 
 
 class TaskScheduler:
-    """An open one: for rounds, peers and parties, which have rules of their own."""
+    """A scheduler that holds no task back: rounds, peers and parties have rules of their own."""
 
     @property
     def needed(self) -> int:
@@ -29,10 +29,10 @@ class TaskScheduler:
         return 0
 
     def resume(self) -> None:
-        """The run has been taken over."""
+        """Continue a run that was taken over."""
 
     def heard(self, edge: str, *, update: bool) -> None:
-        """A message of `edge`, an update or another, has been accepted and folded."""
+        """Note that a message of `edge`, an update or another, was accepted and folded."""
 
     def admits(self, edge: str) -> bool:
         """Whether `edge` may be given a task now; else it waits, and `due` names it in time."""
@@ -44,7 +44,7 @@ class TaskScheduler:
 
 
 class FairScheduler(TaskScheduler):
-    """Of one run that answers edge by edge. For the driver's thread."""
+    """The scheduler of a run that answers edge by edge, for the driver's thread only."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class FairScheduler(TaskScheduler):
         return self._start.needed
 
     def resume(self) -> None:
-        """Nobody waits for the beginning of a run that has begun."""
+        """Continue a run that was taken over; one that has begun does not wait to begin."""
         taken = {
             edge: record.updates for edge, record in self._role.edges.items() if record.updates
         }
@@ -124,7 +124,7 @@ class FairScheduler(TaskScheduler):
         return self._presence.get(edge) not in _AWAY
 
     def _able(self, edge: str) -> bool:
-        """Whether it is there and may push."""
+        """Whether the edge is connected and may push."""
         record = self._role.edges.get(edge)
         able = record is not None and not record.retired and edge not in self._shut_out()
         return able and self._there(edge) and self._presence.get(edge) != "refusing"

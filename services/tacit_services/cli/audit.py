@@ -125,7 +125,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 
 def host(*, thorough: bool = False) -> Host:
-    """What the audit needs of a process: an outbox, a fork, a disk, Opacus if installed."""
+    """Return what the audit needs of a process: an outbox, a fork, a disk, Opacus if installed."""
     from tacit.audit.whole import Host
 
     found = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
@@ -138,7 +138,7 @@ def host(*, thorough: bool = False) -> Host:
 
 
 def resent(ask: Ask) -> tuple[bytes, bytes]:
-    """A message as the edge's outbox holds it, and as the next process finds it there."""
+    """Return a message as the edge's outbox holds it, and as the next process finds it there."""
     from tacit.privacy.ledger import Ledger
     from tacit_services.worker.outbox import Outbox
 

@@ -100,7 +100,7 @@ class Server:
 
 
 def seconds_and_rows(pushes: int, held: bool) -> tuple[Values, Values]:
-    """Of each push the seconds after its model, and the rows that it drew.
+    """Return, for each push, the seconds after its model, and the number of rows that it drew.
 
     held: whether pushes are held back, as an edge's are. Raises ServiceError where rows cannot be
     computed alone here, or pushes do not come.

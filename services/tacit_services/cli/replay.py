@@ -46,7 +46,7 @@ Code = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a journal file holds, and the model that comes out of it."""
+    """The content of a journal file, and the model that it folds to."""
 
     run: str
     fingerprint: str

@@ -61,7 +61,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the attacker got under one condition from `pushes` pushes of every victim.
+    """The attacker's result under one condition, from `pushes` pushes of every victim.
 
     Numbers are means over the victims.
     """

@@ -1,4 +1,4 @@
-"""What `tacit run` prints: one line at the start, a progress bar, and a table at the end."""
+"""The output of `tacit run`: one line at the start, a progress bar, and a table at the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
 
 
 def opening(run: RunFile, broker: str, store: str, http: str) -> str:
-    """One line that says what runs, and on what."""
+    """Return a line that says what runs, and on what."""
     return (
         f"{run.algorithm.name} on {run.source.name} ({run.model.name}), {run.edges.count} edges, "
         f"{run.run.updates} {run.counted}; broker {broker}, store {store}, REST http://{http}"
@@ -43,7 +43,7 @@ def opening(run: RunFile, broker: str, store: str, http: str) -> str:
 
 
 def ledgers(run: RunFile, kept: bool) -> str:
-    """What the reported ε covers and, where the run file states z, how much it pays for."""
+    """Return what the reported ε covers and, where the run file states z, how much it pays for."""
     history = (
         "TACIT_LEDGER's, continued" if kept else "fresh (simulated edges: ε is this run's alone)"
     )

@@ -1,4 +1,4 @@
-"""How far long work is, and how long it will take: a bar on a terminal, words elsewhere."""
+"""Progress and remaining time of long work: a bar on a terminal, words elsewhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LongWork:
         self._progress.stop()
 
     def at(self, completed: float, what: str | None = None) -> None:
-        """So much of it is done; `what`: at what it is now."""
+        """Show that `done` is done; what: the part that is under way."""
         if what is None:
             self._progress.update(self._task, completed=completed)
         else:
@@ -54,13 +54,13 @@ class LongWork:
 
 
 class TimeLeft:
-    """How long work that has begun now will still take, at the pace so far."""
+    """The time that work will still take, at its pace so far."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     def after(self, done: float, total: float) -> str:
-        """In words that end a line; none in the first moments, nor at the end."""
+        """Return words to end a line with; "" in the first moments, and at the end."""
         seconds = time.monotonic() - self._began
         if seconds < FIRST or not 0 < done < total:
             return ""
@@ -68,7 +68,7 @@ class TimeLeft:
 
 
 def clock(seconds: float) -> str:
-    """As people say it: 40 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration as people say it: 40 s, 3 min 20 s, 2 h 5 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

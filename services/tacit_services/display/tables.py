@@ -1,4 +1,4 @@
-"""What the operator's commands print: rich tables on a terminal, plain columns elsewhere."""
+"""Tables of the operator's commands: rich on a terminal, plain columns elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def schedule(status: Status) -> list[str]:
-    """Where the algorithm stands, as phrases.
+    """Return the algorithm's current numbers as phrases.
 
     MAPA's stage and ΔS, FedAsync's α_t, the answers of a round, or the distance between peers'
     models.
@@ -77,7 +77,7 @@ def at_most(run: Status, shown: str) -> str:
 
 
 def state(run: Status) -> str:
-    """How the run stands; before its beginning, for whom it waits."""
+    """Return the run's state in words; before its beginning, whom it waits for."""
     return (
         f"waiting for edges ({run.edges_online} of {run.edges_needed} there)"
         if run.edges_needed
@@ -140,7 +140,7 @@ def model(to: Console, info: ModelInfo) -> Table:
 
 
 def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
-    """What every edge's data has paid, and what its budget leaves.
+    """Return a table of what every edge's data has spent, and what its budget leaves.
 
     A narrow terminal leaves out RDP's looser bound and a column without refusals; a δ that is the
     same for all goes below the table, and so does what ε means while the run is `live`.

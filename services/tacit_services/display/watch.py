@@ -1,4 +1,4 @@
-"""What `tacit watch` draws in a terminal: the first view of a run's page.
+"""The picture that `tacit watch` draws in a terminal: the first view of a run's page.
 
 The measure on the test set as a line that grows, every edge's ε as a bar of its budget, who is
 there, and who is not and why.
@@ -40,7 +40,7 @@ def view(
 
 
 def measured(points: Sequence[Point]) -> tuple[str, list[float]]:
-    """What is drawn: accuracy where there is one, else the loss; and its values."""
+    """Return what to draw, accuracy or else the loss, and its values."""
     accuracy = [point.accuracy for point in points if point.accuracy is not None]
     if accuracy:
         return "accuracy", accuracy
@@ -65,7 +65,7 @@ def chart(values: Sequence[float], width: int) -> list[str]:
 
 
 def _edges(to: Console, edges: Sequence[Edge], most: int) -> Table:
-    """The edges, those first that somebody should look at, then who has spent most."""
+    """List the edges: first those that need attention, then by spending."""
     ordered = sorted(edges, key=lambda edge: (edge.state in _THERE, -_share(edge), edge.id))
     table = Table(box=tables.outline(to), header_style="bold", caption_justify="left")
     for name in ("edge", "state", "releases", "ε of its budget", "why"):

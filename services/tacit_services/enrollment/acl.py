@@ -1,4 +1,4 @@
-"""Who may say and hear what at the broker, for one run: mosquitto's `acl_file`.
+"""The broker's access control list for one run, as mosquitto's `acl_file`.
 
 It is made for the run's name and its edges, name by name. So a certificate of another name says
 nothing; and an edge has a fixed, short list of topics to write, so that what the broker retains of

@@ -62,7 +62,7 @@ class TokenRegister:
         return token
 
     def find(self, token: str) -> EnrollmentToken | None:
-        """What is registered for this token; None if it is unknown."""
+        """Return what is registered for this token; None if it is unknown."""
         digest, found = _digest(token), None
         for line in self.all():
             if hmac.compare_digest(line.digest, digest):

@@ -26,7 +26,7 @@ COLUMNS = 3
 
 
 def png(figure: Figure, curves: list[Curve]) -> bytes:
-    """The picture of `curves`, as PNG. The same curves give the same bytes, whoever draws them."""
+    """Return the picture of `curves` as PNG. The same curves always give the same bytes."""
     import matplotlib as mpl
 
     mpl.use("Agg")

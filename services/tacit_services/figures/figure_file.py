@@ -54,7 +54,7 @@ class Line(Section):
 
 
 class Claim(Section):
-    """What the paper says of the figure, as a computation on means over points and seeds.
+    """A claim of the paper about the figure, as a computation on means over points and seeds.
 
     - order: the lines' scores do not get better from first to last by more than `tolerance`.
     - near: the lines' scores differ by at most `tolerance`.

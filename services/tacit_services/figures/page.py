@@ -53,7 +53,7 @@ VERDICTS = (
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How the numbers of a report were made."""
+    """The origin of a report's numbers."""
 
     quick: bool
     testbed: bool
@@ -61,7 +61,7 @@ class Provenance:
 
     @property
     def runs(self) -> str:
-        """What kind of runs the numbers come from."""
+        """The kind of runs that the numbers come from."""
         if self.testbed:
             return (
                 "Trained, not simulated: processes on one machine over MQTT, "

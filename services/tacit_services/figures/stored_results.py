@@ -186,7 +186,7 @@ def _end_of_points(file: FileIO) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=1)
 def made_by() -> dict[str, str]:
-    """What a result's bits depend on besides the run: tacit, torch, and the processor.
+    """Return what a result's bits depend on besides the run: tacit, torch, and the processor.
 
     The last is the set of instructions that torch computes with.
     """

@@ -166,7 +166,7 @@ def _judged(figure: Figure, claim: Claim, found: list[Curve]) -> JudgedClaim:
 
 
 def verdict(found: Mapping[Noise, ThreeValued]) -> str:
-    """What rigorous noise has shown or, where it was not tried, what other runs have."""
+    """Return what rigorous noise has shown or, where it was not tried, what other runs have."""
     if "rigorous" in found:
         private = found["rigorous"]
         if private is not False:

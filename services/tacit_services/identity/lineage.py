@@ -1,4 +1,4 @@
-"""Which ledger belongs to an identity's data: enrolled once, then demanded at every start.
+"""The ledger that belongs to an identity's data: enrolled once, then demanded at every start.
 
 The ledger goes with the data (`TACIT_LEDGER`), not with the identity, the container or the run.
 """
@@ -92,12 +92,12 @@ def _note(folder: Path, known: enrolment.Enrolment) -> None:
 
 
 def copy_path(target: Path) -> Path:
-    """Where `tacit ledger move` writes its copy on the way to `target`."""
+    """Return where `tacit ledger move` writes its copy on the way to `target`."""
     return Path(f"{target}.moving")
 
 
 def retired_path(source: Path) -> Path:
-    """What `tacit ledger move` renames `source` to when it takes it out of use."""
+    """Return the name that `tacit ledger move` gives to a `source` that it takes out of use."""
     return Path(f"{source}.moved")
 
 

@@ -1,4 +1,4 @@
-"""Which ledger belongs to somebody's own data: one for each edge, in the user's data folder.
+"""The ledgers of users' own data: one for each edge, in the user's data folder.
 
     ledgers/<id>/data.json           whose data it is, what it was called, what its files were
     ledgers/<id>/<dealing>/edge-<n>.db
@@ -34,7 +34,7 @@ _DELTA = 1e-5  # that spends are compared at
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one owner's data, as data.json has it.
+    """The record of one owner's data, as in data.json.
 
     id: the folder's name, and what the ledgers call their data. names, digests: all that the data
     was ever called, and the SHA-256 of every file that it ever was. unit: fixed by the first
@@ -95,7 +95,7 @@ def _placed(owned: Owned, number: int, root: Path, kept: ExitStack) -> LedgerLoc
 
 
 def history(owned: Owned, number: int, home: Path) -> History:
-    """What edge `number` of this data has spent; nothing is written or registered.
+    """Return what edge `number` of this data has spent; nothing is written or registered.
 
     Raises PrivacyError as `place`.
     """
@@ -113,10 +113,10 @@ def history(owned: Owned, number: int, home: Path) -> History:
 
 
 def known(place: Path, digest: str, home: Path) -> str | None:
-    """What the data of a file or folder is called, where some ledger has it by its path, by its
-    bytes, or by a path that it lies in or that lies in it.
+    """Return the name of the data at `place`, if a ledger knows its path or its bytes.
 
-    Raises PrivacyError for a damaged register.
+    A ledger of a path that contains it, or that it contains, counts too. Raises PrivacyError for a
+    damaged register.
     """
     for path in sorted((home / "ledgers").glob("*/data.json")):
         entry = _read(path)

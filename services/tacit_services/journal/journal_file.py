@@ -40,7 +40,7 @@ MAX_JSON = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Whose journal a file is, and where it begins.
+    """The run that a journal file is of, and where the file begins.
 
     The first record comes after `base.cursor` entries, and applies to the role's state
     `base.state`; an empty state is that of a new run.

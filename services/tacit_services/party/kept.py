@@ -25,7 +25,7 @@ class KeptEmbeddings:
         self._folder = folder
 
     def get(self, name: str) -> Tensor | None:
-        """What was released under `name`, (n, e). Raises PrivacyError when it cannot be read."""
+        """Return what was released under `name`, (n, e). Raises PrivacyError if unreadable."""
         path = self._path(name)
         try:
             data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""`tacit party`: take an identity, load its columns of everybody's records, and work.
+"""`tacit party`: take an identity, load its columns of all people's records, and work.
 
 Until Halt, or for good.
 """

@@ -1,4 +1,4 @@
-"""What peers say to one another, beside the computing: heard and answered in a thread of its own.
+"""The exchange of messages between peers, in a thread of its own beside the computing.
 
 A peer that computes for seconds still answers at once, so that nobody waits for it. The role is
 used under one lock; whatever it says is made durable before it is sent.
@@ -29,7 +29,7 @@ TICK = 0.1  # seconds between two looks at what has not been answered
 
 
 class Exchange:
-    """One worker's talk with the others; `changed` is called when it may have something to do."""
+    """One peer's messages to and from the others. `changed` is called when it may have work."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Exchange:
 
     @property
     def subscriptions(self) -> list[str]:
-        """What other peers say to this one, who is there, and how many steps each has taken."""
+        """Return the topics of peers' messages, their presence, and their counts of steps."""
         everybody = topics.presence_all(self._run), topics.steps_all(self._run)
         return [topics.peer_all(self._run, self.role.edge), *everybody]
 
@@ -91,7 +91,7 @@ class Exchange:
                 self._send(out)
 
     def reconnected(self) -> None:
-        """What was under way may be lost: ask again now."""
+        """Ask again now, as messages under way may be lost."""
         self._asked.clear()
         self._told = -1
 

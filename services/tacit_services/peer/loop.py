@@ -53,11 +53,11 @@ class Peering:
 
     @property
     def subscriptions(self) -> list[str]:
-        """What peers say, and who is there."""
+        """The topics of peers' messages and presence."""
         return self._exchange.subscriptions
 
     def takes(self, inbound: Inbound) -> bool:
-        """What peers say goes to the other thread."""
+        """Hand a peer's message to the exchange's thread; True if it was one."""
         of_peers = inbound.topic.split("/")[3:4] in (["peer"], ["presence"], ["steps"])
         if of_peers:
             self._exchange.inbox.put(inbound)
@@ -71,7 +71,7 @@ class Peering:
             yield
 
     def reconnected(self) -> None:
-        """What was under way to other peers may be lost."""
+        """Send again to other peers what may have been lost."""
         self._exchange.reconnected()
 
     def idle(self, session: Session) -> bool:
@@ -79,7 +79,7 @@ class Peering:
         return self._idle or bool(self._role.halted)
 
     def work(self, session: Session, stop: threading.Event) -> None:
-        """One step, or what there is to do instead of it; after the run's end, nothing."""
+        """Take a step, or do what is due instead of it; nothing after the run's end."""
         if self._role.halted:
             return
         if self._exchange.failure is not None:
@@ -97,7 +97,7 @@ class Peering:
             self._advance(session, stop)
 
     def leaves(self, session: Session) -> bool:
-        """Whether nobody waits for this peer's answers any more, or has waited for too long."""
+        """Whether no peer waits for this one's answers any more, or has waited too long."""
         if self._leave_at is None:
             self._leave_at = time.monotonic() + LINGER
         with self._exchange.lock:
@@ -106,7 +106,7 @@ class Peering:
         return (settled and quiet) or time.monotonic() >= self._leave_at
 
     def kept(self) -> bytes | None:
-        """Nothing: a peer's state is in a file of its own, which the exchange writes."""
+        """Return nothing: a peer's state is in a file of its own, which the exchange writes."""
         return None
 
     # -- steps and reports -------------------------------------------------------------------------
@@ -163,15 +163,15 @@ class Peering:
             self._exchange.say(self._role.propose)
 
     def _report_when_due(self, session: Session) -> None:
-        """Report every so many steps.
+        """Report when `every` own steps have been taken since the last report.
 
-        Once the run is over, report whenever the model is another than was said.
+        After the run's end, report whenever the model has changed since the last report.
         """
         role = self._role
         with self._exchange.lock:
             if role.finished and self._finished_at is None:
                 self._finished_at = time.monotonic()
-            # A neighbour that is there and never answers must not keep the run from ending.
+            # A connected neighbour that never answers must not keep the run from ending.
             role.patient = (
                 self._finished_at is None or time.monotonic() - self._finished_at < LINGER
             )

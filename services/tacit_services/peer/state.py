@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS record (run TEXT PRIMARY KEY, content TEXT NOT NULL) 
 
 
 class PeerState:
-    """What `Worker.state` returned last; every `save` is one transaction, on disk when it returns.
+    """The peer's newest state on disk; a `save` is one transaction, durable when it returns.
 
     May be used by several threads, one at a time.
     """
@@ -49,7 +49,7 @@ class PeerState:
             raise PrivacyError(f"peer state {path}: {error}") from error
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """What was saved last for this run, or None. Raises PrivacyError when it cannot be read."""
+        """Return what was saved last for this run, or None. Raises PrivacyError if unreadable."""
         try:
             found = self._db.execute(
                 "SELECT content FROM record WHERE run = ?", (self._run,)

@@ -29,7 +29,7 @@ _LUMINANCE = torch.tensor([0.299, 0.587, 0.114])  # of red, green, blue: ITU-R B
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a basis is to be made of.
+    """The request for a basis: what to make it of.
 
     public: a folder or table of pictures, an npz or safetensors with x, or a published data set's
     name. features: steps before it. size, channels: that pictures are brought to; None: as they
@@ -49,7 +49,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a basis stands for, of how many records, and its SHA-256."""
+    """A basis that was made: what it stands for, of how many records, and its SHA-256."""
 
     says: str
     records: int

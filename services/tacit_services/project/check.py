@@ -33,7 +33,7 @@ _TASKS = 3  # measured tasks, of which the quickest counts
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found. facts: (what, in words). warnings: why it may not learn what it should."""
+    """The findings. facts: (what, in words). warnings: why the run may not learn."""
 
     facts: list[tuple[str, str]]
     warnings: list[str]
@@ -86,7 +86,7 @@ def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
 
 
 def _shared(run: RunFile, plan: Plan) -> Iterator[str]:
-    """What somebody risks who is at every edge; no edge's budget bounds that."""
+    """Warn what a person risks who is at every edge; no edge's budget bounds that."""
     if not run.data.shared or not plan.private:
         return
     count = run.edges.count * (plan.pushes_left(()) or 0)

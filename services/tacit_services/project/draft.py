@@ -1,4 +1,4 @@
-"""What `tacit new` was asked for, and what it knows of the data when it writes the files."""
+"""The request to `tacit new`, and what it knows of the data when it writes the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EDGES = 5
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `tacit new` was asked for.
+    """The request to `tacit new`.
 
     sample: the public table that columns, bounds and classes are guessed from; images: the folder
     of public pictures that classes and size are. Either becomes the test set. entry: of the user's
@@ -31,19 +31,19 @@ class Wanted:
 
     @property
     def edges(self) -> int:
-        """How many edges there are."""
+        """The number of edges."""
         return self.sites or _EDGES
 
     @property
     def suffix(self) -> str:
-        """Of the data's files; a folder of pictures has none."""
+        """The suffix of the data's files; "" for a folder of pictures."""
         if self.images is not None:
             return ""
         return ".csv" if self.sample is None else self.sample.suffix
 
     @property
     def train(self) -> str:
-        """What the private file or folder, or those of the sites, are called."""
+        """The name of the private file or folder, or of the sites' ones."""
         return f"train{self.suffix}" if self.sites is None else f"site{{edge}}{self.suffix}"
 
     @property
@@ -60,9 +60,10 @@ FEDASYNC = [
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What stands in the files of a new run. title: what it learns from. data, model, algorithm:
-    the lines of these sections. nets: the module that lies beside the run file, if one does. row:
-    what a row is called.
+    """The content of a new run's files.
+
+    title: what the run learns from. data, model, algorithm: the lines of these sections. nets: the
+    module that lies beside the run file, if there is one. row: what a row is called.
     """
 
     title: str

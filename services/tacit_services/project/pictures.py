@@ -30,7 +30,7 @@ _RATES = {1: 60.0, 3: 6.0}
 
 
 def draft(wanted: Wanted, folder: Path) -> Draft:
-    """What a run on pictures like those in `folder` says. Raises ConfigError, DataError."""
+    """Draft a run on pictures like those in `folder`. Raises ConfigError, DataError."""
     if wanted.unit is not None or wanted.target is not None:
         key, value = ("unit", wanted.unit) if wanted.unit else ("target", wanted.target)
         raise ConfigError(

@@ -13,7 +13,7 @@ _RATE, _REGRESSION_RATE = 4.0, 1.0
 
 
 def draft(wanted: Wanted) -> Draft:
-    """What a run on a table like the sample says. Raises ConfigError, DataError."""
+    """Draft a run on a table like the sample. Raises ConfigError, DataError."""
     columns, target = _columns(wanted)
     width = sum(1 if one.is_number else len(one.values) + 1 for one in columns if not one.left_out)
     outputs = 1 if target.is_number else len(target.values)

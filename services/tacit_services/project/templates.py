@@ -1,4 +1,4 @@
-"""What `tacit new` writes: the text of each file."""
+"""The texts of the files that `tacit new` writes."""
 
 from __future__ import annotations
 

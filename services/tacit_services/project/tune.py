@@ -131,7 +131,7 @@ class _Search:
         return max(low, privacy.clip_min), min(high, privacy.clip_max)
 
     def present(self) -> Values:
-        """What the run file says, as far as it is within the bounds."""
+        """Return the run file's own values, as far as they are within the bounds."""
         said = {
             "privacy.clip": self._run.privacy.clip,
             "privacy.batch": round(self._run.privacy.batch),
@@ -145,7 +145,7 @@ class _Search:
         }
 
     def tried(self, values: Values) -> Trial:
-        """One simulated run with these values."""
+        """Simulate one run with these values."""
         rounded = {key: _rounded(value) for key, value in values.items()}
         try:
             simulation = Simulation(self._with(rounded), None, self._parts)

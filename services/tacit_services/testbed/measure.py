@@ -25,7 +25,7 @@ from tacit_services.transport.mqtt import Connection, Inbound
 
 @dataclass(frozen=True, slots=True)
 class RoundCost:
-    """What one round with period `tau` took of one device: median seconds, and mean bytes.
+    """The cost to one device of a round with period `tau`: median seconds, and mean bytes.
 
     Both are over `rounds` rounds of every device.
     """

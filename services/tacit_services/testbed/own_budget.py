@@ -1,4 +1,4 @@
-"""What the ledgers of own data still pay for, said before a run costs anything."""
+"""The budget that ledgers of own data have left, shown before a run costs anything."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from tacit_services.identity import own_ledgers
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What the ledger of one edge's data has: ε spent so far at the run's δ, and the releases that
-    the budget still pays for; None: the run has no guarantee, so no budget.
+    """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
+
+    None: the run has no guarantee, so no budget.
     """
 
     edge: str
@@ -39,9 +40,9 @@ def register(run: RunFile, home: Path) -> None:
 
 
 def left(run: RunFile, home: Path) -> list[Left]:
-    """What is left to every edge of a run on own data; none of published data. Writes nothing.
+    """Return what is left to every edge of a run on own data; none of published data.
 
-    Raises PrivacyError, ConfigError, DataError.
+    Writes nothing. Raises PrivacyError, ConfigError, DataError.
     """
     return [
         one for number in range(run.edges.count) if (one := _of_edge(run, number, home)) is not None
@@ -58,7 +59,7 @@ def _of_edge(run: RunFile, number: int, home: Path) -> Left | None:
 
 
 def said(run: RunFile, ledgers: list[Left], home: Path, resume: bool) -> Iterator[str]:
-    """What a user should know of `ledgers` before the run.
+    """Return what a user should know of `ledgers` before the run.
 
     Raises PrivacyError where no edge can pay for anything, unless a stopped run is resumed, which
     may have paid for all that it needs.

@@ -38,7 +38,7 @@ class _Summary(BaseModel):
 
 
 def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
-    """What `ask` gets from the run in `folder`, the output directory of `tacit run`.
+    """Return what `ask` gets from the run in `folder`, the output directory of `tacit run`.
 
     Raises TacitError, ApiError.
     """

@@ -83,7 +83,7 @@ def edges(
     root: Path | None,
     public: Sequence[Part] | None = None,
 ) -> tuple[ServerRole, list[EdgeRole]]:
-    """A server, or what peers report to, and everybody who has rows."""
+    """A server, or what peers report to, and all workers that have rows."""
     parts = rows_by_edge(definition, root) if public is None else public
     found = [edge(definition, model, number, part) for number, part in enumerate(parts)]
     return registry.server(definition, model), found
@@ -167,7 +167,7 @@ class Simulation:
         return frozenset(self.role.accused)
 
     def why_quarantined(self, edge: str) -> str:
-        """What they accuse `edge` of; "" where of nothing."""
+        """Return what the accusers say of `edge`; "" where nothing."""
         return self.role.accused.get(edge, "")
 
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:

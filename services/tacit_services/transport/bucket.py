@@ -1,4 +1,4 @@
-"""A token bucket: how often somebody may do something."""
+"""A token bucket: a limit on how often something may be done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Bucket:
     at: float
 
     def take(self, now: float, count: float = 1.0) -> float:
-        """0, and `count` tokens are taken; or the seconds until there will be so many."""
+        """Take `count` tokens and return 0, or return the seconds until there will be as many."""
         self.tokens = min(float(self.burst), self.tokens + max(0.0, now - self.at) * self.rate)
         self.at = now
         if self.tokens < count:

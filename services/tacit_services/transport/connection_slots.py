@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 
 class ConnectionSlots:
-    """For one thread."""
+    """The connections that are open, for one thread."""
 
     def __init__(self, total: int, each: int) -> None:
         """`total` places; `each` of them at most for one address."""

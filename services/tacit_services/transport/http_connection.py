@@ -56,7 +56,7 @@ class BoundedConnection(H11Protocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Stop the timer, as the client has read."""
         self._unread = None
         super().resume_writing()
 

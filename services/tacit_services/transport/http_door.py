@@ -28,7 +28,7 @@ _BACKLOG = 512
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What strangers may hold of a server.
+    """The most that unauthenticated clients may hold of a server.
 
     connections: at a time; 128 is half of the file descriptors that macOS, the least, allows.
     handshake: seconds for all of a TLS handshake. client: seconds for all of a request, head and

@@ -1,4 +1,4 @@
-"""How every service serves HTTP: uvicorn, behind a door that bounds what strangers may hold.
+"""The HTTP server of all services: uvicorn, behind a door that limits what clients may hold.
 
 uvicorn by itself waits for ever for a request, and for a client that does not read. Each such
 connection holds a file descriptor, and a process without any left could not even write its results.

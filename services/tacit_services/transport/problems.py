@@ -90,7 +90,7 @@ def _refused(error: HTTPException) -> Response:
 
 
 def address_of(scope: Scope) -> str:
-    """Where a request comes from, as the server sees it."""
+    """Return the address that a request comes from, as the server sees it."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 

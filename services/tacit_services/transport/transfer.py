@@ -78,7 +78,7 @@ class Download:
 
     @property
     def received(self) -> int:
-        """How many parts of the model under way have come."""
+        """The number of different parts of the model under way that have come."""
         return 0 if self._assembler is None else self._assembler.received
 
     def add(self, payload: bytes, *, first: bool) -> bytearray | None:

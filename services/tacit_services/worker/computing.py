@@ -11,7 +11,7 @@ from tacit_services.worker.cpu_turns import CpuTurns
 
 
 class Computing:
-    """One worker's."""
+    """The computing of one worker: in turn with others, and slowed down for experiments."""
 
     def __init__(self, turns: CpuTurns, slowdown: float) -> None:
         """`slowdown`: so many times as long as the work itself."""

@@ -1,4 +1,4 @@
-"""What a loop is given: a role, whatever its algorithm, and its settings."""
+"""What the worker loop is given: a role of any algorithm, and settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from tacit.protocol.messages import Outgoing
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What the loop needs besides its role: run, model schema, largest payload, patience in
-    seconds, slowdown, and the run definition that Hello says (canonical JSON).
+    """The settings of the loop, beside its role.
+
+    run_id: the run. schema: SHA-256 of the model's schema. size: numbers in the largest tensor that
+    it is sent. chunk: bytes of the largest payload. patience: seconds to wait for an answer.
+    definition: the run definition that Hello states (canonical JSON).
     """
 
     run_id: str
@@ -21,24 +24,27 @@ class LoopSettings:
     size: int
     chunk: int
     patience: float
-    slowdown: float = 1.0  # so many times as long as computing takes
+    slowdown: float = 1.0  # a step takes this many times its own time, for experiments
     definition: str = ""
 
 
 class Payer(Protocol):
-    """What pays for all that a worker says."""
+    """The ledger and plan behind all that a worker releases."""
 
     @property
     def ledger(self) -> Ledger:
-        """The data's."""
+        """The ledger of the worker's data."""
 
     @property
     def plan(self) -> Any:
-        """Public numbers; `noise_at` among them."""
+        """The privacy plan: public numbers, `noise_at` among them."""
 
 
 class Worker(Protocol):
-    """What is needed of a role: an edge's, a vertical party's."""
+    """The part of a role that the loop uses: an edge's, a peer's or a party's.
+
+    halted: why the run has ended, "" before. refusals: models refused. refusal: why the latest was.
+    """
 
     edge: str
     halted: str
@@ -47,19 +53,19 @@ class Worker(Protocol):
 
     @property
     def releaser(self) -> Payer:
-        """Its only way out."""
+        """The only source of what the role sends of its private data."""
 
     def start(self) -> list[Outgoing]:
-        """What it says of itself."""
+        """Return the role's Hello."""
 
     def on_message(self, message: Any) -> list[Outgoing]:
-        """What it makes of the server's word."""
+        """Handle a message of the server, and return the messages to send."""
 
     def task_steps(self, version: int) -> int:
-        """Steps that a task on model `version` takes."""
+        """Return how many steps a task on model `version` takes."""
 
     def next_charge(self) -> Charge | None:
         """What is to be charged with a push, for the task that follows it."""
 
     def retire(self, reason: str) -> list[Outgoing]:
-        """Its last word."""
+        """Return the last messages of a worker whose budget is spent."""

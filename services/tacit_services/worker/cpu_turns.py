@@ -1,10 +1,10 @@
-"""Edges that share a machine take turns at computing: no more at a time than it has processors.
+"""Turns at computing for edges that share a machine: no more at a time than it has processors.
 
-Five edges on two processors would else be switched every few milliseconds, each throwing the
-others' working sets out of the caches. Turns are bytes in a named pipe, one for each processor:
-whoever reads one computes and writes it back. Nobody has to wait for anybody, though: who got none
-in PATIENCE seconds goes on without, and writes one back all the same, which replaces the turn of an
-edge that was killed or stopped while it had it.
+Five edges on two processors would else be switched every few milliseconds, each evicting the
+others' working sets from the caches. Turns are bytes in a named pipe, one for each processor: an
+edge reads one, computes, and writes it back. An edge that got none in PATIENCE seconds goes on
+without, and writes one back all the same: it replaces the turn of an edge that was killed or
+stopped while it had it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE, WAITS = 1.0, 10
 def pipe(path: Path, count: int) -> Iterator[None]:
     """Make the pipe, with `count` turns in it, and hold it open.
 
-    A pipe that nobody holds open forgets what is in it.
+    A pipe loses its content when no process holds it open.
     """
     path.unlink(missing_ok=True)
     os.mkfifo(path, 0o600)

@@ -1,4 +1,4 @@
-"""How an edge comes by its certificate: from files that it was given, or by enrolling with a token.
+"""An edge's certificate: from files that it was given, or by enrolling with a token.
 
 The key is made in the identity's own directory, and never leaves it.
 """
@@ -30,11 +30,11 @@ RETRY_CAP = 4.0  # seconds between two tries, at most
 
 
 def credentials(settings: EdgeSettings, identity: Identity, stop: threading.Event) -> Tls | None:
-    """What this identity shows to the broker; None: plain. Enrols if `enroll_url` is set and no
-    certificate is there.
+    """Return what this identity shows to the broker; None: plain.
 
-    Raises ConfigError: settings, files or token are wrong, or the certificate names somebody else.
-    ServiceError: the enrolment server does not answer for `connect_timeout` seconds.
+    Enrols if `enroll_url` is set and there is no certificate. Raises ConfigError: settings, files
+    or token are wrong, or the certificate names somebody else. ServiceError: the enrolment server
+    does not answer for `connect_timeout` seconds.
     """
     url = settings.enroll_url
     tls = settings.tls() if url is None else _enrolled(settings, url, identity, stop)

@@ -1,7 +1,7 @@
-"""A file in which a worker says, every few seconds, how it stands: for whoever supervises it.
+"""The health file, in which a worker writes its state every few seconds for a supervisor to read.
 
-A worker listens nowhere, so nobody can ask it. The clock is the machine's monotonic one, which all
-its processes share, and which nobody sets.
+A worker listens on no port, so it cannot be asked. Times are the machine's monotonic clock, which
+all its processes share and nobody sets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PERIOD = 5.0  # seconds between two beats
 
 
 class Heartbeat:
-    """Writes the file in a thread of its own, and takes it away at an orderly end."""
+    """Write the health file in a thread of its own, and delete it at an orderly end."""
 
     def __init__(self, path: Path | None) -> None:
         """`path`: None writes nothing. Raises ConfigError where it cannot be written."""
@@ -41,16 +41,16 @@ class Heartbeat:
         self._thread.start()
 
     def stands(self, state: str, who: str | None = None) -> None:
-        """Say from now on that the worker, whose id is `who`, stands so."""
+        """Write `state` from now on; who: the worker's id, where it is new."""
         self._state, self._who = state, self._who if who is None else who
         self._wake.set()
 
     def watch(self, up: Callable[[], bool]) -> None:
-        """Say from now on how long `up` has not been so: whether there is a broker."""
+        """Write from now on for how long `up`, whether there is a broker, has been False."""
         self._up = up
 
     def close(self) -> None:
-        """End, and take the file away: this process is not to be asked for any more."""
+        """End the thread and delete the file, so that this process is no longer looked for."""
         self._ended = True
         self._wake.set()
         if self._path is not None:
@@ -87,7 +87,7 @@ class Heartbeat:
 
 
 def judged(path: Path, silent: float, without_broker: float) -> str:
-    """How the worker that writes `path` stands, in a few words.
+    """Return the state of the worker that writes `path`, in a few words.
 
     Raises ServiceError where it does not run, has said nothing for `silent` seconds, or has been
     without its broker for `without_broker` seconds.

@@ -1,8 +1,8 @@
-"""The loop of every worker over MQTT: hear what has come, then do what its policy says, until the
-run is over.
+"""The loop of every worker over MQTT: take in messages, work as its policy says, until the end.
 
-A worker is a mailbox, a session with its server and a policy: of an edge or a party (tasks.py), or
-of a peer.
+A worker is a mailbox, a session with its server, and a policy: of an edge or a party (tasks.py), or
+of a peer. A training step goes tasks.py → role.on_message → the algorithm's Edge.work → Releaser
+(charges the ledger, adds noise) → EdgeRole.query (draws a batch, takes gradients) → clipping.
 """
 
 from __future__ import annotations
@@ -22,48 +22,49 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session, Standing, State
 
 log = logging.getLogger("tacit.edge")
-FAREWELL_SECONDS = 3.0  # how long the last account waits for its receipt
+FAREWELL_SECONDS = 3.0  # the longest wait for the receipt of the last account
 
 
 class Policy(Protocol):
-    """What edges, parties and peers do each in their own way.
+    """The part of the loop that differs between edges, parties and peers.
 
-    The loop calls it in the worker's thread.
+    The loop calls it in the worker's thread, but for `takes`.
     """
 
     @property
     def subscriptions(self) -> list[str]:
-        """Topics to hear beside the server's."""
+        """The topics to subscribe to beside the server's."""
 
     def takes(self, inbound: Inbound) -> bool:
-        """Whether a message is for another thread of the worker's, which has it now.
+        """Hand a message to another thread of the worker, if it is for one; True if so.
 
-        On the network thread.
+        Called on the network thread.
         """
 
     def working(self, session: Session, connection: Connection) -> AbstractContextManager[None]:
-        """What goes on beside the loop, from its beginning to its end."""
+        """Return a context of what runs beside the loop, from its beginning to its end."""
 
     def reconnected(self) -> None:
-        """The connection is up, or back."""
+        """Handle a connection that is up, for the first time or again."""
 
     def idle(self, session: Session) -> bool:
-        """Whether there is nothing to do before something comes."""
+        """Whether there is nothing to do before a message comes."""
 
     def work(self, session: Session, stop: threading.Event) -> None:
-        """Do what is to be done now; after the run's end, too, until `leaves`."""
+        """Do the work that is due now; after the run's end too, until `leaves` is true."""
 
     def leaves(self, session: Session) -> bool:
         """Whether nothing is left to do after the run's end."""
 
     def kept(self) -> bytes | None:
-        """What the role must find again when it goes on after the message that is being said, if
-        anything.
+        """Return the role's state to store with the message being sent; None: it needs none.
+
+        A role that is restarted continues from it after that message.
         """
 
 
 class WorkerLoop:
-    """Drives one role until Halt, `stop`, or a refusal."""
+    """Run one role until Halt, `stop`, or a refusal."""
 
     def __init__(
         self, role: Worker, outbox: Outbox, settings: LoopSettings, mailbox: Mailbox, policy: Policy
@@ -72,7 +73,7 @@ class WorkerLoop:
         self._outbox, self._settings, self._policy = outbox, settings, policy
 
     def subscriptions(self) -> list[str]:
-        """The topics to hear."""
+        """Return the topics to subscribe to."""
         run = self._settings.run_id
         return [
             topics.down_all(run, self.role.edge),
@@ -81,14 +82,14 @@ class WorkerLoop:
         ]
 
     def receive(self, inbound: Inbound) -> None:
-        """From the network thread."""
+        """Take in a message; called on the network thread."""
         if not self._policy.takes(inbound):
             self.mailbox.put(inbound)
 
     def run(
         self, connection: Connection, stop: threading.Event, present: Callable[[str], None]
     ) -> str:
-        """Serve; returns why it ended. `present` publishes how the worker stands.
+        """Work until the end, and return why it ended. present: publishes the worker's standing.
 
         Raises PrivacyError.
         """
@@ -114,7 +115,7 @@ class WorkerLoop:
                 self._policy.reconnected()
 
     def _last_account(self, session: Session) -> None:
-        """Say once more what has been spent.
+        """Report once more what has been spent.
 
         A push that came too late is not in the model, but it was released.
         """

@@ -1,4 +1,4 @@
-"""What has come for a worker: messages of the broker's, and signs that are no message."""
+"""The mailbox of a worker: messages from the broker, and signs from other threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAIT = 0.1  # seconds that `take` waits for something
 
 
 class Sign(Enum):
-    """What another thread lets the worker's know."""
+    """A sign from another thread to the worker's."""
 
     CONNECTED = "the connection has come up, or back"
     CHANGED = "there may be something to do"
@@ -25,7 +25,7 @@ class Mailbox:
         self._queue: queue.SimpleQueue[Inbound | Sign] = queue.SimpleQueue()
 
     def put(self, inbound: Inbound) -> None:
-        """A message from the network thread."""
+        """Add a message; called on the network thread."""
         self._queue.put(inbound)
 
     def connected(self) -> None:
@@ -33,11 +33,11 @@ class Mailbox:
         self._queue.put(Sign.CONNECTED)
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Wake the worker, as there may be something to do."""
         self._queue.put(Sign.CHANGED)
 
     def take(self, *, wait: bool) -> Iterator[Inbound | Sign]:
-        """Everything that has come, and comes meanwhile; `wait` shortly where nothing has."""
+        """Return all that has come; `wait` shortly where nothing has."""
         try:
             item = self._queue.get(timeout=WAIT) if wait else self._queue.get_nowait()
             while True:

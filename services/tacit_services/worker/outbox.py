@@ -1,4 +1,4 @@
-"""What an edge has paid for and not yet seen accepted: on disk before it is on the wire.
+"""The outbox: messages that are charged and not yet receipted, on disk before they are sent.
 
 A retry sends the same bytes, so it costs no privacy. Messages leave one at a time, in order: the
 next is sent only when the last has its receipt. That, with the store's "seq must rise" rule, is
@@ -116,7 +116,7 @@ class Outbox:
         return None
 
     def done(self, seq: int) -> bool:
-        """It has a final receipt. False if it was not pending (a second receipt)."""
+        """Remove a message that has a final receipt; False if it was removed before."""
         if self._pending.pop(seq, None) is None:
             return False
         self._finished.append(seq)

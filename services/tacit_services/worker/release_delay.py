@@ -1,4 +1,4 @@
-"""When a push leaves: a fixed public delay D after its model came, however many rows were drawn.
+"""The delay of a push: it leaves at a fixed public time D after its model came.
 
 An edge that computes only the rows it drew takes longer for more of them, and their number is
 secret. So the push is made durable and held back until D, which is longer than the longest draw
@@ -54,8 +54,9 @@ class ReleaseDelay:
         self._latest: deque[bool] = deque(maxlen=_LATEST)
 
     def starting(self, came: float) -> float:
-        """When the delay of a model that came at `came` begins: then; of the first one, when D has
-        been measured, which is done now.
+        """Return when the delay of a model that came at `came` begins.
+
+        That is then; for the first model, when D has been measured, which this call does.
         """
         if self._seconds is not None:
             return came
@@ -96,7 +97,7 @@ class ReleaseDelay:
 
 
 def no_delay() -> ReleaseDelay:
-    """Of work that takes the same time whatever is drawn."""
+    """Return no delay, for work that takes the same time whatever is drawn."""
     return ReleaseDelay(lambda: 0.0)
 
 
@@ -148,7 +149,7 @@ def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: 
 
 
 class Meeting:
-    """Where the edges of one machine say their delays, so that all take the longest."""
+    """The folder in which the edges of one machine agree on the longest of their delays."""
 
     def __init__(self, folder: Path, edge: str) -> None:
         self._folder, self._edge = folder, edge

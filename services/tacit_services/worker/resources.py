@@ -1,6 +1,4 @@
-"""Where a worker of a run works: its identity with ledger, outbox and credentials, and its turn at
-the processors.
-"""
+"""The resources of a worker: its identity with ledger, outbox and credentials, and its CPU turn."""
 
 from __future__ import annotations
 
@@ -95,5 +93,5 @@ def ledger_of(run: RunFile, identity: Identity, setting: str | None) -> Iterator
 
 
 def parts(run: RunFile) -> int:
-    """How many identities the data is dealt to: the edges, and the spare ones that may join."""
+    """Return how many identities the data is divided among: the edges, and the spare ones."""
     return run.edges.count + run.data.spare

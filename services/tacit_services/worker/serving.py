@@ -1,4 +1,4 @@
-"""What edge, party and peer share: their loop's settings, and the connection they serve."""
+"""The loop's settings and the connection, for edge, party and peer alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("tacit.edge")
 def loop_settings(
     settings: EdgeSettings, run: RunFile, model: Model, largest: int, number: int
 ) -> LoopSettings:
-    """What the loop of worker `number` needs.
+    """Return the settings of the loop of worker `number`.
 
     largest: numbers in the largest tensor that it is sent.
     """

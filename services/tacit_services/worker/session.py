@@ -1,6 +1,6 @@
-"""The conversation of a worker and its server over one connection, and how it stands.
+"""The conversation of a worker with its server over one connection, as a state machine.
 
-The outbox is in front of the network, and one message is without a receipt at a time.
+A message is durable in the outbox before it is sent, and one message at a time lacks its receipt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
 
 
 class State(Enum):
-    """What a session waits for."""
+    """The states of a session, by what it waits for."""
 
     UNRECEIPTED = "the receipt of its oldest message"
     TASK_HERE = "nothing: there is a task to work on"
@@ -41,7 +41,7 @@ class State(Enum):
 
 
 class Standing(Enum):
-    """What a worker's presence says while it is connected."""
+    """A connected worker's standing, as its presence message says."""
 
     ONLINE = "online"
     REFUSING = "refusing"
@@ -49,7 +49,7 @@ class Standing(Enum):
 
 
 class Session:
-    """One worker's, for its thread."""
+    """The session of one worker, for use in the worker's thread only."""
 
     def __init__(
         self,
@@ -60,15 +60,14 @@ class Session:
         present: Callable[[str], None],
         kept: Callable[[], bytes | None],
     ) -> None:
-        """present: publishes how the worker stands. kept: gives what its role must find again.
+        """present: publishes the worker's standing. kept: returns what to store with a message.
 
-        That is what it needs to go on after the message that is being said; None where it needs
-        nothing.
+        It is the state from which a restarted role continues after the message; None: none.
         """
         self._role, self.outbox, self._settings = role, outbox, settings
         self._connection, self._present, self._kept = connection, present, kept
         self.standing, self._seldom = Standing.ONLINE, Seldom()
-        self._task: ServerOutput | None = None  # the server's newest word
+        self._task: ServerOutput | None = None  # the server's newest message
         self.task_came = 0.0  # when it came
         self._download = Download(4 * settings.size + wire.MAX_META, self._want)
         self._upload: Transfer | None = None  # the oldest message, once it has been sent
@@ -77,12 +76,12 @@ class Session:
         self._send_at = time.monotonic()  # when the oldest message goes out (again)
         self._known = False  # whether the server has been told of the worker, and has not forgotten
         self._asked_at = time.monotonic()  # when a task was last asked for
-        # Until it is asked for again; longer and longer where there is none.
+        # Seconds until a task is asked for again; they grow while the server has none.
         self._wait = settings.patience
 
     @property
     def state(self) -> State:
-        """What this session waits for."""
+        """The state of this session."""
         if self.outbox.oldest() is not None:
             return State.UNRECEIPTED
         if self._task is not None:
@@ -94,7 +93,7 @@ class Session:
     # -- what the loop does with it ----------------------------------------------------------------
 
     def take_task(self) -> ServerOutput | None:
-        """The task, which is not here any more."""
+        """Return the task, if there is one, and remove it."""
         task, self._task = self._task, None
         self._asked()
         return task
@@ -115,11 +114,11 @@ class Session:
         self.send_when_due()
 
     def greet(self) -> None:
-        """Say what the role says of itself; the newest model answers."""
+        """Send the role's Hello, which the server answers with its newest model."""
         self.post(self._role.start())
 
     def ask(self) -> None:
-        """For what is missing of a model under way, or by a Hello for the newest."""
+        """Ask for the missing parts of a model under way, or by a Hello for the newest model."""
         if self._download.ask_again():
             self._asked()
         else:
@@ -127,7 +126,7 @@ class Session:
             self.greet()
 
     def send_when_due(self) -> None:
-        """The oldest message, or the question which of its parts are missing."""
+        """Send the oldest message if it is due, or ask which of its parts are missing."""
         oldest = self.outbox.oldest()
         # Not while disconnected: paho would keep every copy. The reconnection makes it due.
         if oldest is None or time.monotonic() < self._send_at or not self._connection.up:
@@ -138,25 +137,25 @@ class Session:
         self._send(seq, self._upload.inquiry())
 
     def stand(self, standing: Standing) -> None:
-        """Let everybody know, if it is another than before."""
+        """Publish the worker's standing, if it has changed."""
         if standing is not self.standing:
             self.standing = standing
             self._present(standing.value)
 
     def retire(self, outgoing: list[Outgoing]) -> None:
-        """Say the role's last word; nothing else is said after it."""
+        """Send the role's last messages; no others follow them."""
         self.stand(Standing.RETIRED)
         log.info("%s retires: its budget is spent", self._role.edge)
         self.post(outgoing)
 
     def abandon(self) -> None:
-        """The run is over: what has no receipt would be refused, and what was to be done is not."""
+        """Drop the task and all messages without a receipt, as the run is over."""
         self._task = None
         while (pending := self.outbox.oldest()) is not None:
             self.outbox.done(pending[0])
 
     def reconnected(self) -> None:
-        """The connection is up: what has no receipt goes out again, except at the first time."""
+        """Handle a connection that is up: after the first time, send again what has no receipt."""
         if self._connected_before:
             self._send_now()
             self._download.ask_again()
@@ -165,9 +164,9 @@ class Session:
     # -- inbound -----------------------------------------------------------------------------------
 
     def hear(self, inbound: Inbound) -> None:
-        """One message of the broker's.
+        """Take in one message from the broker.
 
-        Raises PrivacyError where the aggregator has seen what this disk has not.
+        Raises PrivacyError where the aggregator has seen messages that this disk does not have.
         """
         try:
             envelope = self._whole(inbound)
@@ -295,14 +294,14 @@ class Session:
     # -- outbound ----------------------------------------------------------------------------------
 
     def _asked(self) -> None:
-        """The server is at it: patience begins anew."""
+        """Note that the server has just been asked or is sending, so that patience begins anew."""
         self._known, self._asked_at = True, time.monotonic()
 
     def _send_now(self) -> None:
         self._send_at = time.monotonic()
 
     def _send(self, seq: int, payloads: list[tuple[int, bytes]]) -> None:
-        """Publish parts of message `seq`; it is sent again unless an answer comes soon enough."""
+        """Publish parts of message `seq`, to be sent again if no answer comes in time."""
         topic = topics.up_numbered(self._settings.run_id, self._role.edge)
         for _, payload in payloads:
             self._connection.publish(topic, wire.numbered(seq, payload))
@@ -312,7 +311,7 @@ class Session:
         )
 
     def _want(self, want: pb.Want) -> None:
-        """Say what is missing of the model that is under way."""
+        """Tell the server which parts of the model under way are missing."""
         meta = pb.Meta(run=self._settings.run_id, edge=self._role.edge, want=want)
         if self._connection.up:
             payload = wire.part(wire.encode(meta), self._settings.chunk, 0)

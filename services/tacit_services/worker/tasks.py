@@ -25,7 +25,7 @@ COMPLAINT_SECONDS = 30.0  # between two lines of log on models that are refused
 
 
 def nothing_kept() -> bytes | None:
-    """An edge's tasks need nothing of one another."""
+    """Return nothing: an edge's tasks need no state of one another."""
     return None
 
 
@@ -52,15 +52,15 @@ class Tasks:
 
     @property
     def subscriptions(self) -> list[str]:
-        """None: all is said by the server."""
+        """No topics: the server sends all that is needed."""
         return []
 
     def takes(self, inbound: Inbound) -> bool:
-        """There is no other thread."""
+        """Return False: there is no other thread."""
         return False
 
     def working(self, session: Session, connection: Connection) -> AbstractContextManager[None]:
-        """Nothing goes on beside the loop."""
+        """Return a context in which nothing runs beside the loop."""
         return nullcontext()
 
     def reconnected(self) -> None:
@@ -71,7 +71,7 @@ class Tasks:
         return session.standing is Standing.RETIRED or session.state is not State.TASK_HERE
 
     def work(self, session: Session, stop: threading.Event) -> None:
-        """What the session's state asks for."""
+        """Do what the session's state asks for."""
         match session.state:
             case State.UNRECEIPTED:
                 session.send_when_due()

@@ -1,7 +1,7 @@
-"""From a run's definition to its roles: the only place that knows which algorithm is in which file.
+"""Make roles from a run's definition. Only this module knows which file an algorithm is in.
 
-`ROLES` is the table, by `algorithm.name`. What every algorithm says of itself stands in its section
-(config/contract).
+`ROLES` is the table, by `algorithm.name`. All else that the rest of the code asks of an algorithm
+is in its section (config/contract).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def people(
     answers: Tensor | None = None,
     label_epsilon: float = math.inf,
 ) -> LabelledRecords:
-    """Everybody in a vertical run: `splits` are its training rows, then its test rows.
+    """Return all people of a vertical run; `splits` are its training rows, then its test rows.
 
     answers: (n_train,) what randomised response at ε = `label_epsilon` has left of the training
     labels; None: the labels themselves.

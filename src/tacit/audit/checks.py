@@ -84,7 +84,7 @@ def compared(
 
 
 def score(subject: Subject, world: World, pushes: Tensor) -> Values:
-    """How much a push looks as if the canary were in.
+    """Return how much a push looks as if the canary were in.
 
     It is the push along the canary's gradient, or its distance where noise is radial.
     """

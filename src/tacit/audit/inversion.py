@@ -22,7 +22,7 @@ _PLAUSIBLE = (0.5, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """What was read out of a gradient.
+    """An image that was reconstructed from a gradient.
 
     image: (*shape) float64 in [0, 1]. label: the class that it is thought to be.
     """

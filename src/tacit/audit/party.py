@@ -96,7 +96,7 @@ def features(length: float, records: int = RECORDS, *, everybody: bool = False) 
 
 
 def heard(outgoing: list[Outgoing]) -> Update:
-    """What the server reads from the bytes of one answer."""
+    """Return what the server reads from the bytes of one answer."""
     (out,) = outgoing
     assert isinstance(out.message, Embed)
     found = wire.read_up(wire.decode(bytearray(wire.up(RUN, 1, out.message, SCHEMA))), SCHEMA, 1)

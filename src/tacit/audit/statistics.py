@@ -1,4 +1,4 @@
-"""What the audit may conclude from numbers: bounds with a stated false-alarm rate, and findings.
+"""Statistics of the audit: bounds with a stated false-alarm rate, and findings.
 
 A bound is never an estimate: with probability 1 - SHARE it is below the truth. One run of the audit
 makes fewer than DECISIONS decisions about honest mechanisms, so all of them together raise a false
@@ -25,7 +25,7 @@ Table = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one test says of one target.
+    """The result of one test of one target.
 
     claim, measured: in units of `quantity`. alarm: the test says that the claim is broken. skipped:
     why it was not run.

@@ -39,9 +39,7 @@ Resend = Callable[[Ask], tuple[bytes, bytes]]
 
 
 class Randomness:
-    """Where the audited edges get their randomness: the system, or, in tests, one seed after the
-    other.
-    """
+    """The source of the audited edges' randomness: the system, or seeds one by one in tests."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._seed = None if seed is None else seed << 20
@@ -86,7 +84,7 @@ class Subject:
         return self.name
 
     def but(self, **changes: object) -> Subject:
-        """The same subject with some fields changed."""
+        """Return the same subject with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
     @property

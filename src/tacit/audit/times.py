@@ -135,8 +135,9 @@ def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
 
 
 def turns(pushes: int) -> list[int]:
-    """Whose turn it is: WARM pushes of each edge that do not count, then `pushes` of each at
-    random.
+    """Yield whose turn it is: WARM uncounted pushes of each edge, then `pushes` of each.
+
+    The latter are in random order.
     """
     order: list[int] = np.random.default_rng(1).permutation(np.arange(2 * pushes) % 2).tolist()
     return [0, 1] * WARM + order

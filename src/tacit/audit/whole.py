@@ -60,12 +60,13 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What needs a process or a disk, given by the caller, so that this library needs neither.
+    """What the audit needs of a process or a disk.
 
-    resend: keeps a message where the edge keeps it, and returns it as sent and as found after a
-    restart. fork: what a forked child sends. prv: a second accountant, if installed. scratch: a
-    folder for as long as it is open. seconds: how pushes are timed; None: by the processor time of
-    each. drawn: how pushes of drawn rows alone are timed; None: they are not.
+    The caller gives it, so that this library needs neither. resend: keeps a message where the edge
+    keeps it, and returns it as sent and as found after a restart. fork: what a forked child sends.
+    prv: a second accountant, if installed. scratch: a folder for as long as it is open. seconds:
+    how pushes are timed; None: by the processor time of each. drawn: how pushes of drawn rows alone
+    are timed; None: they are not.
     """
 
     resend: Resend

@@ -1,4 +1,4 @@
-"""What an audited edge is shown: the attacker's model, and records with or without a canary."""
+"""The inputs of an audited edge: the attacker's model, and records with or without a canary."""
 
 from __future__ import annotations
 

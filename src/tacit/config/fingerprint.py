@@ -1,4 +1,4 @@
-"""What a run is called: the SHA-256 of what its definition says differently from the defaults.
+"""A run's fingerprint: the SHA-256 of what its definition says differently from the defaults.
 
 A new key has a default, so it changes no name. Raise DEFINITION_FORMAT when a default changes, or
 what a value means: without that, one name would stand for two different runs. Then let

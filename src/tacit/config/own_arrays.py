@@ -97,7 +97,7 @@ class ArraysData(ValuesData):
     y: str = Field("y", min_length=1, description="the array that is learnt")
 
     def plain_reader(self, folder: Path) -> Reader:
-        """What reads its arrays."""
+        """Return the reader of its arrays."""
         return ArraysReader(self.x, self.y, self.unit, self.values())
 
 
@@ -111,7 +111,7 @@ class PythonData(ValuesData):
     arguments: dict[str, Any] = Field({}, description="what the entry is called with besides")
 
     def plain_reader(self, folder: Path) -> Reader:
-        """What reads by the code in `folder`."""
+        """Return the reader that calls the code in `folder`."""
         return DatasetReader(self.entry, self.arguments, self.unit, self.values(), folder)
 
     @property
@@ -162,7 +162,7 @@ class ImagesData(ShapedData):
         return (self.channels, *self.size)
 
     def plain_reader(self, folder: Path) -> Reader:
-        """What reads its pictures. Raises ConfigError without Pillow."""
+        """Return the reader of its pictures. Raises ConfigError without Pillow."""
         if find_spec("PIL") is None:
             raise ConfigError("data.kind=images: needs Pillow; pip install 'tacit[images]'")
         from tacit.datasets.own.images import ImagesReader

@@ -1,4 +1,4 @@
-"""What all kinds of a user's own data have in common in [data]. Public numbers only."""
+"""The part of [data] that all kinds of a user's own data share. Public numbers only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_ONE_MACHINE = ("name", "train", "test")
 
 
 class OwnData(FeaturedData):
-    """What all files of a user's own have in common: whose they are, and how many rows count."""
+    """The keys that all own data has: whose the rows are, and how many of them count."""
 
     name: str | None = Field(
         None,
@@ -92,19 +92,20 @@ class OwnData(FeaturedData):
 
     @property
     def shared(self) -> bool:
-        """Where `people` says so."""
+        """Whether the same people may be at several edges, as `people` says."""
         return self.people == "shared"
 
     def reader(self, folder: Path) -> Reader:
-        """What reads its files, and gives `features` of each row; folder: of the run file.
+        """Return the reader of its files, which gives `features` of each row.
 
-        Raises ConfigError where a package for that, or a file, is missing.
+        folder: the run file's. Raises ConfigError where a package for that, or a file, is missing.
         """
         return with_features(self.plain_reader(folder), self.steps(folder))
 
     def plain_reader(self, folder: Path) -> Reader:
-        """What reads its files as they are. Raises ConfigError where a package for that is
-        missing.
+        """Return the reader of its files as they are.
+
+        Raises ConfigError where a package for that is missing.
         """
         raise NotImplementedError
 

@@ -88,7 +88,7 @@ class TableData(OwnData):
 
     @property
     def schema_of_rows(self) -> TableSchema:
-        """What a row becomes."""
+        """The encoding of a row."""
         features = tuple(
             section.column(name)
             for name, section in self.columns.items()
@@ -97,7 +97,7 @@ class TableData(OwnData):
         return TableSchema(features, self.columns[self.target].column(self.target), self.unit)
 
     def plain_reader(self, folder: Path) -> Reader:
-        """What reads its tables. Raises ConfigError without pyarrow."""
+        """Return the reader of its tables. Raises ConfigError without pyarrow."""
         if find_spec("pyarrow") is None:
             raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
         from tacit.datasets.own.table import TableReader

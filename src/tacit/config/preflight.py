@@ -15,7 +15,7 @@ _UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
 
 
 def warnings(run: RunFile, parameters: int) -> Iterator[str]:
-    """What its author may not have meant, and what makes learning unlikely; a sentence each.
+    """Yield a sentence for each thing that its author may not have meant or that hinders learning.
 
     parameters: how many the model has. Raises PrivacyError where no noise keeps to ε.
     """

@@ -79,7 +79,7 @@ class RunFile(Section):
 
     @property
     def folder(self) -> Path:
-        """What the paths in it are relative to: where the run file lies."""
+        """The folder of the run file, which its paths are relative to."""
         return self._folder
 
     @model_validator(mode="after")
@@ -149,7 +149,7 @@ class RunFile(Section):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was counted in a private file because the run file does not say it."""
+        """Notes on what was counted in a private file because the run file does not say it."""
         return self._counted
 
     def public_size(self) -> int:

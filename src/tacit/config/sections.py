@@ -25,7 +25,7 @@ class Section(BaseModel):
 
 
 class Run(Section):
-    """What to run and for how long."""
+    """The run's name, length and seed."""
 
     name: str = Field(
         "run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="for people and file names"
@@ -125,7 +125,7 @@ class Privacy(Section):
 
 
 class Edges(Section):
-    """How many edges, and what sets them apart."""
+    """The number of edges, and their differences."""
 
     count: int = Field(5, gt=0, le=10_000, description="K: edges that the data is dealt to")
     epsilon: tuple[Positive, ...] = Field(
@@ -134,7 +134,7 @@ class Edges(Section):
     slowdown: tuple[Annotated[float, Field(ge=1, le=1000)], ...] = Field(
         (),
         strict=False,
-        description="edge k computes so many times slower, where not 1 (a straggler for "
+        description="how many times slower edge k computes, where not 1 (a straggler for "
         "experiments)",
     )
     min: int | None = Field(

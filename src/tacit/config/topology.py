@@ -1,5 +1,4 @@
-"""Who averages with whom: graphs of peers, and the doubly stochastic matrices A_t that are drawn on
-them.
+"""Topology: which peers average with which, by graphs and doubly stochastic matrices A_t on them.
 
 Paper: A(DP)²SGD (arXiv:2008.09246), eqs (3) and (6), Algorithm 1 lines 4 and 8, appendix A.
 
@@ -36,10 +35,10 @@ class Topology:
 
     ring: an even one is split into senders (even places) and receivers (odd), and only senders
     propose: so no two proposals cross (appendix A); with an odd number of peers there is no such
-    split, and everybody proposes. ring-any: the same senders, each proposing to any receiver at
+    split, and all peers propose. ring-any: the same senders, each proposing to any receiver at
     random (appendix A, "communication randomization"). random-pair: the partner at one's step t is
     that of the t-th random perfect matching of all peers. torus, erdos-renyi, complete: any
-    neighbour at random; everybody proposes.
+    neighbour at random; all peers propose.
     """
 
     kind: Kind

@@ -1,6 +1,4 @@
-"""Datasets: `load` one, its frozen `features`, its division among edges (`partition`,
-`vertical`).
-"""
+"""Datasets: published and a user's own, frozen features, and their division among edges."""
 
 from tacit.datasets.benchmarks.load import (
     Dataset,

@@ -35,12 +35,11 @@ def names(ids: Iterable[str], salt: bytes, whose: str) -> Names:
 
 
 def align(roster: Names, mine: Names, whose: str) -> NDArray[np.int64]:
-    """Where each name of the `roster` is among `mine`, (n,): row r of the run is row align(...)[r]
-    here.
+    """Return where each name of the `roster` is among `mine`, (n,).
 
-    Records that only this party has are left out, and nothing is said of them.
-    Raises DataError, naming `whose`, how many records are missing and the first of them, unless
-    every record of the roster is among `mine`, and in the roster once.
+    Row r of the run is row align(...)[r] here. Records that only this party has are left out, and
+    nothing is sent about them. Raises DataError, naming `whose`, how many records are missing and
+    the first of them, unless every record of the roster is among `mine`, and in the roster once.
     """
     order = np.argsort(mine, kind="stable")
     place = np.searchsorted(mine, roster, sorter=order)

@@ -13,7 +13,7 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Who the rows are of, where one person has several.
+    """The people whom the rows are of, where one person may have several.
 
     order: row numbers (n,), unit by unit. starts: (units + 1,), where each unit begins in `order`.
     limit: the most rows of a unit that count in one draw, a public number. mean: whether a unit's
@@ -43,7 +43,7 @@ class EdgeRows:
 
     @property
     def records(self) -> int:
-        """How many units there are: what a draw draws from."""
+        """The number of units, which a draw draws from."""
         return len(self.y) - 1 if self.units is None else len(self.units)
 
     def for_edge(self, classes: int) -> EdgeRows:

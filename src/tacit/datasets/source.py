@@ -20,7 +20,7 @@ from tacit.errors import ConfigError
 
 
 class PrivateRows(Protocol):
-    """An edge's rows: a part of a published data set, or of an own file."""
+    """An edge's private rows: a part of a published data set, or of its own file."""
 
     def for_edge(self, classes: int) -> EdgeRows:
         """The rows, with the public row after them."""
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What the ledger of somebody's own data is found by.
+    """What the ledger of a user's own data is found by.
 
     name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
     it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own.
@@ -54,12 +54,12 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """Whose data it is, by what a ledger calls it."""
+        """The data's name in its ledger."""
         ...
 
     @property
     def unit(self) -> str:
-        """Whose privacy it is: "row", or the column that says so."""
+        """The unit of privacy: "row", or the column that names a person."""
         ...
 
     @property
@@ -69,22 +69,22 @@ class Source(Protocol):
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """What kind of target y is."""
         ...
 
     def weight(self, number: int | None) -> float:
-        """The share of edge `number` where an ordinary one has 1; None: of one nobody expects."""
+        """Return the share of edge `number` (None: an unknown one); an ordinary edge has 1."""
         ...
 
     def edge(self, number: int, root: Path | None, keep: Path) -> Part:
-        """The rows of edge `number`. root: where published data lies; keep: the edge's own folder.
+        """Return the rows of edge `number`; root: of published data, keep: the edge's own folder.
 
         Raises ConfigError, DataError.
         """
         ...
 
     def owned(self, number: int) -> Owned | None:
-        """Whose data edge `number` has; None: published data, whose ledger is the identity's.
+        """Return the owner of edge `number`'s data; None: published, its ledger is the identity's.
 
         Raises ConfigError, DataError.
         """
@@ -105,7 +105,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """How training rows are dealt: to `shards` edges, and to `spare` ones that may join later."""
+    """The division of training rows: among `shards` edges, and `spare` ones that may join later."""
 
     shards: int
     method: Method

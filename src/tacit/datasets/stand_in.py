@@ -15,14 +15,14 @@ from tacit.datasets.own.rows import EncodedRows
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.target import Target
 
-_TEST_SHARE = 5  # one unit of so many is kept apart, to measure on
+_TEST_SHARE = 5  # one unit in this many is kept apart, to test on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StandIn:
-    """Public rows: some to train on, the others' units apart, to measure on.
+    """Public rows in place of private ones: some units to train on, others to test on.
 
-    x (n, *shape), y (n,); numbers: unit by unit, the rows of those that are trained on.
+    x (n, *shape), y (n,): all rows. units: for each unit to train on, the indices of its rows.
     """
 
     x: torch.Tensor
@@ -31,8 +31,10 @@ class StandIn:
     test: Dataset
 
     def edges(self, count: int, rows: int, of_unit: UnitRows | None, seed: int) -> list[EdgeRows]:
-        """`count` edges of `rows` units each, drawn with replacement, so that noise weighs what it
-        will. of_unit: how a unit's rows count; None: each row is a unit.
+        """Return `count` edges with `rows` units each, drawn with replacement.
+
+        So an edge has as many units as it will have, and noise has the weight that it will have.
+        of_unit: how a unit's rows count; None: each row is a unit.
         """
         chance = np.random.default_rng(seed)
         return [self._edge(chance, rows, of_unit) for _ in range(count)]

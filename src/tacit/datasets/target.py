@@ -1,4 +1,4 @@
-"""What the y of a data set says, in the words of its file."""
+"""The target y of a data set, in the words of its file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What y says, in the words of the file.
+    """The target y, in the words of the file.
 
     kind: "classes", by `names`; "number", which is low + span·y; "text": the next word.
     """

@@ -38,7 +38,7 @@ def party_view(
     quadrants: bool = False,
     sizes: tuple[int, ...] = (),
 ) -> torch.Tensor:
-    """What party `party` of `parties` holds of the examples x (n, *shape), without a copy.
+    """Return what party `party` of `parties` holds of the examples x (n, *shape), without a copy.
 
     A block of the columns of a table (n, c) or a sequence (n, T), of the rows of images (n, depth,
     rows, columns): of 28 rows, seven parties hold 4 each. sizes: (`party_columns`) where they are

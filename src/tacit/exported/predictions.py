@@ -1,4 +1,4 @@
-"""What an exported model says of new rows, from its folder alone."""
+"""Predictions of an exported model on new rows, from its folder alone."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _BATCH = 1024
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model says of a row. row: its number, from 1, or its file. value: the class, or the
-    number in the unit of the training file. probabilities: of each class.
+    """The model's prediction for one row.
+
+    row: its number, from 1, or its file. value: the class, or the number in the unit of the
+    training file. probabilities: of each class.
     """
 
     row: str
@@ -38,7 +40,7 @@ class Prediction:
 
 
 def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
-    """What `model` says of every row at `path`. Raises ConfigError, DataError."""
+    """Return the model's prediction for every row at `path`. Raises ConfigError, DataError."""
     if not path.exists():
         raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
     reader = _reader(model.run, kind)

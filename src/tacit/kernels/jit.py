@@ -1,14 +1,14 @@
-"""How the loops of this room are compiled, for which processor, and where the result is kept.
+"""Compile the loops of this package with numba, and cache the result beside this file.
 
-Only the modules of this room import this one, and they are imported by `loading.library` alone:
-whoever does not compute loads no numba.
+Only the modules of this package import this one, and only `loading.library` imports them, so that a
+process that computes nothing does not load numba.
 
-Code is made for a level of the processor (`x86-64-v3`: AVX2; `x86-64-v4`: AVX-512), not for its
-model, so that a cache that was filled where an image was built serves wherever it runs. The cache
-lies beside this file, in a folder that is named by the digest of the room's sources and numba's
-version: nothing stale is ever loaded. Its files are code, like the ones beside them. `python -m
-tacit.kernels` fills it, for a read-only container where its image is built. Where that folder can
-neither be written nor is filled for this processor, functions are compiled anew in every process.
+Code is compiled for a level of processors (`x86-64-v3`: AVX2; `x86-64-v4`: AVX-512), not for one
+model, so that a cache that was filled where an image was built serves wherever it runs. The cache's
+folder is named by the digest of the package's sources and numba's version, so nothing stale is
+loaded. Its files are code, like the ones beside them. `python -m tacit.kernels` fills it when an
+image is built, for a read-only container. Where the folder can neither be written nor is filled for
+this processor, functions are compiled anew in every process.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _HERE = Path(__file__).parent
 
 
 def _level() -> str:
-    """The level that code is made for: numba's setting, or this processor's; "": what LLVM finds.
+    """Return the level that code is compiled for; "": LLVM looks for itself.
 
-    numba's setting (`NUMBA_CPU_NAME`) is how a cache is filled for another level than one's own.
+    It is this processor's, unless numba's setting `NUMBA_CPU_NAME` asks for another, to fill a
+    cache for other machines.
     """
     if config.CPU_NAME is not None:
         return str(config.CPU_NAME)
@@ -95,8 +96,9 @@ if LEVEL in LEVELS:
 
 
 def entry(function: _Function) -> _Function:
-    """`function` compiled at its first call, and kept. Called from Python, whose lock it holds: so
-    memory that belongs to a kernel is one thread's for as long as a call takes.
+    """Compile `function` at its first call from Python, and cache it.
+
+    It holds Python's lock, so memory that belongs to a kernel is one thread's during a call.
     """
     before = config.CACHE_LOCATOR_CLASSES
     config.CACHE_LOCATOR_CLASSES = f"{__name__}.Beside"
@@ -110,23 +112,23 @@ def entry(function: _Function) -> _Function:
 
 
 def inner(function: _Function) -> _Function:
-    """`function` compiled into whichever calls it; a·b + c may be one operation.
+    """Compile `function` into its callers; a·b + c may become one operation.
 
-    Sums keep the order in which they are written. It makes no array and returns none: so views of
-    one cost nothing (`_nrt`: they are not counted).
+    Sums keep the order in which they are written. `function` must neither make nor return an array:
+    references to arrays are not counted (`_nrt`), so that views cost nothing.
     """
     made: _Function = numba.njit(error_model="numpy", fastmath={"contract"}, _nrt=False)(function)
     return made
 
 
 def dot(function: _Function) -> _Function:
-    """As `inner`; sums are added in an order that the compiler chooses, of the length alone."""
+    """Compile as `inner`, but add in an order that the compiler chooses by the length alone."""
     flags = {"contract", "reassoc", "nsz"}
     made: _Function = numba.njit(error_model="numpy", fastmath=flags, _nrt=False)(function)
     return made
 
 
 def viewing(function: _Function) -> _Function:
-    """As `inner`, of what returns a view, or calls what does."""
+    """Compile a function that returns a view of an array, or calls one that does."""
     made: _Function = numba.njit(error_model="numpy")(function)
     return made

@@ -1,4 +1,4 @@
-"""What a layer makes of one row, and of the gradient that comes back.
+"""One layer of a network on one row: its output, and the gradient that flows back.
 
 Every function treats a row by the same operations in the same order, whatever rows are beside it:
 none sees more than one. No branch, and no address but that of a pool's largest number, depends on

@@ -53,7 +53,7 @@ def library() -> Library | None:
 
 
 def described() -> str:
-    """Which way hot loops go in this process, for its log."""
+    """Return which way hot loops go in this process, for its log."""
     if library() is None:
         return "plain torch (numba is not installed)"
     import numba

@@ -85,7 +85,7 @@ def _convolve(layer: _Layer, params: _Floats, memory: _Floats, taps: _Places) ->
 
 @viewing
 def _pass_on(layer: _Layer, z: _Floats, memory: _Floats, places: _Places, start: int) -> None:
-    """The next layer's input at `start`: z pooled and activated, in the midst of its padding."""
+    """Write the next layer's input at `start`: z pooled and activated, inside its padding."""
     side = layer.out // 2 if layer.pooled else layer.out
     compact = _matrix(memory, layer.flat, side**2, layer.width)
     if layer.pooled:
@@ -212,7 +212,7 @@ def _backward(
 
 @viewing
 def _take(layer: _Layer, row: _Floats, memory: _Floats) -> None:
-    """The first layer's input: the row, plane by plane, in the midst of zeros."""
+    """Write the first layer's input: the row, plane by plane, inside its padding of zeros."""
     if layer.kind == DENSE:
         layers.copy(memory[layer.a : layer.a + len(row)], row)
         return

@@ -1,6 +1,6 @@
 """Noise: the discrete Gaussian by a guide table, and normals by Box and Muller.
 
-Twins: `_places` and `_normals` of `tacit.privacy.mechanisms`, which say what is computed.
+The plain twins `_places` and `_pairs` of `tacit.privacy.mechanisms` define what is computed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def places(
     shift: int,
     out: NDArray[np.int64],
 ) -> int:
-    """out[i] = how many of the sorted `high` are <= words[i]; returns how many words equal one.
+    """Write how many of the sorted `high` are <= words[i] to out[i]; return how many equal one.
 
-    guide[j] is how many are < j·2^shift, for j = 0 … 2^(64-shift), so that a search is between two
-    of its neighbours: one step at most for most words, up to 17 in the tails. The time depends on
-    the noise, and on nothing else.
+    guide[j] is how many are < j·2^shift, for j = 0 … 2^(64-shift), so that a word is searched for
+    between two neighbouring entries: one step at most for most words, up to 17 in the tails. The
+    time depends on the noise, and on nothing else.
     """
     equal, last = 0, len(high) - 1
     for i in range(len(words)):
@@ -38,7 +38,7 @@ def places(
         while top - low > 1:
             middle = (low + top) >> 1
             low, top = (middle, top) if high[middle] <= word else (low, middle)
-        # No branch: whether one number is left, and is passed, nobody can foretell.
+        # The last step has no branch, as a processor could not predict its outcome.
         low += np.int32((top > low) & (high[min(low, last)] <= word))
         out[i] = low
         equal += (low > 0) & (high[max(low, 1) - 1] == word)
@@ -49,7 +49,7 @@ def places(
 def _logarithms(
     x: NDArray[np.float64], bits: NDArray[np.int64], exponents: NDArray[np.float64]
 ) -> None:
-    """x becomes ln x, for normal numbers > 0; `bits` are the same memory. Within 2^-51 of ln x."""
+    """Replace x by ln x, to within 2^-51, for normal numbers > 0; `bits` is the same memory."""
     for i in range(len(x)):
         # Taken at √2 of 2^-½ … 2^½, so that ln x is small where x is near 1.
         shifted = bits[i] - np.int64(0x3FE6A09E667F3BCD)
@@ -66,7 +66,7 @@ def _logarithms(
 
 @inner
 def _turns(t: NDArray[np.float64], cosine: NDArray[np.float64], sine: NDArray[np.float64]) -> None:
-    """cos 2πt and sin 2πt, for t in [0, 1]; within 2^-51."""
+    """Write cos 2πt and sin 2πt, to within 2^-51, for t in [0, 1]."""
     for i in range(len(t)):
         quarter = np.floor(4.0 * t[i] + 0.5)
         a = (t[i] - 0.25 * quarter) * 6.283185307179586
@@ -87,10 +87,10 @@ def _turns(t: NDArray[np.float64], cosine: NDArray[np.float64], sine: NDArray[np
 def normals(
     words: NDArray[np.uint64], draws: NDArray[np.float64], out: NDArray[np.float64]
 ) -> None:
-    """out (P/2,): each half the sum of four of the draws (2, P), which are made of 2P words.
+    """Fill out (P/2,) with normals, each half the sum of four of the draws (2, P) from 2P words.
 
-    Box and Muller: r·cos 2πt, then r·sin 2πt; the words of the radii come first. The four come of
-    different pairs.
+    The draws are Box and Muller's: r·cos 2πt, then r·sin 2πt; the words of the radii come first.
+    The four draws of a normal come from different pairs.
     """
     pairs = len(words) // 2
     for start in range(0, pairs, _BLOCK):

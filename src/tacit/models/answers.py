@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Kept(NamedTuple):
-    """What of all answers is kept beside accuracy and loss; scores of a text would fill memory."""
+    """The part of all answers that is kept beside accuracy and loss; a text has too many scores."""
 
     scores: bool
     guesses: bool

@@ -25,8 +25,9 @@ _GROUP = 5  # the most channels that share a mean and a variance
 
 
 class Window(NamedTuple):
-    """How a convolution looks at its input; `groups` of channels see only their own (depthwise: one
-    each).
+    """A convolution's view of its input; `groups` of channels see only their own.
+
+    Depthwise: each channel is a group of its own.
     """
 
     kernel: int
@@ -36,7 +37,7 @@ class Window(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One layer at work: its input, and its output before the activation.
+    """The input of one layer, and its output before the activation.
 
     Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
     which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64. Of a
@@ -85,9 +86,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def variant(self) -> str:
-        """What two models must have in common, beside name and layers, for their vectors to be
-        exchangeable.
-        """
+        """What two models must share, beside name and layers, to have exchangeable vectors."""
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -116,7 +115,7 @@ class Model(ABC):
 
     @property
     def first_layer(self) -> slice:
-        """Where the first layer's parameters lie: the MAPA paper adds its noise to these alone."""
+        """The place of the first layer's parameters; MAPA's paper adds noise to these alone."""
         first = self.layout[0][0].split(".")[0]
         return slice(
             0,
@@ -147,7 +146,7 @@ class Model(ABC):
         return {name: part.view(shape) for (name, shape), part in parts}
 
     def state(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
-        """All that the network's own module loads by `load_state_dict`."""
+        """Return all that the network's own module loads by `load_state_dict`."""
         return self.unflatten(params)
 
     def logits(self, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -182,7 +181,7 @@ class Model(ABC):
         return scores.argmax(-1)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
-        """Of each class (..., classes), by the softmax of its score."""
+        """Return the probability of each class (..., classes), by the softmax of its score."""
         return scores.softmax(-1)
 
     def random_batch(
@@ -215,14 +214,14 @@ def normalized(x: torch.Tensor) -> torch.Tensor:
 
 
 def groups_of(channels: int) -> int:
-    """How many groups `normalized` makes of the channels: the fewest of at most 5 each."""
+    """Return how many groups `normalized` makes of the channels: the fewest of at most 5 each."""
     return next(
         count for count in range(-(-channels // _GROUP), channels + 1) if channels % count == 0
     )
 
 
 def channels_last(kernel: torch.Tensor) -> torch.Tensor:
-    """The same kernel (out, in, k, k), laid out so that torch pools its output 3.5 times faster."""
+    """Return the same kernel (out, in, k, k), laid out so that torch pools 3.5 times faster."""
     # x.to(memory_format=...) would not do: it leaves a kernel of one input channel as it is.
     return (
         kernel.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format).permute(0, 3, 1, 2)

@@ -179,7 +179,7 @@ def checked_size(model: Model) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """How well the best constant answer does on a test set, and two standard errors of that.
+    """The quality of the best constant answer on a test set, and two standard errors of it.
 
     accuracy: of the most frequent class; None where the target is a number. loss: of the mean of a
     number, by squared error; None for classes. error: two standard errors of either.

@@ -1,4 +1,4 @@
-"""How good a model is on the public test set, in the numbers that people report.
+"""Metrics: the quality of a model on the public test set, in the numbers that people report.
 
 A metric is a function of all answers to the test set. tacit's own are in `METRICS`; a user's is
 "module:function" beside the run file. It is called with (scores (n, classes), y (n,)) of a
@@ -33,7 +33,7 @@ def accuracy(seen: Answers, target: Target) -> dict[str, float]:
 
 
 def per_class(seen: Answers, target: Target) -> dict[str, float]:
-    """Of each class the share that is guessed (its recall); a class without examples has none."""
+    """Return each class's recall, the share of its examples that is guessed; it may have none."""
     assert seen.guesses is not None
     right, found = seen.guesses == seen.y, {}
     for place, name in enumerate(target.names):
@@ -163,7 +163,7 @@ def _by_class(seen: Answers) -> Tensor:
 
 
 def _auc(scores: Tensor, is_it: Tensor) -> float:
-    """By ranks (Mann and Whitney), equal scores sharing theirs; nan where one side is empty."""
+    """Return the AUC by ranks (Mann and Whitney), averaged over ties; nan for an empty side."""
     positive = int(is_it.sum())
     negative = len(is_it) - positive
     if not positive or not negative:

@@ -151,7 +151,7 @@ class ModuleModel(Model):
         return torch.cat([one.detach().reshape(-1) for _, one in self._trained(self._made(seed))])
 
     def state(self, params: Tensor) -> dict[str, Tensor]:
-        """What the module loads: also what is frozen, and tied parameters by all their names."""
+        """Return what the module loads: frozen parameters too, and tied ones by all names."""
         module = self._made(seed=0)
         with torch.no_grad():
             for name, value in self.unflatten(params).items():
@@ -167,7 +167,7 @@ class ModuleModel(Model):
             return scores.squeeze(0) if one else scores
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """By softmax; of one output for two classes by the logistic function."""
+        """Return probabilities by softmax; of one output, by the logistic function."""
         if self.labels == 2 and self.classes == 1:
             second = scores.reshape(len(scores)).sigmoid()
             return torch.stack((1 - second, second), dim=1)

@@ -23,7 +23,7 @@ from tacit.user_code import entry_digest, load_entry, load_module
 
 @dataclass(frozen=True, slots=True)
 class UserModule:
-    """What [model] says of a user's module. Nothing is loaded before `build`.
+    """The keys of [model] for a user's own module. Nothing is loaded before `build`.
 
     entry: "module:name" in `folder`, the run file's, or installed; it is called with `arguments`.
     loss: a name of `LOSSES`, "module:function", or None: by the target. weights: a safetensors file

@@ -169,10 +169,10 @@ def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Cl
 
 
 def steps_limit(clip: float, step: float) -> int:
-    """What the squares of a clipped row's integers may add up to: (clip/step)², a whole number but
-    for its own rounding.
+    """Return the bound on the sum of squares of a clipped row's integers: (clip/step)².
 
-    Raises ValueError for more than 2^12 steps in `clip`.
+    It is a whole number but for its own rounding. Raises ValueError for more than 2^12 steps in
+    `clip`.
     """
     limit = math.floor((clip / step) ** 2 * (1 + 2.0**-40))
     if limit > 2**24:
@@ -181,7 +181,7 @@ def steps_limit(clip: float, step: float) -> int:
 
 
 def _compiled(gradients: Tensor) -> Library | None:
-    """The compiled loops, if they are there, and are for these rows."""
+    """Return the compiled loops, if there are any for these rows."""
     if gradients.is_cuda or gradients.dtype != torch.float32 or gradients.requires_grad:
         return None
     return library() if gradients.is_contiguous() else None

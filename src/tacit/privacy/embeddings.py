@@ -69,7 +69,7 @@ class ReleasedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingPlan:
-    """One party's own privacy configuration. Public numbers only; no message can change them.
+    """One party's own privacy plan: public numbers that no message can change.
 
     bound: B, the norm that an embedding is cut to. noise_multiplier: z = c/(2B), so that one
     release is (1/z)-GDP. It is 2B, not B, because a record is replaced and not removed: its number
@@ -114,10 +114,10 @@ def declared(mode: Mode) -> str:
 
 
 class EmbeddingStore(Protocol):
-    """Where releases that are made only once are stored; durable when `put` returns."""
+    """A store of releases that are made only once; they are durable when `put` returns."""
 
     def get(self, name: str) -> Tensor | None:
-        """What was released under `name`, or None."""
+        """Return what was released under `name`, or None."""
 
     def put(self, name: str, vectors: Tensor) -> None:
         """Store `vectors`, before anybody sees them."""
@@ -198,7 +198,7 @@ class EmbeddingReleaser:
     def release_once(
         self, name: str, rows: Tensor, embed: Callable[[], Tensor]
     ) -> ReleasedEmbedding:
-        """As `release` the first time; afterwards the same bytes again, which cost nothing more.
+        """Release the first time, and return the same bytes again later, at no further cost.
 
         `name` must stand for everything that the embeddings are a function of: records, features,
         θ_m and plan. A crash after the charge and before the bytes are stored has paid for what

@@ -25,7 +25,7 @@ History = tuple[Spend, ...]
 
 
 def merged(history: Iterable[Spend]) -> History:
-    """The same history with equal rows added up and empty ones dropped, in a fixed order."""
+    """Return the history with equal rows added up and empty ones dropped, in a fixed order."""
     counts: dict[tuple[float, float, str], int] = {}
     for row in history:
         key = (row.sampling_rate, row.noise_multiplier, row.mechanism)

@@ -46,9 +46,7 @@ from tacit.privacy.ledger_file import (
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """How far a ledger has come: releases charged in the dataset's life, and the end of its hash
-    chain.
-    """
+    """The state of a ledger: releases charged in the dataset's life, and its hash chain's end."""
 
     count: int = 0
     head: bytes = b""
@@ -161,7 +159,7 @@ class Ledger:
         return self._file.count - self._begun.count if self._process == os.getpid() else 0
 
     def history(self) -> History:
-        """Everything ever released from this dataset, without what is `ahead`.
+        """Return everything ever released from this dataset, without what is `ahead`.
 
         Noise from a known seed counts as none (z = 0).
         """
@@ -300,7 +298,7 @@ class Ledger:
 
 
 def read_chains(path: Path) -> list[Chain]:
-    """Every dataset's chain in the ledger file at `path`, as it stands: not changed, not verified.
+    """Return every dataset's chain in the ledger file at `path`, neither changed nor verified.
 
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
     """
@@ -327,8 +325,7 @@ def read_chains(path: Path) -> list[Chain]:
 
 @contextmanager
 def locked_chains(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
-    """Every chain, verified, and the bytes of the whole file, which nobody can charge until the
-    end.
+    """Yield every chain, verified, and the bytes of the whole file, locked against charges.
 
     What SQLite keeps beside the file is brought into it first.
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger or

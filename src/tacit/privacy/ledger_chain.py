@@ -62,9 +62,7 @@ class LedgerRow:
         return replace(self, count=0, head=b"") == replace(other, count=0, head=b"")
 
     def spend(self) -> Spend:
-        """The row as the accountant counts it: without secret noise z = 0, and so where nothing is
-        private.
-        """
+        """Return the row as the accountant counts it; z is 0 where noise was not secret."""
         z = float.fromhex(self.noise_multiplier) if self.secret else 0.0
         mechanism = (
             self.mechanism if self.mechanism in ("discrete_gaussian", "knorm") else "gaussian"
@@ -74,8 +72,9 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One dataset's rows in order, and where they end: after `count` charges, at chain head
-    `head`.
+    """One dataset's rows in order.
+
+    count: charges in all rows together. head: the chain's head after the last of them.
     """
 
     dataset: str

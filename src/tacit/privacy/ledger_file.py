@@ -89,7 +89,7 @@ def has_write_ahead_log(path: Path) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a file that SQLite cannot read, in words."""
+    """Return what is wrong with a file that SQLite cannot read, in words."""
     if (
         isinstance(error, sqlite3.Error)
         and getattr(error, "sqlite_errorname", "") == "SQLITE_READONLY_ROLLBACK"
@@ -102,7 +102,7 @@ def reason(error: Exception) -> str:
 
 
 def read_all_chains(db: sqlite3.Connection) -> list[Chain]:
-    """Every dataset's chain, as it stands. Raises ValueError for a file without a chain."""
+    """Return every dataset's chain, not verified. Raises ValueError for a file without a chain."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found not in (_FORMAT, _WITHOUT_MESSAGES):
         if not _table_names(db):

@@ -1,4 +1,4 @@
-"""What one release loses, and how losses compose: the two questions that dp-accounting is asked.
+"""The privacy loss of one release and of their composition, which dp-accounting computes.
 
 By privacy loss distributions (PLD) and by Rényi DP (RDP), for a Poisson-subsampled
 release of a mechanism at q and z, add/remove adjacency. `accounting` explains the mechanisms.

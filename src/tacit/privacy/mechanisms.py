@@ -1,6 +1,13 @@
-"""The noise: a closed set of mechanisms, each with its guarantee.
+"""The noise: a closed set of mechanisms, which no plug-in can extend or replace.
 
-None can be replaced by a plug-in.
+| function            | run file            | guarantee                                            |
+| ------------------- | ------------------- | ---------------------------------------------------- |
+| `discrete_gaussian` | `discrete_gaussian` | Rényi-DP on exact integers; the default              |
+| `gaussian`          | `gaussian`          | Gaussian mechanism; floating point hardened          |
+| `knorm`             | `knorm`             | pure ε-DP (δ = 0); floating point hardened           |
+| `paper_noise`       | `paper…`            | none for d > 1: it reproduces MAPA's published noise |
+
+The other public functions here are what these four are made of.
 """
 
 from __future__ import annotations
@@ -32,6 +39,10 @@ def standard_normal(count: int, random: Random) -> Tensor:
     pair of uniforms gives two draws, a cosine and a sine, which go to different normals. This is a
     heuristic against floating-point attacks, not a proof. Compiled or not, the same words give the
     same normals to within 2^-46.
+
+    >>> normals = standard_normal(100_000, Random(1))
+    >>> normals.dtype, abs(float(normals.mean())) < 0.02, abs(float(normals.std()) - 1) < 0.02
+    (torch.float64, True, True)
     """
     pairs = 2 * max(2, count)
     words, kernels = random.words(2 * pairs), library()
@@ -63,6 +74,12 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
     Guarantee: if the l2 sensitivity of `total` is S, this is the Gaussian mechanism of noise
     multiplier z = std/S; rounding is post-processing. The grid depends on `std` only.
     Raises ValueError for std <= 0, inf or nan, and for a non-finite `total`.
+
+    >>> noisy = gaussian(torch.full((100_000,), 3.0), 0.5, Random(1))
+    >>> abs(float(noisy.mean()) - 3.0) < 0.01, abs(float(noisy.std()) - 0.5) < 0.01
+    (True, True)
+    >>> bool((noisy % 2.0**-13 == 0).all())  # the grid of std = 2^-1 is 2^(-1 - GRID_BITS)
+    True
     """
     if not 0 < std < float("inf"):
         raise ValueError(f"std={std}: expected a finite number > 0")
@@ -78,12 +95,19 @@ def noise_units(multiplier: float) -> float:
 
     Above z = 4 the table of S would grow too large, so C becomes fewer steps. Truncation then costs
     utility (a tenth of a row's norm at z = 25 and 10,000 parameters), never privacy.
+
+    >>> noise_units(1.0), noise_units(4.0), noise_units(25.0)
+    (4096.0, 16384.0, 16384.0)
     """
     return 2.0**GRID_BITS * min(4.0, multiplier)
 
 
 def grid_step(clip: float, multiplier: float) -> float:
-    """g = zC/S: the value of one grid step. Public, as C and z are."""
+    """Return g = zC/S, the value of one grid step. It is public, as C and z are.
+
+    >>> grid_step(2.0, 1.0) == 2.0 / 4096
+    True
+    """
     return multiplier * clip / noise_units(multiplier)
 
 
@@ -98,6 +122,10 @@ def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tenso
     through one. Sampling is by inverse CDF on 128 bits, of which the last 64 are drawn only when
     they decide: total variation below 2^-110 a coordinate, no rejection, near constant time.
     Raises ValueError for a multiplier outside (0, inf) and for a `total` that is not int64.
+
+    >>> noisy = discrete_gaussian(torch.zeros(100_000, dtype=torch.int64), 1.0, Random(1))
+    >>> noisy.dtype, abs(float(noisy.double().std()) / noise_units(1.0) - 1) < 0.02
+    (torch.int64, True)
     """
     if not 0 < multiplier < math.inf:
         raise ValueError(f"multiplier={multiplier}: expected a finite number > 0")
@@ -111,6 +139,10 @@ def discrete_normal(count: int, std: float, random: Random) -> Tensor:
 
     Compiled or not, the same words give the same draws, bit for bit. The time depends on the noise
     only: a search has one step for most words, and up to 17 in the tails.
+
+    >>> draws = discrete_normal(100_000, 8.0, Random(1))
+    >>> draws.dtype, abs(float(draws.double().std()) / 8 - 1) < 0.02
+    (torch.int64, True)
     """
     high, exact = _cumulative(std)
     words = random.words(count)
@@ -124,7 +156,7 @@ def discrete_normal(count: int, std: float, random: Random) -> Tensor:
 def _places(
     words: NDArray[np.uint64], high: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many of the sorted `high` are <= each word; and which words equal one of them."""
+    """Return how many of the sorted `high` are <= each word, and which words equal one of them."""
     places = np.searchsorted(high, words, side="right")
     equal = (places > 0) & (high[np.maximum(places, 1) - 1] == words)
     return places, np.flatnonzero(equal)
@@ -174,8 +206,7 @@ def _cumulative(std: float) -> tuple[NDArray[np.uint64], list[int]]:
 
 
 def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
-    """total + η with density proportional to exp(-||η||₂/scale): the pure-DP Laplace of d
-    dimensions.
+    """total + η with density proportional to exp(-||η||₂/scale), the Laplace law in d dimensions.
 
     total: (d,); returns (d,) float64. The radius is Gamma(d, scale), the direction uniform; a
     coordinate's variance is (d+1)·scale².
@@ -184,6 +215,10 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
     arXiv:0907.3754). Against floating-point attacks it has what `gaussian` has: a public grid below
     the noise, not a proof.
     Raises ValueError for scale <= 0, inf or nan, and for a non-finite `total`.
+
+    >>> noisy = knorm(torch.zeros(10_000), 0.5, Random(1))  # the radius is about d·scale
+    >>> abs(float(torch.linalg.vector_norm(noisy)) / 5_000 - 1) < 0.05
+    True
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale={scale}: expected a finite number > 0")
@@ -216,6 +251,11 @@ def paper_noise(count: int, scale: float, random: Random) -> Tensor:
     (ε/2ΔS)·exp(-ε||η||/ΔS) integrates to 1 only on the line; in d dimensions the likelihood ratio
     that it gives is unbounded (docs/privacy.md). It is here to reproduce the paper's figures, and
     as the mutant that the audit must catch.
+
+    >>> random = Random(1)
+    >>> lengths = [float(paper_noise(5, 2.0, random).norm()) for _ in range(2_000)]
+    >>> abs(sum(lengths) / 2_000 - 2.0) < 0.2
+    True
     """
     direction = standard_normal(count, random)
     return direction * (

@@ -85,10 +85,10 @@ class Policy(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a server takes for granted of an edge's privacy. An edge that differs refuses the model.
+    """The privacy settings that a server assumes; an edge with others refuses its models.
 
-    mechanism: with its place, as `Plan.declared`. noise_multiplier: None if the server does not
-    say.
+    mechanism: the mechanism and where it adds noise, as `Plan.declared` has it. noise_multiplier:
+    None if the server does not state it.
     """
 
     mechanism: str
@@ -97,7 +97,7 @@ class Terms:
 
 
 def parse(text: str, origin: str) -> Policy:
-    """The policy in the TOML `text`.
+    """Return the policy in the TOML `text`.
 
     Raises ConfigError: one line with `origin`, field and value.
     """
@@ -121,12 +121,12 @@ def parse(text: str, origin: str) -> Policy:
 
 
 def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str | None:
-    """Why an edge of this plan must not work on the model `params` (d,), in one line; None: it may.
+    """Return why an edge of this plan must not work on the model `params` (d,); None: it may.
 
     C must lie in the plan's bounds (nan, inf and 0 do not). Where none bind, noise still needs a C
     to scale by. The server's terms, where it states them, must be the plan's: mechanism, place of
     the noise, q, and z. A server that is to add the noise must state them. Parameters beyond ±10^6
-    were not learnt: they are there to make rows overflow.
+    were not learnt: they are meant to make rows overflow.
     """
     low, high = plan.clip_min, plan.clip_max
     if plan.clip_is_bounded and not learnable(params):

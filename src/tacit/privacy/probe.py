@@ -1,6 +1,6 @@
-"""A trial whether an example's gradient depends on the other examples of its batch.
+"""Tests of a model, before it sees a private row: does an example's gradient depend on its batch?
 
-It is made before a model sees a private row.
+They run on public random inputs. They are trials, not proofs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEED = 20240229
 _SCALES = (0.1, 1e4)
 # Factors on the other examples: the public row, ordinary and strange rows, rows that overflow.
 _LENGTHS = (0.0, 100.0, 1e30, float("nan"))
-# A text has so few different words; the other examples have any words, or one and the same.
+# Different words in a kept text. The other examples have any words, or one word only.
 _DISTINCT_WORDS, _WORD_LIMITS = 3, (2**31, 1)
 # (params (d,), x (B, …), y (B,)) -> one row of numbers for each example
 Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -29,7 +29,7 @@ Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @lru_cache(maxsize=64)
 def _dependence(model: Model, device: str, rows: int) -> str:
-    """By how much an example's gradient depends on the others, in words; empty if it does not."""
+    """Return by how much an example's gradient depends on the others, in words; "" for not."""
     kernel = _kernel(model)
     generator = torch.Generator().manual_seed(_SEED)
     kept = torch.arange(rows) % 3 == 0  # the other rows are exchanged
@@ -55,15 +55,13 @@ def _dependence(model: Model, device: str, rows: int) -> str:
 def require_separate_examples(
     model: Model, device: str = "cpu", shapes: Iterable[int] = (4,)
 ) -> None:
-    """Raise PrivacyError, naming the model, unless an example's gradient is the same beside any
-    others.
+    """Raise PrivacyError if an example's gradient depends on the other examples of its batch.
 
-    shapes: how many rows are computed at a time. Clipping bounds what one record does to a sum only
-    if the record changes no bit of the other rows' gradients. Batch normalization, or any statistic
-    over the batch, breaks that unseen; so does a kernel that rounds by what else is there. Tried on
-    public random inputs, with ordinary parameters and with large ones, in each shape: a third of
-    the rows stay in their places, the others become zeros, other rows, rows that overflow, and nan.
-    A trial, not a proof.
+    Clipping bounds what one record does to a sum only if the record changes no bit of the other
+    rows' gradients. Batch normalization, or any statistic over the batch, breaks that silently; so
+    does a kernel whose rounding depends on the other rows. shapes: the numbers of rows that are
+    computed at a time; each is tried with ordinary and with large parameters. A third of the rows
+    stay in place, while the others become zeros, other rows, rows that overflow, and nan.
     """
     for rows in sorted(set(shapes)):
         if why := _dependence(model, device, rows):
@@ -74,10 +72,10 @@ def require_separate_examples(
 
 
 def cancelling(model: Model, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Large parameters (d,) whose sums cancel for the first of a few rows x, y, also given.
+    """Return large parameters (d,), and a few rows x, y, for the first of which sums cancel.
 
-    The last bias takes its scores away, so that what is left of them is rounding: a last bit that
-    differs becomes another gradient.
+    The last bias is minus that row's scores, so that only rounding is left of them: a last bit that
+    differs gives a different gradient.
     """
     params = torch.randn(model.size, generator=generator) * _SCALES[-1]
     x, y = model.random_batch(9, generator)
@@ -90,9 +88,9 @@ def cancelling(model: Model, generator: torch.Generator) -> tuple[Tensor, Tensor
 def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: str = "cpu") -> bool:
     """Whether `kernel` gives an example the same bits at any place of a batch of any of `sizes`.
 
-    True allows to compute the drawn rows only, in any order. Tried as `require_separate_examples`
-    does, with ordinary parameters and with large ones that cancel, in every place, and in the midst
-    of zeros, other rows, rows that overflow, and nan. Matrix products of libraries fail on most
+    If so, the drawn rows alone may be computed, in any order. As in `require_separate_examples` it
+    is tried with ordinary parameters and with large ones that cancel, at every place, and between
+    zeros, other rows, rows that overflow, and nan. Libraries' matrix products fail on most
     machines.
     """
     generator = torch.Generator().manual_seed(_SEED)
@@ -112,7 +110,7 @@ def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: st
 def _surroundings(
     model: Model, one: Tensor, label: Tensor, size: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor, slice]]:
-    """Batches of `size` with the row `one` everywhere, or in the midst; and where it is."""
+    """Yield batches of `size` with the row `one` everywhere, or in the middle; and where it is."""
     yield (
         one.expand(size, *one.shape).clone(),
         label.expand(size, *label.shape).clone(),
@@ -127,7 +125,7 @@ def _surroundings(
 
 
 def _kernel(model: Model) -> Gradients:
-    """What the edge computes of each row."""
+    """Return the function by which an edge computes what it needs of each row."""
 
     def compute(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
         with flushed():

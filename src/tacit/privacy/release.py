@@ -39,7 +39,9 @@ _SEAL: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """A vector that has been paid for. Only a `Releaser` makes one; the wire accepts nothing else.
+    """A vector that the ledger was charged for.
+
+    Only a `Releaser` makes one, and the wire accepts nothing else.
 
     vector: (d,) float32, or (d,) int32 of which one unit is worth `scale`, a public number (1 for
     float32). charged: the ledger's count and chain head after this release.
@@ -63,8 +65,8 @@ class Released:
 class Steps:
     """A task of `count` local steps from the public `start` (d,).
 
-    A step is params ← advance(params, noisy gradient). delta: what is released is how far the steps
-    led, params - start, not params.
+    A step is params ← advance(params, noisy gradient). delta: release the distance that the steps
+    led, params - start, instead of params.
     """
 
     clip: float

@@ -1,4 +1,4 @@
-"""An edge's own privacy configuration: the plan that no message from a server can change."""
+"""An edge's privacy plan: its own configuration, which no message from a server can change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS_MARGIN = 1.25  # rows_max over n_public, if the plan does not give rows_ma
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One edge's own privacy configuration. Public numbers only; no message can change them.
+    """One edge's privacy plan: public numbers that no message can change.
 
     mechanism: `gaussian`, `discrete_gaussian` or `knorm` (rigorous); `none`; `paper` and its three
     defects one by one, `paper:mean_clip`, `paper:density`, `paper:first_layer` (not private,
@@ -75,7 +75,7 @@ class Plan:
         mechanism: Mechanism = "gaussian",
         noise_at: NoiseAt = "edge",
     ) -> Plan:
-        """The plan with the least noise whose `pushes` releases cost at most (ε, δ) by PLD."""
+        """Return the plan with the least noise that keeps `pushes` releases in (ε, δ) by PLD."""
         z = calibrate(epsilon, delta, pushes, sampling_rate, mechanism)
         return cls(
             mechanism,
@@ -91,19 +91,17 @@ class Plan:
 
     @property
     def private(self) -> bool:
-        """Whether a guarantee stands behind what is released under this plan, where it is
-        released.
-        """
+        """Whether what the edge releases has a guarantee: a private mechanism, at the edge."""
         return self.mechanism in PRIVATE and self.noise_at == "edge"
 
     @property
     def clip_is_bounded(self) -> bool:
-        """Whether [clip_min, clip_max] binds: wherever noise is added, as it is scaled to C."""
+        """Whether [clip_min, clip_max] binds, as it does wherever noise is scaled to C."""
         return self.mechanism in PRIVATE
 
     @property
     def declared(self) -> str:
-        """The mechanism with its place, as Hello and a server's terms name it."""
+        """The mechanism and where it adds noise, as Hello and a server's terms name it."""
         return self.mechanism if self.noise_at == "edge" else f"{self.mechanism}@{self.noise_at}"
 
     @property
@@ -135,10 +133,11 @@ class Plan:
                 )
 
     def central(self) -> Plan:
-        """The plan by which a trusted aggregator releases one update of this edge.
+        """Return the plan by which a trusted aggregator releases one update of this edge.
 
-        Noise zC on one vector of norm C, q = 1. The unit of privacy is the edge: its update is
-        replaced by zero. When it pushes is known, so nothing is amplified.
+        It adds noise zC to one vector of norm C, with q = 1. The unit of privacy is the edge: a
+        neighbouring run replaces its update by zero. When an edge pushes is public, so sampling
+        amplifies nothing.
         """
         return replace(self, sampling_rate=1.0, batch=1.0, noise_at="edge")
 
@@ -158,8 +157,9 @@ class Plan:
         )
 
     def pushes_left(self, history: History) -> int | None:
-        """How many releases still fit the budget after `history`; None: no guarantee, so no
-        limit.
+        """Return how many releases still fit the budget after `history`.
+
+        None: there is no guarantee, so no limit.
         """
         if not self.private:
             return None

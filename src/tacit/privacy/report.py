@@ -1,5 +1,4 @@
-"""What a run promises of privacy, and what its workers have spent of it: said here once, and
-rendered everywhere.
+"""A run's statement of privacy, and what its workers have spent: written once, shown everywhere.
 
 `Promise` is made of the run definition, before anything is released. `EdgePrivacy` and `RunPrivacy`
 are what it has come to: the same in /v1/privacy, /v1/edges, summary.json and ledger.json. An ε of
@@ -33,7 +32,7 @@ _SIMULATED = {
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """Who is protected against whom: the words of a kind of run."""
+    """The wording of a kind of guarantee: who is protected against whom."""
 
     guarantee: str
     unit: str
@@ -71,7 +70,7 @@ AT_PARTY = Guarantee(
 
 
 class EdgePrivacy(BaseModel):
-    """What one edge's data has paid, by its own ledger."""
+    """One edge's spending, by its own ledger."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -109,7 +108,7 @@ class EdgePrivacy(BaseModel):
         return self.budget is None or (self.epsilon_pld or 0.0) <= self.budget
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it; an ε without a guarantee is still inf."""
+        """Return it as for JSON; an ε without a guarantee stays inf."""
         return self.model_dump(exclude_unset=True)
 
 
@@ -136,13 +135,16 @@ class RunPrivacy(BaseModel):
     edges: dict[str, EdgePrivacy]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it; an ε without a guarantee is still inf."""
+        """Return it as for JSON; an ε without a guarantee stays inf."""
         return self.model_dump(exclude_unset=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a run's definition says of its privacy; `budget` is the ε of a worker, by its name."""
+    """A run's statement of privacy, from its definition.
+
+    budget: gives a worker's ε by its name.
+    """
 
     guarantee: Guarantee
     composition: Composition
@@ -155,9 +157,10 @@ class Promise:
     labels_epsilon: float | None = None
 
     def spent(self, edge: str, history: History, charged: Charged, at_most: History) -> EdgePrivacy:
-        """What `edge` has paid. `at_most`: the history that ε is computed of, never less than it.
+        """Return what `edge` has spent.
 
-        δ and all else is as the definition has it: another δ would make an edge's ε look small.
+        at_most: the history that ε is computed from, which is never below the true one. δ and all
+        else is as the definition has it: another δ would make an edge's ε look small.
         """
         last = history[-1] if history else None
         found: dict[str, Any] = {
@@ -188,12 +191,15 @@ class Promise:
         return max((edge.epsilon_pld or 0.0 for edge in edges), default=0.0)
 
     def for_unit(self, unit: str) -> Promise:
-        """The same, of all rows of a unit together; `unit`: the column that says whose they are."""
+        """Return the promise for all rows of a unit together; unit: the column that names it."""
         words = self.guarantee.guarantee.replace("per record", f"per {unit}")
         return replace(self, guarantee=replace(self.guarantee, guarantee=words, unit=unit))
 
     def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:
-        """The whole run's. `simulated`: its noise comes from a seed, and protects nobody."""
+        """Return the privacy of the whole run.
+
+        simulated: its noise comes from a seed, and protects nobody.
+        """
         stated: dict[str, Any] = asdict(self.guarantee)
         if not self.private:
             stated |= _NONE

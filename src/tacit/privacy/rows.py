@@ -35,12 +35,12 @@ class RowSums:
     (docs/privacy.md, "Rounding"). The edge cases are theirs, too: a row that is not finite or is
     longer than 2^60 adds zero, no row is a sum of zeros.
 
-    It takes time in proportion to R, which is secret: whoever uses it must not let that time be
-    seen, so a push has to leave at a time that does not depend on it.
+    It takes time in proportion to R, which is secret. So the caller must hide that time: a push has
+    to leave at a time that does not depend on it.
     """
 
     def __init__(self, model: Model, kernel: RowKernel, kernels: Library) -> None:
-        """Of `kernel`'s rows; `checked` makes one that was tried."""
+        """Use `checked` instead, which tries the kernel first."""
         self.model, self._kernel, self._kernels = model, kernel, kernels
         self._linear = model.linear and not model.regularization
         self._numbers = model.classes if self._linear else kernel.size

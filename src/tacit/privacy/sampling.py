@@ -1,7 +1,7 @@
 """Randomness that an adversary cannot predict, and Poisson sampling from it.
 
-The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: whoever
-recovers their state can subtract the noise. Everything private draws from `Random`, a ChaCha20
+The generators of torch (mt19937 on CPU, Philox on CUDA) and numpy are not cryptographic: from their
+state, once recovered, the noise follows. So all private code draws from `Random`, a ChaCha20
 keystream keyed by the operating system. torch's and numpy's generators never touch private data.
 """
 
@@ -172,15 +172,14 @@ def rows_of_units(
 
 
 def subsets(counts: NDArray[np.int64], size: int, random: Random) -> NDArray[np.int64]:
-    """(B, size): of each 0 … counts[i]-1 so many different numbers, ascending; counts >= size.
+    """Return (B, size): row i has `size` different numbers of 0 … counts[i]-1, ascending.
 
-    Guarantee: every subset is equally likely, to within 2^-53·counts, and independent of the
-    others. The words that are taken and the work are functions of B and `size` alone: there is no
-    second try, no division, and no step for each of `counts`.
-    Pólya's urn has counts-size+1 balls of different colours; a ball that is drawn goes back with
-    another of its colour. After `size` draws every multiset of colours is equally likely; adding 0,
-    1, 2, … to its ascending numbers makes of each multiset one subset, and of each subset one
-    multiset.
+    counts >= size everywhere. Guarantee: every subset is equally likely, to within 2^-53·counts,
+    and independent of the others. The words that are taken and the work are functions of B and
+    `size` alone: there is no second try, no division, and no step for each of `counts`. Pólya's urn
+    has counts-size+1 balls of different colours; a ball that is drawn goes back with another of its
+    colour. After `size` draws every multiset of colours is equally likely; adding 0, 1, 2, … to its
+    ascending numbers makes of each multiset one subset, and of each subset one multiset.
     """
     colours, turn = (counts - size + 1)[:, None], np.arange(size)
     words = random.words(len(counts) * size).reshape(len(counts), size)

@@ -12,10 +12,9 @@ from tacit.privacy.ledger import UNCHARGED, Charged, Ledger
 class SimulatedLedger(Ledger):
     """A ledger in memory that counts noise from a seed as if it were secret. It protects nobody.
 
-    Its history has the plan's own z, where `Ledger` would say z = 0 for noise from a known seed:
-    its ε is what the same releases would cost with secret noise, and whoever reports it must say
-    that it is simulated. Charges of real, secret noise are refused: such a release belongs into a
-    file.
+    Its history has the plan's own z, where `Ledger` would have z = 0 for noise from a known seed.
+    So its ε is what the same releases would cost with secret noise, and a report of it must say
+    that it is simulated. Charges of real, secret noise are refused, as they belong into a file.
     """
 
     def __init__(self) -> None:
@@ -52,7 +51,7 @@ class SimulatedLedger(Ledger):
         return self._simulated
 
     def charged(self) -> Charged:
-        """How many releases were charged; there is no chain."""
+        """Return how many releases were charged; there is no chain."""
         return Charged(self._total, b"") if self._total else UNCHARGED
 
     def verify(self) -> None:

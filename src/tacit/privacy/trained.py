@@ -84,7 +84,7 @@ class Trained:
         self._become(torch.stack(others).to(torch.float64).mean(0))
 
     def share(self) -> Shared:
-        """The model as it stands, for another peer."""
+        """Return the current model, for another peer."""
         return Shared(self.params.to(torch.float32), _SEAL)
 
     def restore(self, params: Tensor) -> None:

@@ -54,7 +54,7 @@ class Trusted:
         )
 
     def history(self, edge: str) -> History:
-        """All that was ever released of `edge` here. Raises PrivacyError."""
+        """Return all that was ever released of `edge` here. Raises PrivacyError."""
         return self._releaser(edge).ledger.history()
 
     def close(self) -> None:

@@ -20,8 +20,9 @@ EVERYONE = "*"  # the address of a broadcast
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Edge → server: the edge is there and has no model (MAPA Algorithm 1, edge line 1: "send
-    ε_k").
+    """Edge → server: the edge is connected and has no model.
+
+    (MAPA Algorithm 1, edge line 1: "send ε_k".)
 
     Sent at the start and whenever the edge has no model. It holds public configuration only, for
     people: a server computes with what the run file says of an edge, whatever the edge says of
@@ -63,7 +64,7 @@ class Update:
     a model x_new (FedAsync, FedAvg, DP-PASGD), a model's distance to its base (FedBuff; whatever is
     noised at the server), or a peer's model (A(DP)²SGD). A vertical party's: embeddings of the rows
     that `part` names, one after the other; none where they were sent before (VAFL). clip: the C
-    that it was made with. steps: that the sender has taken in all, where nobody else counts them
+    that it was made with. steps: how many the sender has taken in all, where no server counts them
     (A(DP)²SGD).
     """
 
@@ -130,9 +131,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """What a server role waits for: `Deadline(number)` after `seconds`.
+    """A server role's request for `Deadline(number)` after `seconds`.
 
-    Unless it changes its mind first.
+    It holds unless the role returns another timer before.
     """
 
     number: int

@@ -21,7 +21,7 @@ NUMBER_HEADER = _NUMBER.size
 
 
 def count_parts(size: int, chunk: int) -> int:
-    """How many MQTT payloads an envelope of `size` bytes takes.
+    """Return how many MQTT payloads an envelope of `size` bytes takes.
 
     chunk: bytes of a payload at most, header included.
     """
@@ -78,7 +78,7 @@ def read_numbered(number: int, payload: bytes) -> tuple[int, bytes]:
 
 
 class Assembler:
-    """One message that is put together from its parts, in any order, with duplicates.
+    """Puts one message together from its parts, in any order, with duplicates.
 
     It takes memory for what has come, never for what is announced: `held` bytes, which are at most
     2 * max_bytes and HELD_BESIDE more.
@@ -94,7 +94,7 @@ class Assembler:
 
     @property
     def received(self) -> int:
-        """How many parts have come, each counted once."""
+        """The number of different parts that have come."""
         return self._next + len(self._ahead)
 
     @property

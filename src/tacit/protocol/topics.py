@@ -52,7 +52,7 @@ def down(run: str, edge: str, kind: str, part: int = 0) -> str:
 
 
 def down_all(run: str, edge: str) -> str:
-    """An edge's subscription."""
+    """Return the topic filter that an edge subscribes to."""
     return f"tacit/v1/{run}/down/{edge}/#"
 
 
@@ -111,7 +111,7 @@ def parse_peer(topic: str) -> tuple[str, str, int, int]:
 
 
 def everything() -> str:
-    """All of every run, for whoever measures or records."""
+    """Return the topic filter of all messages of every run, to measure or record them."""
     return "tacit/v1/#"
 
 

@@ -18,7 +18,7 @@ from tacit.privacy.ledger import Charged
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Which rows of the server's table a party's upload fills. rows: int64 (b,).
+    """The rows of the server's table that a party's upload fills. rows: int64 (b,).
 
     They are those of its `step`-th activation, or of Request number `request`. Step 0 is the whole
     table, at θ_m^0.

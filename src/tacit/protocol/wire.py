@@ -118,7 +118,7 @@ class Received:
 
 
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
-    """One envelope. Size, digest and dtype of `tensor` are filled into `meta`.
+    """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
 
     tensor: (numel,) float32 or int32, on the CPU.
 
@@ -200,7 +200,7 @@ def up(
     definition: str = "",
     held: pb.Held | None = None,
 ) -> bytes:
-    """An edge's message as an envelope. definition: what the edge works by, which a Hello says.
+    """Return an edge's message as an envelope. definition: the edge's run definition, for Hello.
 
     held: the newest receipt that the edge has.
     Raises TypeError unless the tensor is sealed: a `Released` in a Push, a `Shared` in a Report, a
@@ -351,9 +351,9 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
 
 
 def gradient(tensor: Tensor, scale: float) -> Tensor:
-    """A message's vector in real units, (d,) float32: integers are worth `scale` each.
+    """Return a message's vector in real units, (d,) float32: an integer is worth `scale`.
 
-    It is computed in float64, here only, so that everybody has the same bits.
+    It is computed in float64, and here only, so that all programs get the same bits.
     """
     if tensor.dtype == torch.float32:
         return tensor

@@ -56,12 +56,12 @@ def read_history(said: Iterable[pb.Spend]) -> History:
 
 
 def pack_charged(charged: Charged) -> pb.Charged | None:
-    """How far a ledger has come, as protobuf; None for a new one."""
+    """Return a ledger's count and chain head as protobuf; None for a new ledger."""
     return None if charged == UNCHARGED else pb.Charged(count=charged.count, head=charged.head)
 
 
 def read_charged(charged: pb.Charged) -> Charged:
-    """How far a ledger has come. Raises WireError ("value") for a head of another length."""
+    """Return a ledger's count and chain head. Raises WireError ("value") for a wrong length."""
     if len(charged.head) not in (0, 32):
         raise WireError("value", f"charged: a head of {len(charged.head)} bytes")
     return Charged(charged.count, charged.head)

@@ -18,6 +18,8 @@ from tacit.robust.agreement import BEHIND_LATER, FEWEST, WORSE_LATER, opponents
 from tacit.robust.law import Law, Sums, Walk
 
 MOST = 200  # edges that are compared with one another; more are dealt to groups
+# Times the others' mean: as far as unequal data led honest edges (docs/attacks.md).
+FAR = 2.0
 # t of the bounds on lengths: with probability e^-4 an honest edge loses some weight for a while.
 _DOUBT = 4.0
 _WALK = ("count", "squared", "pull", "pull2", "most", "deviation")
@@ -111,12 +113,14 @@ class Watch:
         """Return the part of this edge's update that counts, in (0, 1].
 
         It is below 1 where the edge's mean is longer than the others' median mean can be: an edge
-        may pull as far as the others' data shows that data can.
+        may pull as far as the others' data shows that data can. Beyond FAR times that it adds less
+        than they do, the less the further, so nobody gains by pulling as far as the law allows.
         """
         group = self._group(bisect.bisect_left(self.names, edge) % self.groups)
         if len(group) < FEWEST:
             return 1.0
-        return min(self._share(group, edge, name) for name in ("whole", "block"))
+        share = min(self._share(group, edge, name) for name in ("whole", "block"))
+        return share * min(1.0, FAR * share)
 
     def _share(self, group: dict[str, Sums], edge: str, name: str) -> float:
         walks: dict[str, Walk] = {other: getattr(sums, name) for other, sums in group.items()}

@@ -41,9 +41,7 @@ def can_batch(edge: EdgeRole, clip: float, count: int = 1) -> bool:
 
 
 def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]:
-    """What `EdgeRole.work` of each edge pushes, for tasks that are `batchable`, of edges of one
-    kind.
-    """
+    """Return what `EdgeRole.work` of each edge pushes, for `batchable` tasks of one kind."""
     edges, messages = [edge for edge, _ in tasks], [message for _, message in tasks]
     local = [edge.steps(message) for edge, message in tasks if isinstance(edge, LocalSteps)]
     if local:
@@ -69,7 +67,7 @@ def answer_together(tasks: Sequence[tuple[EdgeRole, GlobalModel]]) -> list[Push]
 
 
 def clipped_sums(peers: Sequence[Worker], models: Sequence[Tensor]) -> list[Clipped]:
-    """What `Worker.gradient` of each peer will release, each at its own model (d,).
+    """Return what `Worker.gradient` of each peer will release, each at its own model (d,).
 
     The peers' next steps must be ones that `can_batch`. Nothing is charged or noised yet: that is
     done, and must be, when the step is.

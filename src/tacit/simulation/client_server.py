@@ -51,18 +51,16 @@ Task = GlobalModel | Roster | Feedback | Request
 _Event = tuple[float, int, str, Task | Timer | None]
 _CLOCK = ""  # the sender of a timer
 MAX_TOGETHER = 32  # tasks of linear models computed in one call
-# After so many deadlines in a row, with nothing under way, nothing will ever come.
+# The run ends after this many deadlines in a row with no message under way: none will ever come.
 MAX_EMPTY_DEADLINES = 4
 NOBODY = "nobody is left who could answer"
-# After so many useless answers for each answer that an update takes, no update will ever come.
+# The run ends after this many useless answers for each one that an update takes: none will come.
 MAX_USELESS_ANSWERS = 50
 ALL_LATE = "no answer makes an update any more: each comes after its deadline, or too stale"
 
 
 def received(message: object) -> Hello | Update | Retired:
-    """What the server gets of an edge's or a peer's message: as `wire.read_up` reads it, without
-    bytes.
-    """
+    """Return an edge's or a peer's message as `wire.read_up` reads it, without bytes."""
     if isinstance(message, Push):
         released = message.released
         vector = wire.gradient(released.vector, released.scale)
@@ -90,9 +88,9 @@ def received(message: object) -> Hello | Update | Retired:
 
 
 class Simulator:
-    """One server role and its edges, in virtual time.
+    """Runs one server role and its edges in virtual time.
 
-    What is under way at the end is in no ε that is reported.
+    Releases that are under way at the end are in no reported ε.
 
     >>> from tacit import config, datasets
     >>> from tacit.algorithms.mapa import Edge, Server

@@ -26,8 +26,9 @@ class Durations:
         self._model, self._spread, self._random = delay.model, delay.spread, random
 
     def next(self) -> float:
-        """One duration of mean m: constant, uniform on m(1 ± s), exponential, Poisson, or
-        log-normal (σ = s).
+        """Draw one duration of mean m.
+
+        It is constant, uniform on m(1 ± s), exponential, Poisson, or log-normal (σ = s).
         """
         mean, spread, random = self.mean, self._spread, self._random
         match self._model:
@@ -71,39 +72,39 @@ class EdgeTimes:
         self.dropped_out = False  # for good
 
     def start(self, steps: int) -> float:
-        """When the edge first says Hello.
+        """Return when the edge first sends Hello.
 
         With a cyclic start it waits for a part of a task of `steps` steps.
         """
         return self.next_online(self._phase * steps * self._compute.mean)
 
     def hello(self, now: float) -> float:
-        """When a Hello that is sent now is at the server (inf: never)."""
+        """Return when a Hello that is sent now arrives at the server (inf: never)."""
         return self.next_online(now + self._uplink.next())
 
     def task(self, now: float, steps: int) -> float:
-        """When the answer to a model that is sent now is at the server, after `steps` local steps
-        (inf: never).
+        """Return when the answer to a model that is sent now arrives at the server (inf: never).
 
-        One duration of a step is drawn for the whole task. An edge that is away when it is done
-        sends on its return.
+        Its task has `steps` local steps. One duration of a step is drawn for the whole task. An
+        edge that is away when it is done sends on its return.
         """
         working = self._working(steps)
         duration = self.downlink() + working + self.uplink()
         return self._done(now + duration)
 
     def step(self, now: float) -> float:
-        """When a peer's step that begins now is done (inf: never); its messages take their own
-        time.
+        """Return when a peer's step that begins now is done (inf: never).
+
+        Its messages take their own time.
         """
         return self._done(now + self._working(1))
 
     def uplink(self) -> float:
-        """How long a message takes from this edge to the broker, or to the server."""
+        """Draw how long a message takes from this edge to the broker, or to the server."""
         return self._uplink.next()
 
     def downlink(self) -> float:
-        """How long a message takes from there to this edge."""
+        """Draw how long a message takes from the broker, or the server, to this edge."""
         return self._downlink.next()
 
     def _working(self, steps: int) -> float:

@@ -63,11 +63,10 @@ def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
 def load_module(
     entry: str, arguments: Mapping[str, Any], folder: Path, field: str = "model.entry"
 ) -> tuple[Callable[[], nn.Module], str]:
-    """What makes the module that `entry` gives when it is called with `arguments`, tried once, and
-    the SHA-256 of its code.
+    """Return a function that makes the torch module of `entry`, tried once, and its code's SHA-256.
 
-    Raises ConfigError, also where it gives no torch module, or names of an installed package
-    anything but a class of one.
+    It calls `entry` with `arguments`. Raises ConfigError, also where it gives no torch module, or
+    names of an installed package anything but a class of one.
     """
     found = load_entry(entry, folder, field)
     if not found.own and not _a_module(found.target):

@@ -50,7 +50,7 @@ class Source:
 
 
 class Scan(ModuleFinder):
-    """What a module imports from `folder`, each file read once; executes nothing.
+    """Finds what a module imports from `folder`; reads each file once and executes nothing.
 
     sources: by the modules' names. Raises NotSourceError, and what ModuleFinder raises.
     """
@@ -66,7 +66,7 @@ class Scan(ModuleFinder):
         return set(self.badmodules) - set(self.sources)
 
     def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
-        """As ModuleFinder's, for which a folder without `__init__.py` is no module."""
+        """Find a module as ModuleFinder does, but not a folder without `__init__.py`."""
         PathFinder.invalidate_caches()
         spec = PathFinder.find_spec(name, self.path if path is None else path)
         if spec is not None and spec.loader is None:
@@ -74,7 +74,7 @@ class Scan(ModuleFinder):
         return super().find_module(name, path, parent)
 
     def load_module(self, fqname: str, fp: Any, pathname: str, file_info: Any) -> Any:
-        """As ModuleFinder's, of bytes that are kept."""
+        """Load a module as ModuleFinder does, from bytes that are kept."""
         if pathname is None:  # it is built into Python
             return super().load_module(fqname, fp, pathname, file_info)
         path = Path(pathname)

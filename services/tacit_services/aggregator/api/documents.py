@@ -19,7 +19,7 @@ class _Document(BaseModel):
 
 
 class Parts(_Document):
-    """What a ready aggregator needs."""
+    """The parts that a ready aggregator needs."""
 
     store: str = Field(
         description="up, recovering (not reached yet, or the run is being read back) or lost"
@@ -28,14 +28,14 @@ class Parts(_Document):
 
 
 class Ready(_Document):
-    """Everything is there; after a run's end nothing is needed any more."""
+    """The answer of a ready aggregator; after a run's end nothing is needed any more."""
 
     status: str
     parts: Parts
 
 
 class NotReady(Problem):
-    """Which part is missing; `parts` as in Ready."""
+    """The answer that names the missing part; `parts` as in Ready."""
 
     parts: dict[str, str]
 
@@ -60,7 +60,7 @@ class Staleness(_Document):
 
 
 class Schedule(_Document):
-    """The algorithm's schedule as it stands.
+    """The algorithm's current numbers.
 
     Each algorithm adds numbers of its own (docs/algorithms.md).
     """
@@ -191,7 +191,7 @@ class Layer(_Document):
 
 
 class ModelInfo(_Document):
-    """What /v1/model/weights would serve now."""
+    """A description of what /v1/model/weights would serve now."""
 
     name: str
     version: int
@@ -220,7 +220,7 @@ class Halted(_Document):
 
 
 class PredictRequest(BaseModel):
-    """Whose class is asked for, and how long to wait for the parties."""
+    """The records whose class is asked for, and how long to wait for the parties."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -239,7 +239,7 @@ class Prediction(_Document):
 
 
 class Predictions(_Document):
-    """What a vertical run's model says of records, from its parties' embeddings of them."""
+    """A vertical run's predictions for records, from its parties' embeddings of them."""
 
     model_version: int
     predictions: list[Prediction]

@@ -1,4 +1,4 @@
-"""Who may do what over REST: a token proves that it is the operator, or one who may read."""
+"""Access to the REST interface: a token shows that a client is the operator, or may read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Operator:
-    """What the operator wants, handed from HTTP threads to the driver thread."""
+    """The operator's requests, handed from HTTP threads to the driver thread."""
 
     def __init__(self, token: str | None) -> None:
         """`token`: None refuses every write."""
@@ -70,7 +70,10 @@ class Operator:
 
 
 class Readers:
-    """Who may read: whoever has the token for reading, or the operator's. It opens nothing else."""
+    """The check of read access, which the token for reading gives, or the operator's.
+
+    The token for reading opens nothing else.
+    """
 
     def __init__(self, token: str, operator: Operator) -> None:
         self._token, self._operator = token, operator

@@ -1,4 +1,4 @@
-"""What the operator alone may do, by the token."""
+"""The routes that only the operator may use, by a token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _operators(operator: Operator) -> APIRouter:
 
 
 def control_routes(view: View, operator: Operator) -> APIRouter:
-    """What changes a run: its end, and the end of a quarantine."""
+    """Return the routes that change a run: its end, and the end of a quarantine."""
     router = _operators(operator)
 
     @router.post(

@@ -43,8 +43,8 @@ def create_app(
     """The application of one run. Call `operator.close()` before stopping its server.
 
     `inference`: vertical. `hosts`: further names under which it may be asked for. `read_token`:
-    what of the run is shown, metrics too, is shown to whoever has it, or the operator's; None shows
-    it to everybody.
+    what of the run is shown, metrics too, needs it or the operator's token; None shows it to all
+    clients.
     """
     app = FastAPI(
         title="tacit aggregator",

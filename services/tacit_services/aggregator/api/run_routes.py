@@ -1,4 +1,4 @@
-"""What a run shows to whoever may read it: its state, its edges, its model, and what happens."""
+"""The routes that show a run to all who may read it: state, edges, model and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes show of a run: its status and its weights, made once for all who ask."""
+"""The view of a run that the routes show: status and weights, made once for all clients."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class View:
             return self._feed
 
     def model_info(self) -> dict[str, Any]:
-        """What the weights file holds."""
+        """Return a description of the weights file."""
         file, model = self.file(), self.model
         return {
             "name": model.name,

@@ -1,8 +1,8 @@
-"""The way of one message: decode → screen → append → acknowledge → fold → reply.
+"""The path of one message: decode → screen → append → acknowledge → fold → reply.
 
-One thread, one writer. The order is the promise: an edge is told of an acceptance only when the
-journal has it. Whoever dies in between, the edge sends the same bytes again and the journal knows
-them.
+One thread does it all, the journal's only writer. The order is the guarantee: an edge gets the
+receipt of a message only when the journal has it. If any process dies in between, the edge sends
+the same bytes again, and the journal recognises them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tacit_services.logs import Seldom
 from tacit_services.transport.mqtt import Inbound
 
 log = logging.getLogger("tacit.driver")
-ROUND_SECONDS = 0.2  # that one `accept` goes on taking what comes
+ROUND_SECONDS = 0.2  # for which one `accept` goes on taking messages
 
 
 def _nothing_written() -> list[Appended]:
@@ -50,17 +50,17 @@ def _nothing_written() -> list[Appended]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages that share one append. `began`: when they were taken in hand."""
+    """Messages that share one append. began: when the first was taken from the inbox."""
 
     candidates: list[Candidate]
     began: float
 
 
 class Admission:
-    """Takes what edges send, for one driver and in its thread.
+    """Accepts edges' messages, in the driver's thread.
 
-    What it calls answers one question each (is this whole? may it come?), or is the journal, or the
-    way back.
+    Each of its collaborators answers one question (is the message whole? is its sender within its
+    rate?), or is the journal, or the downlink.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class Admission:
         self.latency = Histogram()  # from taking a message in hand to having it in the model
 
     def resume(self) -> None:
-        """The run has been taken over: go on from where the edges' ledgers were last seen."""
+        """Continue a run that was taken over, from where the edges' ledgers were last seen."""
         anchors, folded = self._journal.ledgers()
         self._continuity.load(anchors, self._journal.last_seqs, folded)
 
     def accept(self, seconds: float = 0.25) -> None:
-        """Wait for messages, and let all happen to them.
+        """Wait for messages, and take them from decoding to reply.
 
-        seconds: how long it waits for the first; what comes meanwhile is taken too, for
-        ROUND_SECONDS. While the store writes, the next batch is decoded and screened; its append
-        begins before the one that is written is folded. Raises ServiceError; then the edges whose
-        messages were not written have been told to wait.
+        seconds: how long to wait for the first; those that come meanwhile follow, for
+        ROUND_SECONDS. While the store writes one batch, the next is decoded and screened; its
+        append begins before the written batch is folded. Raises ServiceError where the store
+        fails; the edges whose messages were not written have then been told to wait.
         """
         until = time.monotonic() + ROUND_SECONDS
         batch, answers = Batch([], 0.0), _nothing_written
@@ -136,9 +136,9 @@ class Admission:
     # -- decode and screen -------------------------------------------------------------------------
 
     def _candidate(self, inbound: Inbound) -> Candidate | None:
-        """The message that this completes, if it is one for the journal.
+        """Return the message that this one completes, if it is for the journal.
 
-        None: whatever it was has been dealt with.
+        None: it was for something else and has been handled.
         """
         if inbound.topic.split("/")[3:4] == ["presence"]:
             note_presence(self._presence, self._names, inbound)
@@ -164,16 +164,17 @@ class Admission:
             self._downlink.receipt(
                 edge, seq, pb.Receipt(status=pb.Receipt.BUSY, retry_after_s=later.retry_after_s)
             )
-        # also of a part: a lost one costs a resend, not an update, as acceptance is the receipt
+        # A part is acknowledged too. If it is lost later, a resend follows: only a receipt accepts.
         inbound.done()
         return None
 
     def _decode_and_screen(
         self, edge: str, seq: int, payload: bytes, inbound: Inbound
     ) -> Candidate | None:
-        """The message as it is to be kept; None: a part or a question, which has been answered.
+        """Return the message for the journal; None: it was a part or a question, now answered.
 
-        Raises WireError: it will never be accepted; RetryLater: not now; StoreLost.
+        Raises WireError where it will never be accepted, RetryLater where it may be later, and
+        StoreLost.
         """
         journal = self._journal
         if (
@@ -201,7 +202,7 @@ class Admission:
         reason = self._screened(seq, message) if isinstance(message, Update) else None
         if reason in ("unknown", "version"):
             raise WireError(reason, "not for the journal")
-        # Of a message that comes after the end, too: what it speaks of was released.
+        # A message after the run's end is checked too: what it reports was released.
         anchor = self._continuity.check(edge, seq, message.charged)
         if reason is not None:
             raise WireError(reason, "not for the journal")
@@ -213,8 +214,11 @@ class Admission:
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
     def _screened(self, seq: int, update: Update) -> str | None:
-        """Why it must not enter the journal; WireError where nothing of it may be believed."""
-        if not learnable(update.vector):  # it could end the model for everybody
+        """Return why an update must not enter the journal; None: it may.
+
+        Raises WireError where nothing in the message is to be believed.
+        """
+        if not learnable(update.vector):  # it could ruin the model
             raise WireError("norm", f"a number beyond {LARGEST:g}")
         reason = self._role.screen(update)
         if reason is None and seq > self._journal.last_seqs.get(update.edge, 0):
@@ -223,12 +227,13 @@ class Admission:
         return reason
 
     def _here(self) -> Set[str]:
-        """Who is there and has said Hello."""
+        """Return the edges that are connected and have sent Hello."""
         return {name for name in self._role.edges if self._presence.get(name) == "online"}
 
     def _check_sender(self, meta: pb.Meta, edge: str, seq: int) -> None:
-        """Raise WireError where the message says another sender than its topic, StoreLost where
-        its sender holds a receipt that the store knows nothing of.
+        """Raise WireError where the message names another sender than its topic.
+
+        Raises StoreLost where its sender holds a receipt for a message that the store lacks.
         """
         journal, said = self._journal, (meta.run, meta.edge, meta.seq)
         if said != (journal.run_id, edge, seq):
@@ -237,12 +242,12 @@ class Admission:
             self._receipts.check(edge, meta.held, journal.last_seqs.get(edge, 0))
 
     def _answer_part(self, edge: str, seq: int) -> None:
-        """Say what is missing now and then, and where it is asked."""
+        """Tell the edge which parts are missing: now and then, and whenever it asks."""
         if answer := self._reassembly.answer(edge, seq):
             self._downlink.receipt(edge, seq, answer)
 
     def _answer_question(self, edge: str, seq: int) -> None:
-        """Say that nothing is missing of a message that was accepted before."""
+        """Tell the edge that no part is missing of a message that was accepted before."""
         self._counts["asked"] += 1
         last = self._journal.last_seqs.get(edge, 0)
         receipt = pb.Receipt(status=pb.Receipt.DUPLICATE, last_seq=last)
@@ -253,7 +258,7 @@ class Admission:
     def _refuse(self, edge: str, seq: int, error: WireError) -> None:
         reason = error.reason
         said = str(error) if reason in ("definition", "name") else reason
-        if reason == "halted":  # under way when the run ended: nobody's fault
+        if reason == "halted":  # it was under way when the run ended, so it is no fault
             self._counts["late"] += 1
         else:
             self._counts[f"rejected:{reason}"] += 1
@@ -267,15 +272,15 @@ class Admission:
     # -- append ------------------------------------------------------------------------------------
 
     def _may_go_on(self, count: int, until: float) -> bool:
-        """Whether more may be screened before `count` messages are folded.
+        """Whether more messages may be screened before `count` messages are folded.
 
-        Not when the journal is full, nor when the run ends with those.
+        Not where the journal is full, or where the run ends with those messages.
         """
         ends = self._role.version + count >= self._role.horizon
         return time.monotonic() < until and not ends and not self._journal.full
 
     def _ask_to_wait(self, candidates: Iterable[Candidate]) -> None:
-        """Nothing is lost: the edges keep the bytes and send them again."""
+        """Answer BUSY: the edges keep the bytes and send them again, so nothing is lost."""
         for candidate in candidates:
             self._downlink.receipt(candidate.edge, candidate.seq, BUSY)
             candidate.inbound.done()
@@ -286,7 +291,7 @@ class Admission:
     def _acknowledge_fold_reply(self, batch: Batch, answers: list[Appended]) -> None:
         """Acknowledge to the broker, fold into the model, and reply to the edges.
 
-        Every edge is sent its receipts and the role's newest word.
+        Every edge is sent its receipts and the role's newest message.
         """
         replies: dict[str, Outgoing] = {}
         receipts: dict[str, tuple[int, pb.Receipt]] = {}  # of each edge's latest message
@@ -307,7 +312,7 @@ class Admission:
             if earlier := receipts.pop(edge, None):
                 self._downlink.receipt(edge, *earlier)
             receipts[edge] = (seq, receipt)
-            # An edge wants only the newest model. The end is said by the driver, after the last
+            # An edge needs only the newest model. The driver announces the end, after the last
             # snapshot.
             replies |= {out.to: out for out in outgoing if out.to != EVERYONE}
         for edge, last in receipts.items():

@@ -1,8 +1,7 @@
-"""Messages without a tensor (Hello, Retired, Want), which cost an edge nothing to make: bounded in
-bytes before they are decoded.
+"""A limit, in bytes and before decoding, on messages without a tensor: Hello, Retired, Want.
 
-An update is paid for out of an edge's budget; a Hello of a megabyte is not, and takes as long to
-read. So every edge has an allowance of such bytes, which no honest one comes near.
+An update costs an edge some of its budget; a Hello of a megabyte costs it nothing, and takes as
+long to read. So every edge has an allowance of such bytes, which no honest one comes near.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ EACH = 512  # bytes that a message counts for beside its own
 
 
 class ControlMessages:
-    """Counts bytes of each of the run's edges, for one driver and in its thread."""
+    """The allowance of bytes of each of the run's edges, for the driver's thread only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

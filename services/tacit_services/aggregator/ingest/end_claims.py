@@ -1,7 +1,7 @@
-"""When peers are believed that their run is over: when most of those that are here say so.
+"""A run of peers ends only when most of the connected ones report its end.
 
-A peer's report says how far the counter of all steps is, as it knows it; one that says T would end
-the run for everybody.
+A peer's report carries the counter of all steps as that peer knows it. Without this check a single
+report of T would end the run for all.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from tacit_services.aggregator.ingest.retry import RetryLater
 
 
 class EndClaims:
-    """For one driver, in its thread."""
+    """The peers that have reported the end, for the driver's thread only."""
 
     def __init__(self, horizon: int) -> None:
         """horizon: T, in versions."""
         self._horizon, self._said = horizon, set[str]()
 
     def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
-        """Raise RetryLater for a report of T that most of `all_here` do not make.
+        """Raise RetryLater for a report of T while most connected peers (`all_here`) make none.
 
-        It comes again, and is heard once they do.
+        The report comes again, and is accepted once they do.
         """
         if version < self._horizon:
             return
@@ -32,7 +32,7 @@ class EndClaims:
 
 
 class NoEndCheck(EndClaims):
-    """Of runs with a server, which counts itself."""
+    """No check, for runs with a server, which counts updates itself."""
 
     def check(self, edge: str, version: int, all_here: Callable[[], Set[str]]) -> None:
-        """Nothing."""
+        """Accept every message."""

@@ -1,8 +1,8 @@
-"""What [guard] of a run file refuses, in front of the journal.
+"""The guard refuses messages by the run file's [guard], before they reach the journal.
 
-So a replay never meets it. An empty [guard] refuses nothing. The guard's memory is this process's:
-a restart begins with full buckets and no refusals. Whom the role accuses by its updates' sums is in
-the journal, and stays in quarantine until an operator's release is there, too.
+So a replay never meets them. An empty [guard] refuses nothing. The guard's own memory ends with the
+process: a restart begins with full buckets and no refusals. Edges that the role accuses by the sums
+of their updates are in the journal, and stay in quarantine until it has an operator's release.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tacit_services.aggregator.ingest.retry import RetryLater
 from tacit_services.transport.bucket import Bucket
 
 log = logging.getLogger("tacit.guard")
-# Reasons that no misbehaviour is behind: an edge after a restart, a run's end, a spent budget.
+# Reasons that are no fault of the edge: its restart, the run's end, a spent budget.
 _NO_FAULT = ("halted", "unknown", "version", "budget", "order", "quarantined")
 
 
 class Guard:
-    """Judges messages for one driver, in its thread; `quarantined` and `release` are for any."""
+    """Judges messages in the driver's thread; any thread may call `quarantined` and `release`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Guard:
         plan: Callable[[str], Plan],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """plan: the privacy plan of an edge, by its name."""
+        """plan: returns the privacy plan of an edge, by its name."""
         self._section, self._role, self._plan, self._clock = section, role, plan, clock
         self._buckets: dict[
             str, tuple[Bucket, int]
@@ -49,24 +49,24 @@ class Guard:
 
     @property
     def quarantined(self) -> frozenset[str]:
-        """Edges of which nothing but a farewell is taken."""
+        """Edges in quarantine: only the last message of such an edge is accepted."""
         return frozenset(self._quarantined) | frozenset(self._role.accused)
 
     def why(self, edge: str) -> str:
-        """Why this edge is in quarantine; "" where it is not."""
+        """Return why this edge is in quarantine; "" where it is not."""
         return self._role.accused.get(edge, "") or self._quarantined.get(edge, "")
 
     def admit(self, edge: str, *, retires: bool) -> None:
         """Raise WireError ("quarantined") for a message of an edge in quarantine.
 
-        What such an edge has spent is still heard, at its end and at the run's.
+        Its last message, and all after the run's end, pass: they say what it has spent.
         """
         if edge in self.quarantined and not self._role.halted and not retires:
             raise WireError("quarantined", "an operator may release it")
 
     @property
     def bounds_norms(self) -> bool:
-        """Whether the length of an update matters."""
+        """Whether the lengths of updates are checked."""
         return self._section.norm_factor is not None
 
     def check_norm(self, edge: str, norm: float, base_version: int, size: int) -> None:
@@ -79,7 +79,7 @@ class Guard:
             raise WireError("norm", f"{norm:.4g} is above {bound:.4g}")
 
     def bound(self, edge: str, base_version: int, size: int) -> float:
-        """The longest that this update may be (Euclidean norm).
+        """Return the largest Euclidean norm that this update may have.
 
         C is what the server asked for with that model, not what the edge says it used.
         """
@@ -96,7 +96,7 @@ class Guard:
         )
 
     def refused(self, edge: str, reason: str) -> None:
-        """A message of this edge was refused for good."""
+        """Count a final refusal of this edge's message; enough of them put it in quarantine."""
         limit = self._section.quarantine_after
         if limit is None or reason in _NO_FAULT or edge not in self._role.edges:
             return
@@ -110,7 +110,8 @@ class Guard:
     def release(self, edge: str) -> bool:
         """End an edge's quarantine and forget its refusals; False if it was not in quarantine.
 
-        Where its updates' sums accuse it, that ends when the driver has entered it in the journal.
+        Where its updates' sums accuse it, the quarantine ends when the driver has entered the
+        release in the journal.
         """
         with self._lock:
             held = edge in self.quarantined
@@ -123,13 +124,13 @@ class Guard:
         return held
 
     def releases(self) -> list[str]:
-        """Edges whose release is to be entered in the journal; each is said once."""
+        """Return the edges whose release is to be entered in the journal; each is returned once."""
         with self._lock:
             asked, self._releases = self._releases, []
         return asked
 
     def throttle(self, edge: str, seq: int) -> None:
-        """Raise RetryLater for one message too many; a resend is none."""
+        """Raise RetryLater for a message above the rate; a resend does not count."""
         rate, burst, now = self._section.rate, self._section.burst, self._clock()
         if rate is None:
             return

@@ -1,8 +1,8 @@
-"""What has come from the broker and was not taken yet: every edge has a queue, and they take turns.
+"""The queues of messages that have arrived and wait to be read: one for each edge, in turn.
 
-So an edge that sends more than others waits for itself. A queue has room for more than an honest
-edge ever has under way; what is beyond is acknowledged to the broker and dropped, unread, and who
-goes on all the same is shut out (rate_limit.py).
+So an edge that sends more than others delays only itself. A queue has room for more than an honest
+edge ever has under way. Messages beyond that are acknowledged to the broker and dropped, unread; an
+edge that continues is shut out (rate_limit.py).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ BATCH = 64  # messages that share one append; more arrive while it is being writ
 ROOM = 4 * WINDOW  # messages in one edge's queue: its window, copies of it, questions
 ROOM_BYTES = 2 * WINDOW * (1 << 18)  # of one edge's queue
 TOTAL_BYTES = 1 << 28  # of all queues; beyond it an edge has room for one message
-STRANGERS = ""  # whose queue all share that the run does not know
-FEW = 16  # messages in that queue: they are answered, so that an honest one learns why
+STRANGERS = ""  # the name of the queue that all senders unknown to the run share
+FEW = 16  # room in that queue: its messages are answered, so that an honest sender learns why
 
 
 class Inbox:
-    """Filled by the network's thread, emptied by the driver's."""
+    """The queues, filled by the network's thread and emptied by the driver's."""
 
     def __init__(self, limiter: RateLimiter, names: Set[str]) -> None:
-        """names: of the run's edges."""
+        """names: the names of the run's edges."""
         self._limiter, self._names = limiter, names
         self._queues: dict[str, deque[Inbound]] = {}  # none is empty; the first is next
         self._bytes: Counter[str] = Counter()
@@ -39,16 +39,16 @@ class Inbox:
         return self._count
 
     def hear(self, inbound: Inbound) -> None:
-        """Take a message in, or acknowledge it to the broker, and that was all.
+        """Queue a message, or acknowledge it to the broker and drop it.
 
-        A second message of an edge that waits already is acknowledged at once: the broker has few
-        that it waits for, and one edge's must not keep it from sending others'.
+        A message of an edge that already has one in its queue is acknowledged at once. The broker
+        waits for few acknowledgements at a time, and one edge must not use them all up.
         """
         levels = inbound.topic.split("/", 5)
         kind, name = (levels[3], levels[4]) if len(levels) > 4 else ("", "")
         edge = name if name in self._names else STRANGERS
         size = len(inbound.payload)
-        # Edges retain nothing but their presence; the broker would keep it, and say it again.
+        # Honest edges retain only their presence; the broker would deliver others again and again.
         if inbound.retained and kind != "presence":
             self._limiter.drop(edge)
             inbound.done()
@@ -66,7 +66,7 @@ class Inbox:
             inbound.done()
 
     def gather(self, seconds: float) -> list[Inbound]:
-        """What has come, once anything has; nothing if nothing comes for so long."""
+        """Wait up to `seconds` for a message; return up to BATCH, one of each edge in turn."""
         with self._filled:
             self._filled.wait_for(lambda: self._count > 0, seconds)
             return [self._take() for _ in range(min(BATCH, self._count))]
@@ -98,4 +98,4 @@ class Inbox:
 
 
 def _done() -> None:
-    """It has been acknowledged."""
+    """Do nothing: the message has been acknowledged already."""

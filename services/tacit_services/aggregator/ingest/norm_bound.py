@@ -1,4 +1,4 @@
-"""What a server may refuse without knowing any data: vectors that no honest edge sends.
+"""A bound on the norm of an honest update, which a server can know without knowing any data.
 
 Only magnitudes are judged. A poisoned update as long as an honest one cannot be told from it: the
 noise that protects the data hides the poison, too (docs/privacy.md).
@@ -22,7 +22,7 @@ def norm_bound(
     factor: float = 1.0,
     false_alarm: float = 1e-9,
 ) -> float:
-    """What the l2 norm of an honest (sum + noise)/L exceeds with probability `false_alarm` at most.
+    """Return the l2 norm that an honest (sum + noise)/L exceeds with probability <= `false_alarm`.
 
     clip: C; batch: L > 0; noise of standard deviation z·C in each of `size` coordinates. The sum
     has norm C·B at most, with B examples in a Poisson batch of mean factor·L or less; with t =

@@ -1,4 +1,4 @@
-"""What edges, or the broker in their name, say of themselves."""
+"""The presence of edges, as they state it, or the broker in their name."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""The first check of what comes, on the network thread: what a flood costs when nobody reads it.
+"""The first check of incoming messages, on the network thread: it drops a flood unread.
 
 The guard itself judges whole messages and answers BUSY. By then a message has been queued, put
-together, decoded and answered; an edge that does not listen could fill the aggregator's queue at
-the broker, and everybody would wait behind. Here each edge has an allowance of bytes, enough for
-`rate` updates a second with their resends, questions and Hellos; what is beyond is acknowledged to
-the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near it. One that goes
-on all the same is shut out for a while, twice as long each time: the broker is told to keep what it
-sends (subscriptions.py), for receiving and acknowledging is most of what a flood costs.
+together, decoded and answered; an edge that ignores the answers could fill the aggregator's queue
+at the broker, and all others would wait behind it. Here each edge has an allowance of bytes, enough
+for `rate` updates a second with their resends, questions and Hellos. Messages beyond it are
+acknowledged to the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near
+it. An edge that continues is shut out for a while, twice as long each time: the broker is told to
+keep what it sends (subscriptions.py), since receiving and acknowledging is most of a flood's cost.
 
-Without [guard] rate nobody has an allowance, but who sends more than the inbox has room for
-(inbox.py) is shut out in the same way.
+Without [guard] rate there are no allowances, but an edge that sends more than the inbox has room
+for (inbox.py) is shut out in the same way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from tacit_services.transport.bucket import Bucket
 
 EACH = 512  # bytes that a message counts for beside its payload: small ones cost, too
-PATIENCE = (
-    200  # dropped messages at once, and a tenth of that each second, before an edge is shut out
-)
+# Dropped messages at once before an edge is shut out; a tenth of it each second in the long run.
+PATIENCE = 200
 SHUT_SECONDS, MOST_SHUT_SECONDS = 10.0, 600.0
 
 log = logging.getLogger("tacit.rate_limit")
@@ -32,9 +31,10 @@ log = logging.getLogger("tacit.rate_limit")
 
 @dataclass(slots=True)
 class _Account:
-    """One edge's bytes that it may send, and messages that may be dropped.
+    """One edge's allowances.
 
-    next: seconds for which it is shut out the next time.
+    bytes: that it may send. drops: messages that may be dropped before it is shut out. next:
+    seconds for which it is shut out the next time.
     """
 
     bytes: Bucket
@@ -43,9 +43,10 @@ class _Account:
 
 
 class RateLimiter:
-    """Counts bytes of each edge, in one thread; `shut` is for any. `dropped` counts messages.
+    """Limits the bytes of each edge, in one thread; any thread may call `shut`.
 
-    Edges are the run's, and "", which stands for all others.
+    Edges are the run's, and "", which stands for all senders that are not. dropped: messages
+    dropped so far.
     """
 
     def __init__(
@@ -76,12 +77,12 @@ class RateLimiter:
         return False
 
     def drop(self, edge: str) -> None:
-        """A message of this edge is dropped; one that goes on all the same is shut out."""
+        """Count a dropped message; shut out an edge of which too many have been dropped."""
         now, account = self._clock(), self._account(edge)
         self.dropped += 1
         if account.drops.take(now) and now >= self._shut.get(edge, 0.0):
             self._shut = {**self._still(now), edge: now + account.next}
-            log.warning("%s floods: not heard for %g s", edge or "a stranger", account.next)
+            log.warning("%s floods: shut out for %g s", edge or "an unknown edge", account.next)
             account.next = min(MOST_SHUT_SECONDS, 2 * account.next)
 
     def _account(self, edge: str) -> _Account:
@@ -94,7 +95,7 @@ class RateLimiter:
         return self._accounts[edge]
 
     def shut(self) -> frozenset[str]:
-        """Edges that are not to be heard now."""
+        """Return the edges that are shut out now."""
         return frozenset(self._still(self._clock())) if self._shut else frozenset()
 
     def _still(self, now: float) -> dict[str, float]:

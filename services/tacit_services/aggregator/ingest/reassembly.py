@@ -23,7 +23,7 @@ TOTAL_BYTES = 1 << 30
 
 @dataclass(slots=True)
 class _Open:
-    """One unfinished message; `due`: its edge is to be told how it stands."""
+    """One unfinished message; `due`: its edge is to be told which parts are missing."""
 
     seq: int
     assembler: wire.Assembler
@@ -32,7 +32,7 @@ class _Open:
 
 
 class Reassembly:
-    """One assembler per edge."""
+    """The parts of unfinished messages, with one assembler for each edge."""
 
     def __init__(self, max_message: int, names: int = 1, total: int = TOTAL_BYTES) -> None:
         """names: how many edges there can be."""
@@ -94,7 +94,7 @@ class Reassembly:
             self._held -= held.assembler.held
 
     def answer(self, edge: str, seq: int) -> pb.Receipt | None:
-        """What the edge is to be told after a part that did not complete its message.
+        """Return the answer to a part that did not complete its message; None: no answer yet.
 
         None: nothing yet.
         """

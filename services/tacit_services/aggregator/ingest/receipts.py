@@ -1,9 +1,9 @@
-"""Receipts that prove themselves: who holds one can show what the store has accepted.
+"""Receipts with a proof, by which edges can show what the store has accepted and since lost.
 
 A store that was emptied, cut or rolled back does not know what it has lost, and neither does an
-aggregator that starts on it. Its edges do: each keeps its newest receipt and shows it with every
-message. A proof is a keyed digest, which no edge can make, so one that lies cannot stop a run. The
-key is in a file beside the aggregator, not in the store.
+aggregator that starts on it. The edges know: each keeps its newest receipt and sends it with every
+message. A proof is a keyed digest (HMAC), which no edge can forge, so a dishonest one cannot stop a
+run. The key is in a file beside the aggregator, not in the store.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PROVEN = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE)
 
 
 class Receipts:
-    """The proofs of one run."""
+    """Makes and checks the proofs of one run."""
 
     def __init__(self, key: bytes, run_id: str) -> None:
         self._key, self._run = key, run_id
         self._doubted = False
 
     def proven(self, edge: str, receipt: pb.Receipt) -> pb.Receipt:
-        """The receipt, with the proof of its `last_seq` if that was accepted."""
+        """Return the receipt, with a proof of its `last_seq` if that was accepted."""
         if receipt.status in _PROVEN and receipt.last_seq:
             receipt.proof = self._proof(edge, receipt.last_seq)
         return receipt
@@ -35,7 +35,8 @@ class Receipts:
     def check(self, edge: str, held: pb.Held, last: int) -> None:
         """Raise StoreLost if this edge holds a receipt for a later message than the store's `last`.
 
-        A proof that this aggregator has not made shows nothing: it is lied, or the key was lost.
+        A proof that this aggregator's key did not make is only logged: it is forged, or the key was
+        lost.
         """
         if held.seq <= last:
             return

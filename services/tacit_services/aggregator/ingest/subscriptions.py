@@ -1,8 +1,7 @@
-"""Whom the aggregator hears: everybody, by one wildcard, until an edge floods; then everybody else,
-each by name.
+"""The aggregator's subscriptions: one wildcard, until an edge floods; then all others by name.
 
-What nobody has subscribed to costs the broker a read and an acknowledgement, and the aggregator
-nothing. Names are all that the run has, so a newcomer is heard as soon as it is there.
+A message without a subscriber costs the broker a read and an acknowledgement, and the aggregator
+nothing. The names are all that the run may have, so a newcomer is heard as soon as it connects.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from tacit.protocol import topics
 
 
 def everybody(run: str) -> list[str]:
-    """What to listen to where nobody floods."""
+    """Return the topics to subscribe to where no edge floods."""
     return [topics.up_all(run), topics.presence_all(run)]
 
 
 def subscriptions(run: str, names: Set[str], flooding: Set[str]) -> list[str]:
-    """What to listen to in a run of these `names`.
+    """Return the topics to subscribe to in a run of these `names`.
 
-    Those that are `flooding` are not heard ("": whoever has another name).
+    Edges that are `flooding` are left out ("": senders with other names).
     """
     if not flooding:
         return everybody(run)

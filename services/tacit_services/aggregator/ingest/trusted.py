@@ -38,12 +38,11 @@ class TrustedNoise:
         self._kept: OrderedDict[str, Candidate] = OrderedDict()
 
     def rewrite(self, candidate: Candidate) -> Candidate:
-        """The same message, noised, with this aggregator's history instead of the edge's own; never
-        the original bytes.
+        """Return the message with noise and with this aggregator's history in place of the edge's.
 
-        Charged before anything is computed; a crash before the journal has it charges twice. Raises
-        WireError (budget, order) and PrivacyError (a ledger that is damaged, or has less than the
-        journal).
+        The journal never gets the original bytes. The ledger is charged before anything is
+        computed; a crash before the journal has the message charges twice. Raises WireError
+        (budget, order) and PrivacyError (a ledger that is damaged, or has less than the journal).
         """
         edge, seq = candidate.edge, candidate.seq
         kept = self._kept.get(edge)

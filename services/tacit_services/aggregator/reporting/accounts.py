@@ -1,4 +1,4 @@
-"""ε of what each edge has released, for everybody who asks while the run goes on.
+"""The ε of what each edge has released, for all who ask during a run.
 
 A composition takes 20 to 50 ms, which training would miss at every status of a thousand edges. So ε
 is that of exactly what was released where it is known or there is time to compose it, and else an
@@ -29,7 +29,7 @@ KEPT = 4096  # histories that are known to have been composed
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one edge has spent. bound: its ε is an upper bound."""
+    """The spending of one edge. bound: its ε is an upper bound."""
 
     record: EdgeRecord
     spent: EdgePrivacy
@@ -65,7 +65,7 @@ class _Rough:
 
 
 class Accounts:
-    """Of one run; for any thread."""
+    """The spending of one run's edges; for any thread."""
 
     def __init__(self, promise: Promise, clock: Callable[[], float] = time.monotonic) -> None:
         self._promise, self._clock = promise, clock

@@ -1,4 +1,4 @@
-"""What ε is computed of while a run goes on: a little more than what was spent, and never less.
+"""The history that ε is computed of during a run: a little more than was spent, never less.
 
 Composing takes up to 50 ms, time that training would miss; so it is done for eight counts an
 octave, and each result serves every edge until its count passes it.
@@ -15,9 +15,7 @@ ROUGHER = (4, 6, 8)
 
 
 def ahead(history: History, bits: int = ROUGHER[0]) -> History:
-    """The same with every count rounded up to so many significant bits: of four, at most an eighth
-    more pushes.
-    """
+    """Round every count up to `bits` significant bits; four of them add at most an eighth."""
     return tuple(replace(row, count=_rounded_up(row.count, bits)) for row in history)
 
 

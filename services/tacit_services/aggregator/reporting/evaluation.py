@@ -59,7 +59,7 @@ class Points:
 
 
 class Evaluator:
-    """Makes the points beside training; nobody waits for it.
+    """Makes the evaluation points beside training, which does not wait for it.
 
     If a point takes longer than training does, some are left out.
     """

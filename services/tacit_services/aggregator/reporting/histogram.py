@@ -1,4 +1,4 @@
-"""How long things take, counted in buckets. One thread observes; any may read."""
+"""A histogram of durations. One thread observes; any may read."""
 
 from __future__ import annotations
 

@@ -14,19 +14,19 @@ from tacit.algorithms.base.server import ServerRole
 
 
 class Locked(Protocol):
-    """Whoever drives a role, and counts messages, while others read."""
+    """An object that drives a role and counts messages, while others read."""
 
     role: ServerRole
     counts: Counter[str]
 
     @property
     def state(self) -> str:
-        """How the run stands."""
+        """The state of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What `read` found. params: (d,), which the fold replaces and never writes into.
+    """A consistent reading of a run. params: (d,), which the fold replaces and never writes into.
 
     mean_staleness: of the latest updates; staleness: how many updates were how old.
     """

@@ -19,7 +19,7 @@ Series = list[dict[str, Any]]
 
 
 def plot(path: Path, status: dict[str, Any], series: Series) -> None:
-    """What the test set says, the clip norm, ε against its budget, and each edge's, in one file."""
+    """Draw the test results, the clip norm, and each edge's ε against its budget into one file."""
     figure = drawn(status, series)
     temporary = path.with_suffix(".tmp.png")
     figure.savefig(temporary, dpi=120)
@@ -27,7 +27,7 @@ def plot(path: Path, status: dict[str, Any], series: Series) -> None:
 
 
 def drawn(status: dict[str, Any], series: Series) -> Figure:
-    """The same as matplotlib's figure, which nothing else holds."""
+    """Return the same picture as a matplotlib figure, to which nothing else refers."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 3.6), layout="constrained")
@@ -42,9 +42,7 @@ def drawn(status: dict[str, Any], series: Series) -> Figure:
 
 
 def on_test(accuracy: float | None, loss: float | None) -> str:
-    """How good a model is on the test set, in words: its accuracy, its loss where it guesses no
-    classes, or that there is no test set.
-    """
+    """Return the model's test result in words: its accuracy, its loss, or that there is none."""
     if accuracy is not None:
         return f"{100 * accuracy:.2f} %"
     return "not evaluated" if loss is None else f"loss {loss:.4g}"

@@ -1,4 +1,4 @@
-"""The status of a run, for everybody outside.
+"""The status of a run, for REST, page and command line.
 
 Every reading is consistent, made on demand, and never by the driver's thread.
 """
@@ -31,7 +31,7 @@ _ABSENT = ("left", "offline", "refusing")  # no push will come from there, as th
 
 
 class Driver(Protocol):
-    """What is asked of whoever drives the role: `ServerDriver`, or a simulation."""
+    """The part of a role's driver that a status reads: `ServerDriver`'s, or a simulation's."""
 
     run_id: str
     role: ServerRole
@@ -43,7 +43,7 @@ class Driver(Protocol):
 
     @property
     def state(self) -> str:
-        """How the run stands."""
+        """The state of the run."""
 
     @property
     def quarantined(self) -> Set[str]:
@@ -57,7 +57,7 @@ _D = TypeVar("_D", bound=Driver)
 
 
 class Link(Protocol):
-    """What is shown of the way to the broker."""
+    """The part of the link to the broker that a status shows."""
 
     @property
     def up(self) -> bool:
@@ -65,7 +65,7 @@ class Link(Protocol):
 
     @property
     def reconnects(self) -> int:
-        """How often a connection came up again."""
+        """How often the connection has come up again."""
 
 
 class RunStatus(Generic[_D]):
@@ -262,7 +262,7 @@ class RunStatus(Generic[_D]):
         return sum(state in _ONLINE for state in list(self.driver.presence.values()))
 
     def refusals(self) -> dict[str, int]:
-        """How many edges refuse the model now, and how many models edges have refused.
+        """Return how many edges refuse the model now, and how many models edges have refused.
 
         As far as the edges have said so.
         """
@@ -274,7 +274,7 @@ class RunStatus(Generic[_D]):
         return {"edges_refusing": refusing, "refusals": refused}
 
     def edges(self, after: str = "", limit: int | None = None) -> list[dict[str, Any]]:
-        """One row per edge that ever said Hello; its updates are those that its ε counts.
+        """Return one row for each edge that ever sent Hello, with the updates that its ε counts.
 
         In the order of their names, at most `limit`, from the first one behind `after`.
         """

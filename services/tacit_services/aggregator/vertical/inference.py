@@ -104,7 +104,7 @@ class Inference:
     # -- the driver thread -------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """What is to be done now; called between messages.
+        """Do what is due; called between messages.
 
         Raises ServiceError when the store is lost.
         """

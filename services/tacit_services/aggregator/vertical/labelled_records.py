@@ -29,8 +29,7 @@ log = logging.getLogger("tacit.people")
 
 
 def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> LabelledRecords:
-    """Everybody in the run: the training split, then the test split; `labels`: the file of their
-    noisy labels.
+    """Return all records of the run, training split first. labels: the file of noisy labels.
 
     Raises ConfigError, DataError, PrivacyError.
     """

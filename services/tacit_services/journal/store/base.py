@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Verdict(StrEnum):
-    """What `append` did with one entry."""
+    """The outcome of `append` for one entry."""
 
     ACCEPTED = "accepted"  # durable, at `position`
     DUPLICATE = "duplicate"  # seq <= the edge's last accepted seq; counted, and not written
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """How far the ledger of `lineage` has come: `count` charges, hash chain at `head`.
+    """The state of the ledger of `lineage`: `count` charges, hash chain at `head`.
 
     A lineage is the ledger of one dataset at one edge.
     """
@@ -151,16 +151,16 @@ class Store(Protocol):
         """
 
     def saver(self) -> Saver:
-        """What saves under this store's present epoch, for one other thread."""
+        """Return what saves under this store's present epoch, for one other thread."""
 
     def snapshot(self) -> Snapshot | None:
         """The last saved snapshot, or None for a fresh run."""
 
     def depth(self) -> tuple[int, int]:
-        """How many entries, and bytes of payload, the journal holds now."""
+        """Return how many entries, and bytes of payload, the journal holds now."""
 
     def duplicates(self) -> int:
-        """How many entries of this run `append` has ever answered with DUPLICATE."""
+        """Return how many entries of this run `append` has ever answered with DUPLICATE."""
 
     def last_seqs(self) -> dict[str, int]:
         """The last accepted seq of every edge that was ever accepted in this run."""

@@ -20,7 +20,7 @@ from tacit_services.journal.store.base import (
 
 @dataclass(slots=True)
 class MemoryRun:
-    """What one run has stored."""
+    """The stored state of one run."""
 
     fingerprint: str | None = None
     epoch: int = 0

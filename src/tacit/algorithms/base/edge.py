@@ -79,7 +79,7 @@ class EdgeRole(ABC):
         self.refusals, self.refusal = 0, ""  # models refused, and why the latest one was
 
     def _rows_alone(self) -> RowSums | str:
-        """What adds up drawn rows alone; where none may, why, for the log."""
+        """Return the kernel that adds up drawn rows alone; if none may, why, for the log."""
         if not self.releaser.plan.private:
             return "no Poisson batch is drawn"
         if self.units is not None:
@@ -94,8 +94,9 @@ class EdgeRole(ABC):
 
     @property
     def way(self) -> str:
-        """How a step is computed, and why not otherwise, for the log: nothing in it depends on a
-        row.
+        """How a step is computed and why not otherwise, for the log.
+
+        Nothing in it depends on a row.
         """
         if self.alone is not None:
             return "drawn rows alone"
@@ -104,7 +105,7 @@ class EdgeRole(ABC):
         return f"{self.size} slots: {self._why_slots}"
 
     def _shapes(self) -> set[int]:
-        """How many rows are computed at a time."""
+        """Return the numbers of rows that are computed at a time."""
         units = _parts(self.size, self.rows)
         return {
             count * rows for count in units for rows in _parts(self._rows_of_one(), self.together)

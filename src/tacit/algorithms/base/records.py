@@ -1,4 +1,4 @@
-"""What a server knows of its edges, and how that is kept in a snapshot."""
+"""The server's records of its edges, and their form in a snapshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.protocol.messages import Hello, Retired, Update
 
 @dataclass(frozen=True, slots=True)
 class EdgeRecord:
-    """What the server knows of one edge: its public privacy configuration, and what it has sent.
+    """One edge as the server knows it: its public privacy configuration, and what it has sent.
 
     A record is replaced and never changed, so that a copy of the dictionary is a reading of all.
     """

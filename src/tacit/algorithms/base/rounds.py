@@ -63,7 +63,7 @@ class RoundServer(ServerRole):
     def joined(self, edge: str) -> list[Outgoing]:
         """Let a newcomer fill up the round.
 
-        The first round begins when all that are expected are there.
+        The first round begins when all expected edges are connected.
         """
         self.absent.discard(edge)
         if not self.asked:

@@ -91,7 +91,7 @@ class Zcdp:
         return math.sqrt(2 * K / self._Z * _UP)
 
     def epsilon(self, K: int, z: float) -> float:
-        """What K steps at z cost by (9)."""
+        """Return the ε of K steps at z by (9)."""
         return epsilon_zcdp(K, z, self._p.delta)
 
 
@@ -126,7 +126,7 @@ class Poisson:
         return between
 
     def epsilon(self, K: int, z: float) -> float:
-        """What K steps at z cost by PLD."""
+        """Return the ε of K steps at z by PLD."""
         return accounting.epsilon_pld(
             [accounting.Spend(self._rate, z, K, MECHANISM)], self._p.delta
         )

@@ -65,7 +65,7 @@ def local_steps(a: FedAsync, most: int, edge: str, version: int) -> int:
 
 
 def task_law(server: ServerRole, a: FedAsync, update: Update) -> Law:
-    """What is known of one task's distance to its base."""
+    """Return the law of one task's distance to its base."""
     rate = a.learning_rate * a.factor(update.base_version, server.horizon)
     most = local_steps(a, a.steps, update.edge, update.base_version)
     return server.laws.steps(

@@ -53,7 +53,7 @@ class MixingServer(ServerRole):
     # -- Updater -----------------------------------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """One epoch: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
+        """Mix an update into the model: x_t = (1 - α_t)·x_{t-1} + α_t·x_new."""
         self._hold()
         self.mix(update.vector, tau)
         return self._next(update.edge)

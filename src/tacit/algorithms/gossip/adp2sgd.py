@@ -41,11 +41,11 @@ from tacit.protocol.messages import Answer, Gossip, Outgoing, Proposal
 
 @dataclass(slots=True)
 class Link:
-    """What is kept of one neighbour, in both directions; each has numbers of its own.
+    """The state that is kept of one neighbour, in both directions; each has numbers of its own.
 
-    proposed, open: our latest exchange with it, and whether its answer is still to come. life,
-    answered, delta: its latest exchange that was done here, and what we added: the answer, to be
-    given again to whoever asks again.
+    proposed, open: the number of our latest exchange with it, and whether its answer is still to
+    come. life, answered: of its latest exchange that was done here. delta: what we added for that
+    one, which is the answer, to be sent again if it asks again.
     """
 
     proposed: int = 0
@@ -56,16 +56,16 @@ class Link:
 
 
 class Peer(Worker):
-    """A worker that averages with one neighbour at a time while it computes, and never waits for
-    any.
+    """A worker that averages with one neighbour at a time while it computes, and never waits.
 
-    Two peers cannot both know that a message has arrived. So an exchange is decided by one of them:
-    the proposer i sends its model under a number; the receiver j adds δ = (x_i - x_j)/2 to its own,
-    and remembers number and δ in the same durable write, before it answers; i takes δ away when the
-    answer comes, however often it had to ask, whatever steps it has taken meanwhile, and asks for
-    nothing else on this link before. A number is thus done at most once at j and at most once at i,
-    and at i only if at j: the mean of all models is that of the steps alone, and while an answer is
-    under way it is δ/K from it. Nobody waits: a neighbour that is away keeps its one exchange open.
+    Two peers cannot both know that a message has arrived. So one of them decides an exchange. The
+    proposer i sends its model under a number. The receiver j adds δ = (x_i - x_j)/2 to its own
+    model, and stores number and δ in the same durable write, before it answers. When the answer
+    comes, i subtracts δ, however often it had to ask and whatever steps it has taken meanwhile; it
+    proposes nothing else on this link before. So a number is applied at most once at j and at most
+    once at i, and at i only if at j. The mean of all models is that of the steps alone; while an
+    answer is under way it is δ/K from that. No peer waits: an exchange with a neighbour that is
+    disconnected stays open.
 
     The driver must make `state()` durable after every call that returns messages, before it sends
     them.
@@ -163,7 +163,7 @@ class Peer(Worker):
         ]
 
     def hear(self, message: Gossip) -> list[Outgoing]:
-        """What a neighbour says. Anything else, and whatever was seen before, changes nothing."""
+        """Take in a neighbour's message. Other messages, and ones seen before, change nothing."""
         if not isinstance(message, Proposal | Answer) or message.peer not in self.links:
             return []
         if self._sane(message.model if isinstance(message, Proposal) else message.delta) is None:

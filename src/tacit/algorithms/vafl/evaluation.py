@@ -1,4 +1,4 @@
-"""When a vertical run is evaluated, on which records, and what came of it."""
+"""The evaluations of a vertical run: when they are due, on which records, and their result."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Party:
         self.halted = ""
 
     def start(self) -> list[Outgoing]:
-        """Say who is there, under which privacy. Sent again whenever there is nothing to do."""
+        """Send Hello with the privacy plan. Sent again whenever the party has nothing to do."""
         plan, ledger = self.releaser.plan, self.releaser.ledger
         hello = Hello(
             self.edge,

@@ -1,4 +1,4 @@
-"""What a vertical run's server has asked its parties for, beside what an iteration needs.
+"""A vertical server's requests to its parties, beside what an iteration needs.
 
 It asks for embeddings anew where the table's are too old, for an evaluation, and for predictions.
 """
@@ -24,7 +24,7 @@ class Requests:
         self.open: dict[str, list[Request]] = {}
 
     def ask(self, edge: str, rows: Tensor) -> Outgoing:
-        """One more request, for embeddings of `rows`; returns the one that `edge` is to answer."""
+        """Add a request for embeddings of `rows`; return the one that `edge` is to answer."""
         self.made += 1
         self.open.setdefault(edge, []).append(Request(self.made, rows))
         return Outgoing(edge, self.open[edge][0])

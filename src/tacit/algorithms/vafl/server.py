@@ -231,7 +231,7 @@ class Server(ServerRole):
         return [edge for edge, record in self.edges.items() if not record.retired]
 
     def _advance(self) -> list[Outgoing]:
-        """As many iterations as there are uploads of t parties (or of all that are left)."""
+        """Do as many iterations as there are uploads of t parties (or of all that are left)."""
         outgoing: list[Outgoing] = []
         while self.gathered and not self._trained:
             t = min(self.protocol.t, len(self._active())) or 1
@@ -258,7 +258,7 @@ class Server(ServerRole):
         return {edge: rows for edge, rows in found.items() if len(rows)}
 
     def _forget(self, edge: str, number: int | None = None) -> None:
-        """What `edge` was asked for (only request `number`) is answered, or will not be."""
+        """Stop waiting for what `edge` was asked for (only request `number`, if given)."""
         self.evaluation.waiting -= self.requests.close(edge, number)
 
     def _iterate(self, group: _Group) -> list[Outgoing]:
@@ -313,7 +313,7 @@ class Server(ServerRole):
         return [*outgoing, *asking] if asking else self._evaluate(outgoing)
 
     def _learning(self, parties: list[str]) -> list[str]:
-        """Those whose table is not for good: all but who released everything once."""
+        """Return the parties whose table may still change: all but those that released it once."""
         return [edge for edge in parties if self.plan(edge).mode != "cached"]
 
     # -- inference, after the end ------------------------------------------------------------------
@@ -338,10 +338,10 @@ class Server(ServerRole):
     # -- persistence -------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """As Fold.state, with the table, its ages, and what is under way."""
+        """Return Fold.state with the table, its ages, and what is under way."""
         return vafl_state.dump(self, *super().state())
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """As Fold.restore."""
+        """Continue from what `state` returned."""
         super().restore(tensors, values)
         vafl_state.read(self, tensors, values)

@@ -13,7 +13,7 @@ from tacit.protocol.vertical import Feedback, Request
 
 
 class State(Protocol):
-    """What a server keeps in a snapshot.
+    """A server's state in a snapshot.
 
     table: embeddings (records, parties, width). uploaded: k of each entry's upload (records,
     parties).

@@ -1,4 +1,4 @@
-"""From a vertical run's definition to its parts: protocol, models, privacy plans.
+"""Make a vertical run's protocol, models and privacy plans from its definition.
 
 Public numbers only.
 """
@@ -51,7 +51,7 @@ class Vertical:
         return made
 
     def view(self, x: Tensor, party: int) -> Tensor:
-        """What party number `party` of the testbed holds of the examples x (n, *shape).
+        """Return the part of the examples x (n, *shape) that party `party` of the testbed holds.
 
         Raises ConfigError.
         """

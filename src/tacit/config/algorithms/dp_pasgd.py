@@ -40,7 +40,7 @@ class DpPasgd(StepSizes):
 
     @property
     def usual_clip(self) -> float:
-        """The same for all."""
+        """`USUAL_CLIP`."""
         return USUAL_CLIP
 
     @property
@@ -49,7 +49,7 @@ class DpPasgd(StepSizes):
         return "rounds"
 
     def uploads(self, workers: int) -> int:
-        """One of every device."""
+        """Return the number of devices: each sends one update for a version."""
         return workers
 
     def agree(self, run: Sections) -> None:

@@ -49,7 +49,7 @@ class Gossip(StepSizes):
         return "steps" if self.name == "sync" else "updates"
 
     def graph(self, edges: int, seed: int) -> Topology:
-        """The graph of the run's peers, the same for everybody.
+        """Return the graph of the run's peers, which is the same for all of them.
 
         Raises ConfigError where there is none.
         """

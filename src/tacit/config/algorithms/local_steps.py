@@ -1,4 +1,4 @@
-"""What the runs have in common whose edges take local steps."""
+"""The checks that all algorithms with local steps share."""
 
 from __future__ import annotations
 

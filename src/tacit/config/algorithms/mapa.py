@@ -36,8 +36,9 @@ class Mapa(StepSizes):
 
     @property
     def usual_clip(self) -> float | None:
-        """None: eq. (12) gives the first C. AUDP keeps its first C for good, so eq. (12) is left to
-        whom gives its numbers.
+        """None where eq. (12) gives the first C.
+
+        AUDP keeps its first C throughout, so eq. (12) sets it only where its constants are given.
         """
         return USUAL_CLIP if self.name == "audp" and not self.model_fields_set & _EQ_12 else None
 

@@ -1,4 +1,4 @@
-"""How a step size changes over a run: of the version alone, so it costs no ε (post-processing)."""
+"""Schedules of a step size, which depend on the version alone and so cost no ε."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepSizes(AlgorithmSection):
     )
 
     def factor(self, version: int, horizon: int) -> float:
-        """What the step size of version `version` of `horizon` is multiplied by, in [0, 1]."""
+        """Return what the step size of `version` of `horizon` is multiplied by, in [0, 1]."""
         done = min(version / horizon, 1.0)
         grown = min(1.0, (version + 1) / (self.warm_up * horizon)) if self.warm_up else 1.0
         match self.schedule:

@@ -128,7 +128,7 @@ class Vafl(StepSizes):
         )
 
     def release_mode(self, mechanism: Mechanism) -> Mode:
-        """How embeddings are released: in `mode` where the noise is Gaussian."""
+        """Return how embeddings are released: in `mode` where the noise is Gaussian."""
         if mechanism == "gaussian":
             return self.mode
         return "paper" if mechanism == "paper" else "none"

@@ -41,11 +41,10 @@ class Dataset:
         return len(self.y)
 
     def for_edge(self, classes: int) -> EdgeRows:
-        """These rows with the public row after them; zeros for a row with a label or a word that is
-        not in [0, classes).
+        """Return these rows with the public row, all zeros, after them.
 
-        To raise, now or when it is drawn, would tell of it; so it counts as one like the public
-        row, clipped to C.
+        A row with a label or a word outside [0, classes) becomes zeros, too. An error, now or when
+        it is drawn, would reveal the row; so it counts like the public row, clipped to C.
         """
         known = torch.ones(len(self), dtype=torch.bool)
         for values in (self.x, self.y):
@@ -74,7 +73,7 @@ def load(
     features: Features = "none",
     text: Text = _DEFAULT_TEXT,
 ) -> Dataset:
-    """One split of a named dataset, checked against its SHA-256.
+    """Return one split of a named dataset, checked against its SHA-256.
 
     root: the data folder (ignored for "digits", which are a part of tacit). rows: int64 (m,), to
     have these rows only, so that an edge never holds the whole table. features: replace each image

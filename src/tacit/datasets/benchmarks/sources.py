@@ -1,5 +1,4 @@
-"""What is public about every dataset, its files with their published SHA-256, and their checked
-bytes.
+"""Published data sets: the public facts about each, its files' SHA-256, and their checked bytes.
 
 Nothing is fetched. A file is checked before it is parsed, so that two edges that say "mnist" hold
 the same rows in the same order: `partition.shard` and the public test set rely on it.

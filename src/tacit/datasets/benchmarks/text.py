@@ -26,7 +26,7 @@ WORDS = 33_278  # different ones in the training split, <unk> and <eos> included
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """How running text becomes examples: V words, <unk> included, in sequences of T.
+    """Makes examples of running text: V words, <unk> included, in sequences of T.
 
     Raises ConfigError for what the corpus cannot give.
     """
@@ -41,7 +41,7 @@ class Text:
             raise ConfigError(f"data.sequence = {self.sequence} must be in [1, 1000]")
 
     def rows(self, words: int) -> int:
-        """How many sequences a text of so many words gives; the rest at the end is not used."""
+        """Return how many sequences a text of `words` words gives; the rest is not used."""
         return words // (self.sequence + 1)
 
 

@@ -41,7 +41,7 @@ class Projection:
 
     @property
     def constants(self) -> list[object]:
-        """All that it depends on, wherever its file lies."""
+        """Return all that it depends on, wherever its file lies."""
         return [self.sha256, self.axes, self.whiten]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ def write(path: Path, mean: Tensor, axes: Tensor, variances: Tensor, says: str) 
 
 
 def says(path: Path) -> str:
-    """What a basis stands for. Raises DataError."""
+    """Return what a basis stands for. Raises DataError."""
     try:
         with safe_open(path, framework="pt") as file:
             noted = file.metadata() or {}

@@ -44,7 +44,7 @@ class Front:
 
     @property
     def constants(self) -> list[object]:
-        """All that it depends on, wherever its files lie."""
+        """Return all that it depends on, wherever its files lie."""
         return [self.entry, self.arguments, self.code, self.weights_sha256]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -56,8 +56,9 @@ class Front:
         return _tried(self, shape)
 
     def of_record(self, record: Tensor) -> Tensor:
-        """What it gives for one record (*shape), float32. Raises ConfigError, which says nothing of
-        the record.
+        """Return the features of one record (*shape), float32.
+
+        Raises ConfigError, which says nothing of the record.
         """
         expected, module = self.shape_of(tuple(record.shape)), _module(self)
         state = _versions(module)

@@ -27,11 +27,11 @@ class Standardise:
 
     @property
     def constants(self) -> list[object]:
-        """All that it depends on."""
+        """Return all that it depends on."""
         return ["standardise", self.low, self.high]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The same. Raises ConfigError if there are bounds for another number of numbers."""
+        """Return the same shape. Raises ConfigError for bounds of another number of values."""
         width = torch.Size(shape).numel()
         for name, bounds in (("low", self.low), ("high", self.high)):
             if len(bounds) not in (1, width):

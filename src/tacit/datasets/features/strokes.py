@@ -38,7 +38,7 @@ def pictures(count: int, seed: int, side: int = SIDE) -> Tensor:
 
 
 def small(count: int, seed: int) -> Tensor:
-    """The same pictures, (count, 1, 8, 8): how much ink is in each 4x4 pixels, against the most.
+    """Return the pictures at (count, 1, 8, 8): the ink in each 4x4 pixels, as a part of the most.
 
     Alpaydin and Kaynak made the bundled digits so (doi:10.24432/C50P49).
     """

@@ -15,7 +15,7 @@ _LEAST = 1e-6  # of a moment, or of an image's mass, that is divided by
 
 
 def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The same. Raises ConfigError if `shape` is not an image's."""
+    """Return the same shape. Raises ConfigError if `shape` is not an image's."""
     if len(shape) != 3:
         raise ConfigError(f"data.features: 'upright' needs images, not {shape}")
     return shape

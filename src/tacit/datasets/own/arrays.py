@@ -49,7 +49,7 @@ class ArraysReader:
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """The kind of target that y is."""
         return self.values.target
 
     def digest(self) -> str:

@@ -1,5 +1,4 @@
-"""Which edge a unit belongs to, where one file is dealt: a function of the seed and of the unit
-alone.
+"""The edge that a unit belongs to where one file is dealt: a function of seed and unit alone.
 
 So one row more, or one fewer, moves no other, and all rows of a unit go to the same edge.
 """

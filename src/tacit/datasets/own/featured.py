@@ -38,17 +38,17 @@ class FeaturedReader:
 
     @property
     def unit(self) -> str | None:
-        """As `reader` says."""
+        """The unit of `reader`."""
         return self.reader.unit
 
     @property
     def folders(self) -> bool:
-        """As `reader` says."""
+        """Whether `reader` reads folders."""
         return self.reader.folders
 
     @property
     def target(self) -> Target:
-        """As `reader` says."""
+        """The target of `reader`."""
         return self.reader.target
 
     @cached_property
@@ -63,7 +63,7 @@ class FeaturedReader:
         return hashlib.sha256(named.encode()).hexdigest()
 
     def content(self, path: Path) -> str:
-        """As `reader` says. Raises DataError."""
+        """Return the content that `reader` finds. Raises DataError."""
         return self.reader.content(path)
 
     def read(self, path: Path) -> Iterator[EncodedRows]:

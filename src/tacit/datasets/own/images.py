@@ -100,7 +100,10 @@ class ImagesReader:
         return [one.path for one in self._listed(path, [self.path])]
 
     def pictures(self, path: Path) -> Iterator[Picture]:
-        """What a folder or a table has, in the order of their names or rows. Raises DataError."""
+        """Return the pictures of a folder or a table, in the order of names or rows.
+
+        Raises DataError.
+        """
         if not path.is_dir():
             unit = [] if self.unit is None else [self.unit]
             yield from self._listed(path, [self.path, self.label, *unit])

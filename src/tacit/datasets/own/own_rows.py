@@ -46,7 +46,7 @@ class OwnRows:
 
     @property
     def unit(self) -> str:
-        """What says whose row it is, or "row"."""
+        """The column that names the unit, or "row"."""
         return self.reader.unit or "row"
 
     @property
@@ -56,11 +56,11 @@ class OwnRows:
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """The kind of target that y is."""
         return self.reader.target
 
     def weight(self, number: int | None) -> float:
-        """Everybody has an ordinary share."""
+        """Return 1: all edges have an ordinary share."""
         return 1.0
 
     def path(self, number: int) -> Path:
@@ -86,7 +86,7 @@ class OwnRows:
         return Part(rows, self.most)
 
     def owned(self, number: int) -> Owned:
-        """What its ledger is found by. Raises ConfigError, DataError."""
+        """Return what the edge's ledger is found by. Raises ConfigError, DataError."""
         path = self.path(number)
         whole = (self.folder / self.train).resolve()
         dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}" if self.dealt else ""
@@ -119,24 +119,22 @@ class OwnRows:
         return located(name, self.folder, "data.test", folders=self.reader.folders)
 
     def available(self, root: Path | None) -> bool:
-        """It is: who has no file of it is told so when it is read."""
+        """Return True: a missing file is reported when it is read."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was counted in a training file: units of each edge on average, and rows of the largest
-    unit.
-    """
+    """Counts of a training file: units of each edge on average, and rows of the largest unit."""
 
     units: int
     largest: int
 
 
 def counted(path: Path, reader: Reader, edges: int) -> Counts:
-    """Counts of the file at `path`, dealt to `edges`. Raises DataError.
+    """Return counts of the file at `path`, divided among `edges` edges. Raises DataError.
 
-    They are private numbers: whoever puts them into a run file makes them public.
+    They are private numbers: writing them into a run file makes them public.
     """
     seen: dict[bytes, int] = {}
     rows = 0

@@ -41,11 +41,11 @@ class EncodedRows:
 
 
 class Reader(Protocol):
-    """How one kind of file becomes rows, by a public schema."""
+    """Reads one kind of file into rows, by a public schema."""
 
     @property
     def unit(self) -> str | None:
-        """What says whose row it is, None where each row is a unit."""
+        """The column that names the unit; None: each row is one."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
     @property
     def target(self) -> Target:
-        """What y says: classes, or a number."""
+        """The kind of target that y is: classes, or a number."""
         ...
 
     def digest(self) -> str:
@@ -87,5 +87,5 @@ def hashed(contents: Iterable[bytes]) -> Units:
 
 
 def each_its_own(x: Floats, y: npt.NDArray[np.generic]) -> Units:
-    """Where each row is a unit: by what the encoded row holds."""
+    """Return the units, where each row is its own: by what the encoded row holds."""
     return hashed(row.tobytes() + one.tobytes() for row, one in zip(x, y, strict=True))

@@ -49,7 +49,7 @@ class Dealt:
 
 @dataclass(frozen=True, slots=True)
 class UnitRows:
-    """How a unit's rows count: at most so many in a draw, by their mean gradient or its sum."""
+    """The way in which a unit's rows count: up to `most` in a draw, by mean gradient or by sum."""
 
     most: int = 1
     mean: bool = True

@@ -57,7 +57,7 @@ Column = Number | Category
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """What a table's row becomes: x (width,) float32 in the order of `features`, and y.
+    """The row that a table's row becomes: x (width,) float32 in the order of `features`, and y.
 
     y is the place in `target.values` (int64), or the target scaled to [0, 1] (float32) where it is
     a number. unit: the column that says whose row it is, None where each row is a unit.

@@ -35,7 +35,7 @@ class TableReader:
 
     @property
     def target(self) -> Target:
-        """What the target column says."""
+        """The kind of target that the target column is."""
         column = self.schema.target
         if isinstance(column, Number):
             return Target("number", low=column.low, span=column.high - column.low)

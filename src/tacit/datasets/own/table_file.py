@@ -17,7 +17,7 @@ from tacit.errors import DataError
 
 BLOCK_BYTES = 1 << 16  # of a CSV that are read at a time, at least
 _BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that it reads
-_BLOCK_LINES = 16  # a block has so many times the bytes of the file's first line
+_BLOCK_LINES = 16  # a block has at least this many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
 
 

@@ -47,7 +47,7 @@ class DatasetReader:
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """The kind of target that y is."""
         return self.values.target
 
     def code(self) -> str:

@@ -1,4 +1,4 @@
-"""Whose a row is, as 16 bytes: a function of that row's value alone, one for every kind of data.
+"""The id of a row's unit, 16 bytes: a function of that row's value alone, for every kind of data.
 
 A value has one text, whatever file or type it comes in: 7, 7.0 and "7.0" are "7". So a unit stays
 at its edge when its column's type changes, and depends on no value beside it.

@@ -1,4 +1,4 @@
-"""What rows that are arrays of one shape become: numbers between public bounds, and a target."""
+"""The values of rows that are arrays of one shape: numbers between public bounds, and a target."""
 
 from __future__ import annotations
 

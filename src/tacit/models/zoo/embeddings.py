@@ -90,7 +90,7 @@ class Recurrent(Model):
         return [Layer(states, functional.linear(states, *top))]
 
     def embed(self, params: Tensor, x: Tensor, smooth: torch.Generator | None = None) -> Tensor:
-        """As `Network.embed`."""
+        """Embed the examples, as `Network.embed` does."""
         states = self._last(params, x, neuron(self.smoothing, smooth))
         return functional.linear(states, *list(self.unflatten(params).values())[-2:])
 
