@@ -36,7 +36,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,9 +106,11 @@ golden: setup ## a refactoring changed nothing: the kept files, and the bits of 
 
 nightly: golden examples chaos ## what takes longer than CI has time for: all of `make golden`, every example, `make chaos`
 
-examples: setup ## all of examples/, with the packages that they need themselves
+example-packages: setup ## the packages that examples/ need themselves, without which their tests are passed over
 	$(BIN)/pip install -q $(foreach file,$(wildcard examples/*/requirements.txt),-r $(file))
-	$(BIN)/pytest -q -m slow tests/examples
+
+examples: example-packages ## all of examples/, each by its command
+	$(PYTEST) -m slow tests/examples
 
 golden-renew: setup ## take the commit as it is for the reference: REASON="…", and BITS="…" if model bits changed
 	$(BIN)/python -m golden.renew

@@ -1,5 +1,5 @@
-"""Measure, print ratios, write out/bench.json. About eight minutes on two cores, with nothing else
-running.
+"""Measure, print ratios, write out/bench.json. Below twenty minutes on two cores, with nothing
+else running.
 
 (a) accepted updates/s of the whole path (5 edges with ready-made 87 KB updates and 16 unreceipted
 ones each: broker,
@@ -12,7 +12,10 @@ ones each: broker,
     costs the edges and the aggregator in processor time;
 (c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
 flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
-edge's whole push costs over a plain step, for five networks (bench/step.py).
+edge's whole push costs over a plain step, for five networks (bench/step.py); (f) what a push costs
+an edge past its step, stage by stage, at three sizes (bench/push.py); (g) the path by size, and a
+model of 45 MB there and back (bench/large.py); (h) a thousand edges, and ten thousand
+(bench/crowd.py).
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ from tacit_services.journal.store import open_store
 from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
-from bench import cost, step, training
+from bench import cost, crowd, large, push, step, training
 from bench.workers import ROOT, Worker
 from tacit import config
 from tacit.algorithms.mapa import Server
 from tacit.protocol import topics
 
 EDGES = 5
+PATH_SECONDS = 240.0  # that a path may take before the bench gives it up
+SMALL = 4 * 650 + 256  # bytes of an update of logistic regression on digits, about
 RUN = """
 [run]
 updates = {updates}
@@ -87,9 +92,17 @@ def main() -> None:
             results |= _percentiles(f"push_to_{what}_ms", values)
         results["broker_per_s"] = statistics.mean(raw)
         results["path_over_broker"] = results["path_per_s"] / results["broker_per_s"]
+        results["path_over_broker_by_size"] = {
+            "3KB": _small_path(folder),
+            "90KB": round(results["path_over_broker"], 4),
+        }
         results |= _training(folder, data)
+    results |= large.measured()
+    results["path_over_broker_by_size"]["45MB"] = large.path_over_broker(results["large_cycle"])
+    results |= crowd.measured()
     results |= cost.costs()
     results["step_over_plain"] = step.measured()
+    results["push_ms_by_size"] = push.measured()
     results = {
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in results.items()
@@ -123,6 +136,11 @@ def _print(results: dict[str, Any]) -> None:
         print(f"(c) push → {what:8} ms   p50 {p50:.2f}, p99 {p99:.2f}")
     cost.show(results)
     step.show(results["step_over_plain"])
+    push.show(results["push_ms_by_size"])
+    sizes = results["path_over_broker_by_size"].items()
+    print("(g) path / broker        " + ", ".join(f"{size}: {ratio}" for size, ratio in sizes))
+    large.show(results)
+    crowd.show(results)
     print("written to out/bench.json")
 
 
@@ -153,13 +171,21 @@ def _services(folder: Path, name: str) -> tuple[list[Child], str, str]:
     return children, broker.address, store.address
 
 
-def _raw(folder: Path, count: int = 1500) -> float:
-    """Messages/s of 87 KB through the broker alone: EDGES publishers, one subscriber."""
+def _small_path(folder: Path) -> float:
+    """The path over the broker with updates of 2.6 KB."""
+    text = large.RUN.replace('"mlp"\nhidden = [3300, 3300]', '"logistic"')
+    file = folder / "small.toml"
+    file.write_text(text.format(updates=EDGES * 1200).replace("count = 1", f"count = {EDGES}"))
+    rate, _ = _path(folder, None, "stream", name="small", file=file)
+    return round(rate / _raw(folder, size=SMALL), 4)
+
+
+def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
+    """Messages/s of `size` bytes through the broker alone: EDGES publishers, one subscriber."""
     children, broker, _ = _services(folder, f"raw-{time.monotonic_ns()}")
     receiver = Worker("raw_receive", broker=broker, count=count * EDGES)
     receiver.ready()
     receiver.go()
-    size = 21840 * 4 + 256
     senders = [
         Worker("raw_publish", broker=broker, number=k, count=count, size=size) for k in range(EDGES)
     ]
@@ -176,17 +202,24 @@ def _raw(folder: Path, count: int = 1500) -> float:
 
 
 def _path(
-    folder: Path, data: str | None, kind: str, each: int = 1200
+    folder: Path,
+    data: str | None,
+    kind: str,
+    each: int = 1200,
+    *,
+    name: str = "path",
+    file: Path | None = None,
 ) -> tuple[float, list[dict[str, Any]]]:
     """Applied updates/s with the aggregator's driver in this process, on Redis.
 
-    And what the edges say.
+    And what the edges say. file: the run file, if not the CNN's. Raises TimeoutError after
+    PATH_SECONDS.
     """
     torch.set_num_threads(1)
-    file = _run_file(folder, data, EDGES * each, f"path-{kind}")
+    file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")
     run = config.load(file)
     model = run.build_model()
-    children, broker, url = _services(folder, f"path-{kind}")
+    children, broker, url = _services(folder, f"{name}-services-{kind}")
     line = BrokerLink(broker, "bench-aggregator", 30.0)
     # Ready-made updates, many without a receipt at a time, are of any version.
     place = Surroundings(
@@ -214,7 +247,13 @@ def _path(
     for worker in workers:
         worker.go()
     marks: list[tuple[float, int]] = []
-    driver.run(threading.Event(), lambda: marks.append((time.perf_counter(), driver.role.version)))
+    stop = threading.Event()
+    limit = threading.Timer(PATH_SECONDS, stop.set)
+    limit.start()
+    driver.run(stop, lambda: marks.append((time.perf_counter(), driver.role.version)))
+    limit.cancel()
+    if not driver.role.halted:
+        raise TimeoutError(f"{driver.role.version} updates in {PATH_SECONDS:g} s")
     driver.farewell(threading.Event())
     answers = [worker.result() for worker in workers]
     line.close()

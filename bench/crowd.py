@@ -122,7 +122,7 @@ def show(found: dict[str, Any]) -> None:
     """Print it."""
     one, ten = found["edges_1000"], found["edges_10000"]
     print(
-        f"(f) 1,000 edges, {RATE:g}/s    p50 {one['p50_ms']} ms, p99 {one['p99_ms']} ms, "
+        f"(h) 1,000 edges, {RATE:g}/s    p50 {one['p50_ms']} ms, p99 {one['p99_ms']} ms, "
         f"status {one['status_ms']} ms, {one['rss_mb']} MB"
     )
     print(

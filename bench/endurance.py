@@ -78,6 +78,7 @@ class Stack:
             "TACIT_STORE": store,
             "TACIT_OUT": str(folder / "out"),
             "TACIT_HTTP": self.url.removeprefix("http://"),
+            "TACIT_LINGER": "true",
         }
         self.aggregator = ForkedService(
             ["aggregator"], os.environ | settings, folder / "aggregator.log"

@@ -122,7 +122,7 @@ class Repeater:
 
     def accepted(self, entry: NewEntry, process: ForkedService) -> None:
         """Return when it is; `process` must not end before."""
-        (payload,) = wire.split(entry.payload, 256 * 1024)
+        (payload,) = wire.split(bytes(entry.payload), 256 * 1024)
         good = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE)
         with self._changed:
             while self._receipts.get(entry.seq) not in good:

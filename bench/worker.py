@@ -300,6 +300,43 @@ def raw_publish(options: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def raw_cycle(options: dict[str, Any]) -> dict[str, Any]:
+    """Seconds that `size` bytes take there and back, in payloads of `chunk` bytes, `count` times.
+
+    One that `echoes` sends as many back once it has all.
+    """
+    size, chunk, mine = options["size"], options["chunk"], int(options["echoes"])
+    payloads = [bytes(min(chunk, size - start)) for start in range(0, size, chunk)]
+    came, whole, times = 0, threading.Semaphore(0), []
+
+    def on_message(inbound: Inbound) -> None:
+        nonlocal came
+        inbound.done()
+        came += len(inbound.payload)
+        if came == size:
+            came = 0
+            whole.release()
+
+    topic = "bench/cycle/{}".format
+    connection = Connection(
+        options["broker"], topic(mine).replace("/", "-"), [topic(mine)], on_message
+    )
+    connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(options["count"]):
+        began = time.perf_counter()
+        if mine:
+            whole.acquire()
+        for payload in payloads:
+            connection.publish(topic(1 - mine), payload)
+        if not mine:
+            whole.acquire()
+        times.append(time.perf_counter() - began)
+    connection.stop()
+    return {"seconds": times}
+
+
 def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
     """Count and acknowledge `count` messages; the rate from the first to the last.
 
@@ -337,6 +374,7 @@ if __name__ == "__main__":
         "plain": plain,
         "raw_publish": raw_publish,
         "raw_receive": raw_receive,
+        "raw_cycle": raw_cycle,
         "paced": paced,
         "flood": flood,
     }

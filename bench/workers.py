@@ -48,6 +48,10 @@ class Worker:
 
     def result(self) -> dict[str, Any]:
         """Its last line."""
-        output, _ = self._process.communicate(timeout=300)
+        try:
+            output, _ = self._process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
         result: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
         return result

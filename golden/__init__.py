@@ -1,4 +1,4 @@
-"""`make golden`:
+"""`make golden`: a refactoring changes nothing that anybody outside can see, to the last bit.
 
-a refactoring changes nothing that anybody outside can see, to the last bit (CONTRIBUTING.md).
+See CONTRIBUTING.md.
 """

@@ -49,9 +49,9 @@ def main() -> int:
 
 
 def compare(tree: Path, *, quick: bool = False) -> tuple[list[str], list[str]]:
-    """The differences of `tree` from the kept files and the reference;
+    """Return the differences of `tree` from the kept files and the reference.
 
-    what could not be compared. Raises Failed.
+    Also returns what could not be compared. Raises Failed.
     """
     wanted = reference()
     print(f"golden: {tree} beside {wanted.commit}", flush=True)

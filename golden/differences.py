@@ -14,9 +14,9 @@ ABSENT = "absent"
 
 
 def differences(was: Any, now: Any, name: str, *, exact: bool = True) -> Iterator[str]:
-    """One line for each place where `now` is not `was`; not `exact`:
+    """Return one line for each place where `now` differs from `was`.
 
-    numbers, also as text, may be close.
+    exact: if False, numbers may be close, also as text.
     """
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:

@@ -76,9 +76,9 @@ class Gate:
             child.close()
 
     def differences(self, work: Work) -> list[str]:
-        """One line for each. The trees work side by side;
+        """Return one line for each difference. The trees work side by side.
 
-        the older one receives while the newer one reads files.
+        The older one receives while the newer one reads files.
         """
         with ThreadPoolExecutor(2) as pool:
             older = pool.submit(

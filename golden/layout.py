@@ -1,6 +1,6 @@
-"""The names of the tree that this process works in. For checkers the newest layout;
+"""The names of the tree that this process works in.
 
-inside/__main__.py puts its own.
+For checkers it is the newest layout; inside/__main__.py puts its own.
 """
 
 from golden.adapters.second import *  # noqa: F403

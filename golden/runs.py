@@ -11,9 +11,9 @@ RULES = Path(__file__).parent / "runs.toml"
 
 
 class Runs:
-    """The shortened runs of one tree, by name:
+    """The shortened runs of one tree, by name.
 
-    a file of experiments/, or one of `also` in the rules.
+    A name is of a file of experiments/, or one of `also` in the rules.
     """
 
     def __init__(self, experiments: Path) -> None:

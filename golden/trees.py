@@ -71,9 +71,9 @@ def checked_out(wanted: Reference) -> Iterator[Tree]:
 
 
 class Child:
-    """A process that answers questions about one tree;
+    """A process that answers questions about one tree.
 
-    one that has ended is started anew by the next question.
+    One that has ended is started anew by the next question.
     """
 
     def __init__(self, tree: Tree, folder: Path) -> None:

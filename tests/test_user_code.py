@@ -93,6 +93,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         ("Net = 3\n", "has no class or function Net"),
         ("def Net(:\n", "cannot be read"),
         ("raise RuntimeError('one\\ntwo')\n", "importing broken failed: RuntimeError: one"),
+        ("raise SystemExit(0)\n", "importing broken failed: SystemExit: 0"),
     ],
 )
 def test_code_that_does_not_give_an_entry_is_one_line(tmp_path: Path, code: str, said: str) -> None:

@@ -69,6 +69,6 @@ def clean(each: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 torch.set_num_threads(1)
-write(HERE / "train", 1_500, seed=1)
-write(HERE / "public", 300, seed=2)
+write(HERE / "train", 1_000, seed=1)
+write(HERE / "public", 250, seed=2)
 save_file(pretrained(*clean(600, seed=3), len(SHAPES)).state_dict(), HERE / "base.safetensors")

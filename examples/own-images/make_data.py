@@ -2,6 +2,7 @@
 
 import math
 import random
+import sys
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -40,5 +41,5 @@ def write(folder: Path, each: int, seed: int) -> None:
             picture(shape, chance).save(folder / shape / f"{number}.png")
 
 
-write(HERE / "train", 2_400, seed=1)
-write(HERE / "public", 500, seed=2)
+write(HERE / "train", int(sys.argv[1]) if sys.argv[1:] else 1_200, seed=1)
+write(HERE / "public", 300, seed=2)

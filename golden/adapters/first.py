@@ -1,6 +1,6 @@
-"""The layout of November 2026:
+"""The layout of November 2026.
 
-`src/tacit` nearly flat, the processes in a top-level package `services`.
+`src/tacit` is nearly flat; the processes are in a top-level package `services`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ from tests.integration.servers import mosquitto
 
 
 def _digest(message: Gossip) -> str:
-    """As the harness names a peer's message, but the same in every process:
+    """Digest a peer's message as the harness does, but alike in every process.
 
     protobuf gives a map in any order.
     """

@@ -86,7 +86,7 @@ from tests.helpers.servers import mosquitto
 
 
 def _digest(message: Gossip) -> str:
-    """As the harness names a peer's message, but the same in every process:
+    """Digest a peer's message as the harness does, but alike in every process.
 
     protobuf gives a map in any order.
     """

@@ -59,9 +59,9 @@ def in_process(table: dict[str, Any], root: str | None) -> Facts:
 
 
 def points(folder: str) -> dict[str, dict[str, Any]]:
-    """Some points of every figure file's quick report, evenly among its panels, lines and x;
+    """Return some points of every figure file's quick report, of one seed.
 
-    of one seed.
+    They are spread evenly among its panels, lines and x.
     """
     found = {}
     for path in sorted(Path(folder).glob("*.toml")):

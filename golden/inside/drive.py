@@ -1,6 +1,6 @@
-"""A run in process:
+"""A run in process, in turns and without a clock.
 
-its roles, with real ledgers and noise from a seed, in turns and without a clock.
+Its roles have real ledgers, and noise from a seed.
 """
 
 from __future__ import annotations

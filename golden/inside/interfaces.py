@@ -1,6 +1,6 @@
-"""What people and programs call tacit by:
+"""The interfaces by which people and programs use tacit.
 
-commands, settings, keys of run files, REST, metrics, topics.
+They are commands, settings, keys of run files, REST, metrics and topics.
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ def topic_names() -> dict[str, str]:
 
 
 def inlined(schema: dict[str, Any]) -> Any:
-    """A schema with its definitions in the places that refer to them:
+    """Return a schema with its definitions in the places that refer to them.
 
-    their names are the code's own.
+    Their names are the code's own.
     """
     definitions = schema.pop("$defs", {})
 
@@ -202,9 +202,9 @@ def inlined(schema: dict[str, Any]) -> Any:
 
 
 def without_prose(value: Any, named: bool = False) -> Any:
-    """A schema without what is for people; `named`:
+    """Return a schema without what is for people.
 
-    its keys are somebody's names, of which none is prose.
+    named: its keys are names that somebody gave, of which none is prose.
     """
     if isinstance(value, list):
         return [without_prose(inner) for inner in value]

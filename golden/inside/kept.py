@@ -56,9 +56,9 @@ def fingerprints(folder: str) -> dict[str, str]:
 
 
 def epsilons() -> dict[str, Any]:
-    """ε of the plans, by both accountants, and as a party's where it has one;
+    """Return ε of the plans by both accountants, and as a party's where it has one.
 
-    z of the calibrated.
+    Returns z of the calibrated plans, too.
     """
     found: dict[str, Any] = {}
     for mechanism, rate, z, pushes, delta in PLANS:

@@ -40,7 +40,7 @@ Facts = dict[str, Any]
 
 
 def over_mqtt(table: Facts, journal: str, diary: str) -> Facts:
-    """The model that a run over MQTT ends with;
+    """Return the model that a run over MQTT ends with.
 
     `journal` and `diary` are the files that `again` needs.
     """

@@ -201,8 +201,9 @@ class EdgeSettings(ServiceSettings):
 
 
 def data_home() -> Path:
-    """The folder of the user's data, where ledgers of own data lie: `$XDG_DATA_HOME/tacit`, else
-    ~/.local/share/tacit.
+    """Return the folder of the user's data, where ledgers of own data lie.
+
+    It is `$XDG_DATA_HOME/tacit`, else ~/.local/share/tacit.
     """
     named = os.environ.get("XDG_DATA_HOME", "")
     # A relative path is to be ignored, says the XDG base directory specification.

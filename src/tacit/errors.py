@@ -3,6 +3,7 @@
     TacitError           exit code 1
     ├── ConfigError      2  a run file or a setting: names the field and the value
     ├── DataError        3  a data file is missing, altered or unreadable
+    │   └── OwnersError  3  own rows do not fit; says which only to their owner
     ├── ServiceError     4  broker, store or port: unreachable, in use, lost
     │   └── Fenced       4  a newer aggregator has taken over this run
     ├── PrivacyError     5  the ledger, the budget or the edge's policy refuses
@@ -36,6 +37,16 @@ class DataError(TacitError):
     exit_code = 3
 
 
+class OwnersError(DataError):
+    """Own rows do not fit. for_owner: the same in more words, which may say something of a row:
+    they are for the screen of whoever has it, and for no log.
+    """
+
+    def __init__(self, message: str, for_owner: str) -> None:
+        super().__init__(f"{message} (tacit check says which)")
+        self.for_owner = for_owner
+
+
 class ServiceError(TacitError):
     """The broker, the store or a port is unreachable, in use or lost."""
 
@@ -54,6 +65,10 @@ class PrivacyError(TacitError):
 
 class BudgetSpent(PrivacyError):  # noqa: N818  (a state of the ledger)
     """The next push would take the edge past its privacy budget, so the edge retires."""
+
+
+# What a user's own code may end with. `sys.exit` in it would end tacit, and as if all were well.
+FROM_OWN_CODE = (Exception, SystemExit)
 
 
 class WireError(TacitError):

@@ -21,6 +21,7 @@ from tests.helpers.rest import Rig, served
 
 pytestmark = pytest.mark.slow
 DARK: dict[str, Any] = {"color_scheme": "dark"}
+SPENT = 276  # releases of a rig's edge that ε = 8 pays for
 PAPER: dict[str, Any] = {"viewport": {"width": 794, "height": 1123}}  # A4 at 96 dots an inch
 
 
@@ -81,12 +82,13 @@ def end(folder: Path) -> Rig:
 
 def many(folder: Path) -> Rig:
     """200 edges, a few of which do not take part just now."""
-    rig = trained(begun(folder, edges=200, updates=2000), 900, every=60)
+    rig = trained(begun(folder, edges=200, updates=2000), 899, every=60)
     for number in range(3, 200, 20):
         rig.driver.presence[f"edge-{number}"] = "offline"
     record = rig.role.edges["edge-1"]
     object.__setattr__(record.hello, "refusal", "clip 4 is above the policy's 2")
     rig.driver.presence["edge-1"] = "refusing"
+    rig.update("edge-2", pushes=SPENT)
     rig.role.edges["edge-2"] = replace(rig.role.edges["edge-2"], retired="its budget is spent")
     return rig
 

@@ -184,12 +184,32 @@ def test_a_crash_while_rows_are_written_leaves_nothing_that_is_taken_for_them(
 
 
 @pytest.mark.parametrize(
-    "content", [b"PK\x03\x04rest", b"\x1f\x8brest", b"\x80\x04\x95rest", b"PAR1rest"]
+    "content",
+    [b"PK\x03\x04rest", b"\x1f\x8brest", b"\x80\x04\x95rest", b"PAR1rest", b"\xd0\xcf\x11\xe0rest"],
 )
 def test_what_is_not_a_table_is_refused_unopened(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"^t\.csv: is "):
         rows_of(tmp_path / "t.csv", TableReader(SCHEMA), tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        ("age,sex,outcome\n50,m,h\xf6me\n".encode("latin-1"), "is not UTF-8 text"),
+        ("age,sex,outcome\n50,m,home\n".encode("utf-16"), "is not UTF-8 text"),
+        (b"PAR1 and no more", "is not a whole Parquet table"),
+        (b"age,sex,outcome\n50,m\n", "has another number of columns"),
+    ],
+)
+def test_what_is_wrong_with_a_whole_table_is_said(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    schema = TableSchema((Number("age", 0, 100),), OUTCOME)
+    with pytest.raises(DataError, match=said):
+        rows_of(tmp_path / "t.csv", TableReader(schema), tmp_path / "rows")
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:

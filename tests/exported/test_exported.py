@@ -7,6 +7,8 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +189,46 @@ def test_a_card_says_where_nothing_was_private(tmp_path: Path, epsilon: float | 
     assert ("It was not trained privately" in card) == (epsilon is None)
 
 
+BUILT_IN: dict[str, dict[str, Any]] = {
+    "logistic": {},
+    "mlp": {"hidden": [8, 4], "activation": "tanh"},
+    "cnn": {"channels": [4, 6], "kernel": 3, "hidden": [5], "normalization": "group"},
+    "cnn, pooled once": {"channels": [4, 6], "kernel": 3, "pool_every": 2},
+    "resnet": {"width": 4},
+    "mobilenet": {"width": 4},
+    "own": {},
+}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_cards_lines_make_the_network_that_was_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if name == "own":
+        run = config.load(written(tmp_path / "run"))
+    else:
+        sizes = {"name": name.partition(",")[0], **BUILT_IN[name]}
+        text = toml(
+            run={"updates": 9},
+            data={"dataset": "digits"},
+            model=sizes,
+            algorithm={"name": "fedasync", "learning_rate": 1.0},
+        )
+        run = config.parse(text, "test")
+    params = results(tmp_path / "out", run)
+    exported.export(tmp_path / "out", tmp_path / "model", run.folder)
+    monkeypatch.chdir(tmp_path / "model")
+    monkeypatch.setattr("sys.path", [*sys.path])
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    _, _, after = card.partition("or in Python, in this folder:\n\n")
+    said: dict[str, Any] = {}
+    exec(textwrap.dedent(after.partition("\n\nRows")[0]), said)
+    model = run.build_model()
+    x, _ = model.random_batch(3, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.allclose(said["network"](x), model.logits(params, x), rtol=1e-4, atol=1e-5)
+
+
 def test_other_code_than_was_trained_is_refused_before_it_runs(tmp_path: Path) -> None:
     results(tmp_path / "out", config.load(written(tmp_path / "run")))
     exported.export(tmp_path / "out", tmp_path / "model")
@@ -251,6 +293,17 @@ def tacit(*arguments: str) -> int:
         main(list(arguments))
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_a_new_row_that_does_not_fit_is_shown_to_who_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results(tmp_path / "out", config.load(written(tmp_path / "run")))
+    exported.export(tmp_path / "out", tmp_path / "model")
+    (tmp_path / "new.csv").write_text("sex,age\nf,50\nm,old\n", encoding="utf-8")
+    assert tacit("predict", str(tmp_path / "model"), "--table", str(tmp_path / "new.csv")) == 3
+    said = capsys.readouterr().err
+    assert said == "tacit: column 'age': expected numbers, found string, in row 2 of the data\n"
 
 
 @pytest.mark.slow

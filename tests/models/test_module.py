@@ -210,6 +210,22 @@ class Lost(nn.Module):
         return scores
 
 
+class Raises(nn.Linear):
+    """Raises `error`, whatever it is given."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(4, 3)
+        self.error = error
+
+    def forward(self, input: Tensor) -> Tensor:
+        raise self.error
+
+
+class Pair(nn.Linear):
+    def forward(self, input: Tensor) -> tuple[Tensor, int]:  # type: ignore[override]
+        return super().forward(input), 1
+
+
 class Noisy(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input) + torch.rand(())
@@ -230,6 +246,10 @@ class Noisy(nn.Linear):
         (lambda: nn.Flatten(), "no parameter to train"),
         (lambda: nn.Linear(4, 2), r"gives \[2, 2\] for two examples; expected \[2, 3\]"),
         (lambda: nn.Linear(5, 3), r"does not take a batch of shape \[2, 4\]"),
+        (lambda: Raises(AttributeError("no fc")), r"does not take a batch of .*: no fc"),
+        (lambda: Raises(AssertionError()), r"does not take a batch of .*: AssertionError"),
+        (lambda: Raises(SystemExit(0)), r"does not take a batch of .*: 0"),
+        (lambda: Pair(4, 3), "gives a tuple, not a tensor"),
         (Across, "depends on the other examples of its batch"),
         (lambda: Noisy(4, 3), "or on chance"),
         (Lost, r"parameter first\.weight gets no gradient"),

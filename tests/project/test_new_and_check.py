@@ -187,6 +187,12 @@ def test_what_makes_learning_unlikely_is_said(
     assert said in checked(sample, capsys, change)
 
 
+def test_a_class_that_nobody_has_is_named(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no training row" not in checked(sample, capsys)
+    table(sample.parent / "clinic" / "train.csv", 6000, seed=2, outcome="no")
+    assert "note: no training row is of class yes:" in checked(sample, capsys)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -81,15 +81,15 @@ def test_an_emptied_store_is_noticed_by_what_its_edges_hold(
     aggregator, edges = begun(run, kept=False)
     aggregator.kill()
     emptied(redis)
-    before = [run.pushes(number) for number in range(2)]
     aggregator.start()
     assert stopped(aggregator) == LOST, aggregator.log
     assert "holds a receipt for its message" in aggregator.log
     assert "tacit recover --from" in aggregator.log
     assert run.accepted() == 0  # nothing was begun anew
-    assert [run.pushes(number) for number in range(2)] == before
+    before = [run.pushes(number) for number in range(2)]  # all that was under way is stored
     aggregator.start()  # and it does not get used to it
     assert stopped(aggregator) == LOST
+    assert [run.pushes(number) for number in range(2)] == before
     for edge in edges:
         edge.signal(signal.SIGTERM)
 

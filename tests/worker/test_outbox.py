@@ -267,3 +267,36 @@ def test_a_large_message_is_held_once(tmp_path: Path) -> None:
         pending = box.oldest()
         assert pending is not None
         assert isinstance(pending[1], mmap.mmap)
+
+
+COPIES = """
+import re, sys
+from pathlib import Path
+import torch
+from tacit.privacy.clipping import clipped_sum
+from tacit.privacy.ledger import Ledger
+from tacit.protocol import wire
+from tacit.protocol.messages import Push
+from tacit_services.transport.transfer import Transfer
+from tacit_services.worker.outbox import Outbox
+from tests.helpers.paid import released
+folder, numbers = Path(sys.argv[1]), int(sys.argv[2])
+def bytes_of(name):
+    return 1024 * int(re.search(name + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+update = [Push("edge-0", 0, released(torch.zeros(numbers)))]
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
+base = bytes_of("VmRSS") - 4 * numbers
+box = Outbox(Ledger(folder / "ledger.db", "data"), "run", b"an identity's id", folder)
+box.put(1, wire.up("run", 1, update.pop(), b"schema"))
+transfer = Transfer(box.oldest()[1], 256 * 1024)
+sent = sum(len(payload) for number in range(transfer.parts) for _, payload in transfer.more([number]))
+assert sent > 4 * numbers
+print((bytes_of("VmHWM") - base) / (4 * numbers))
+"""
+
+
+def test_an_update_is_held_twice_at_most_while_it_is_stored_and_sent(tmp_path: Path) -> None:
+    """The vector and its envelope; then the envelope's file, as it is mapped."""
+    done = forked.finished(COPIES, tmp_path, str(10_000_000))
+    assert done.returncode == 0, done.stderr
+    assert 1.0 < float(done.stdout) < 2.2

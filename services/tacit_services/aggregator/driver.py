@@ -7,6 +7,7 @@ ingest/admission.py.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Set
@@ -30,6 +31,7 @@ from tacit_services.aggregator.task_scheduler import TaskScheduler
 
 log = logging.getLogger("tacit.driver")
 FAREWELL_SECONDS = 5.0
+ANNOUNCE_SECONDS = 60.0  # between two announcements that nothing but a snapshot has caused
 
 
 class ServerDriver:
@@ -58,9 +60,10 @@ class ServerDriver:
         self.run_id, self.fingerprint, self.size = journal.run_id, journal.fingerprint, journal.size
         self.role, self.lock, self.counts = journal.role, journal.lock, journal.counts
         self.presence, self.names = presence, names
-        self.epoch = 0  # of the store; 0: the run has not been taken over yet
+        self.epoch = 0  # the store's; 0: the run has not been taken over yet
         self.store_up = True
         self._said_accused: set[str] = set()
+        self._announced = -math.inf
         self._timer: tuple[Timer, float] | None = None  # what the role waits for, and until when
 
     @property
@@ -132,7 +135,7 @@ class ServerDriver:
         self.reassembly.expire()
         if self.journal.save_due():
             self.journal.begin_save()
-        if self.journal.saved_more():
+        if self.journal.saved_more() and time.monotonic() - self._announced >= ANNOUNCE_SECONDS:
             self.announce()
         self._line.connection.listen(self.subscriptions())
 
@@ -210,8 +213,10 @@ class ServerDriver:
     def announce(self) -> None:
         """Publish, retained, how the run stands.
 
-        Done at the start, after a reconnection, with every snapshot, and at the end.
+        Done at the start, after a reconnection, at the end, and with a snapshot once in a while: a
+        broker sends it to every edge.
         """
+        self._announced = time.monotonic()
         self._downlink.announce(self.epoch, self.state, self.role.global_model())
 
     # -- control -----------------------------------------------------------------------------------

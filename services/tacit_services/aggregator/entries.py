@@ -24,7 +24,7 @@ class Candidate:
 
     edge: str
     seq: int
-    payload: bytes
+    payload: bytes | memoryview  # nobody writes into it
     message: Hello | Update | Retired
     anchor: Anchor  # where its sender's ledger stands
     inbound: Inbound

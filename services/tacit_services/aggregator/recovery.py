@@ -45,7 +45,7 @@ def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) ->
 
 
 class _History:
-    """What the store should hold by the file, beside what it does hold."""
+    """What the store should hold by the file, and what it does hold."""
 
     def __init__(self, journal: RunJournal, *, whole: bool) -> None:
         """whole: the file begins where the run does."""
@@ -106,7 +106,7 @@ def _put(journal: RunJournal, pending: list[StoredEntry]) -> int:
 
 
 def _anchor(journal: RunJournal, entry: StoredEntry) -> Anchor | None:
-    """Where the sender's ledger stood."""
+    """Return where the sender's ledger stood."""
     message = entries.read(entry.payload, journal.schema, journal.size)
     if not isinstance(message, Hello | Update | Retired):
         return None

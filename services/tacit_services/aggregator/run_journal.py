@@ -67,8 +67,8 @@ class RunJournal:
         self.saved_at = time.monotonic()
         self._saving = Saving()
         self._saver: Saver | None = None
-        self._drafted = (0, 0)  # of the snapshot under way: its cursor, and bytes up to there
-        self.full = False  # it has refused a message since it was last trimmed
+        self._drafted = (0, 0)  # the cursor of the snapshot under way, and bytes up to it
+        self.full = False  # whether a message was refused since it was last trimmed
 
     # -- taking over -------------------------------------------------------------------------------
 

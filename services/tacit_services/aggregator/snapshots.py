@@ -1,5 +1,7 @@
-"""Snapshots beside the driver: what may change is written down at once, and the rest, with all that
-takes time, in a thread of its own. One is under way at a time.
+"""Snapshots, written beside the driver in a thread of its own.
+
+What may change is copied at once; the rest, which takes time, follows in the thread. One is under
+way at a time.
 """
 
 from __future__ import annotations

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 
 _STEPS = ("upright", "scattering")
 
 
+@owners_screen()
 def basis(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="file to write (.safetensors)")],
     public: Annotated[

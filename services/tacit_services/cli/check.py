@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 
 
+@owners_screen()
 def check(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
     data: Data = None,
@@ -20,15 +22,10 @@ def check(
     """Check data, model, budget, memory and time of a run; nothing is spent."""
     need("run")
     from tacit import config
-    from tacit.datasets.own.rows import RowError
-    from tacit.errors import DataError
     from tacit_services.project.check import check as checked
     from tacit_services.settings import data_home
 
-    try:
-        report = checked(config.load(file), data_folder(data), data_home())
-    except RowError as error:  # this is the screen of whoever has the rows
-        raise DataError(f"{error}, in {error.where} of the data") from error
+    report = checked(config.load(file), data_folder(data), data_home())
     if as_json:
         typer.echo(json.dumps({"facts": dict(report.facts), "warnings": report.warnings}, indent=2))
         return

@@ -43,7 +43,7 @@ def health(
 
 
 def _answer(url: str, ca: Path | None) -> str:
-    """What a service that listens says of itself. Raises ServiceError where it is not well."""
+    """Return the answer of a service that listens. Raises ServiceError where it is not well."""
     import ssl
 
     import httpx

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from tacit.errors import ConfigError
+from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 
 
+@owners_screen()
 def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="folder to make")],
     table: Annotated[

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import ConfigError, DataError, PrivacyError, ServiceError, TacitError
+from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
 
@@ -31,6 +32,7 @@ _KINDS: dict[int, type[TacitError]] = {
 }
 
 
+@owners_screen()
 def predict(
     run: Annotated[
         Path | None,

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit_services.cli.data_folder import Data, data_folder
+from tacit_services.cli.owners import owners_screen
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit_services.project.tune import Trial
 
 
+@owners_screen()
 def tune(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
     public: Annotated[

@@ -169,7 +169,7 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
 
 
 def _next(summary: dict[str, Any], out: Path) -> list[Text]:
-    """What one does with the model; a vertical run's stays where its parties are."""
+    """Return what to do with the model; a vertical run's stays where its parties are."""
     if summary["privacy"].get("mu") is not None:
         return [Text(f"next: tacit predict {out} --ids ID")]
     return [
@@ -181,7 +181,7 @@ def _next(summary: dict[str, Any], out: Path) -> list[Text]:
 
 
 def _measured(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """How good the model is: its accuracy or loss, and the other metrics of the run."""
+    """Return the model's accuracy or loss, and the other metrics of the run."""
     shown = on_test(summary["test_accuracy"], summary.get("test_loss"))
     first = "test accuracy" if summary["test_accuracy"] is not None else "test"
     others = {**summary.get("metrics", {})}

@@ -238,7 +238,7 @@ def _without(table: Table, dropped: Iterable[str]) -> Table:
     for section, keys in table.items():
         if isinstance(keys, dict):
             keys = {key: value for key, value in keys.items() if (section, key) not in gone}
-        kept[section] = keys  # what is no section stays: the run file's own check names it
+        kept[section] = keys  # what is no section stays, for the run file's check to name
     return kept
 
 

@@ -140,7 +140,7 @@ def _row(judged: JudgedClaim) -> str:
 
 
 def _measured(judged: JudgedClaim) -> list[str]:
-    """One line for each kind of noise that was tried."""
+    """Return one line for each kind of noise that was tried."""
     return [
         f"{TITLES[noise]}, {ANSWERS[judged.found[noise]]}: {said}"
         for noise, said in judged.said.items()

@@ -128,7 +128,7 @@ def _whole(result: object) -> bool:
 
 
 def _numbers(point: object) -> list[object]:
-    """What must be numbers in a point: its values, and those under `metrics`."""
+    """Yield what must be numbers in a point: its values, and those under `metrics`."""
     if not isinstance(point, dict) or "version" not in point:
         return [math.nan]
     metrics = point.get("metrics", {})
@@ -172,7 +172,7 @@ def _line(run: RunFile, result: Result) -> bytes:
 
 
 def _end_of_points(file: FileIO) -> tuple[int, bytes]:
-    """Where the last whole line ends, and what must be written before the next."""
+    """Return where the last whole line ends, and what must be written before the next."""
     size = file.seek(0, os.SEEK_END)
     if not size or os.pread(file.fileno(), 1, size - 1) == b"\n":
         return size, b""

@@ -20,7 +20,7 @@ from tacit_services.figures.stored_results import Result
 from tacit_services.figures.untrained_points import UntrainedPoint
 from tacit_services.testbed.measure import as_toml
 
-MEASURED = {"accuracy", "loss"}  # what a run's metrics.jsonl has of what a figure may show
+MEASURED = {"accuracy", "loss"}  # what a figure may show that a run's metrics.jsonl has
 
 
 def cells(figure: Figure, *, quick: bool) -> list[PlottedRun]:

@@ -92,7 +92,7 @@ def _planned(run: RunFile, design: Design) -> Result:
 
 
 def _attacked(run: RunFile, attack: Attack, root: Path | None) -> Result:
-    """How much the images that are read out of pushes look like the victims' (mean cosine), and ε.
+    """Return how alike images read out of pushes are to the victims' (mean cosine), and ε.
 
     ε is that of the victim that spent most.
     """

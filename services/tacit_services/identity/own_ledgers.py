@@ -29,7 +29,7 @@ from tacit_services.disk import files
 FORMAT = 1
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 _DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
-_DELTA = 1e-5  # that spends are compared at
+_DELTA = 1e-5  # δ at which spends are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def _new(owned: Owned) -> Entry:
 
 
 def _named(entry: Entry, owned: Owned) -> Entry:
-    """It knows the data's name and bytes from now on."""
+    """Return the entry that knows the data's name and bytes from now on."""
     names, digests = _added(entry.names, owned.name), _added(entry.digests, owned.digest)
     return replace(entry, names=names, digests=digests)
 
@@ -276,7 +276,7 @@ def _started(folder: Path, entry: Entry, slot: str) -> Path:
 
 
 def _before(folder: Path, entry: Entry) -> History:
-    """What an edge that has no ledger in this dealing may have spent: the most of any."""
+    """Return what an edge without a ledger in this dealing may have spent: the most of any."""
     here = None if entry.dealing else _largest(folder / str(entry.number))
     earlier = None if entry.before is None else folder / entry.before
     found = [_history(path) for path in (here, earlier) if path is not None]

@@ -75,10 +75,10 @@ class FileRecord:
     end: int
 
 
-def encode_record(position: int, payload: bytes) -> bytes:
+def encode_record(position: int, payload: bytes | memoryview) -> bytes:
     """The bytes of one record."""
     head = _RECORD.pack(len(payload), position, zlib.crc32(payload))
-    return head + _CRC.pack(zlib.crc32(head)) + payload
+    return b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
 
 
 class Reader:
@@ -207,7 +207,7 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: FileIO | None = None  # unbuffered: what is written has left this process
-        self._end = 0  # of what is whole: behind it may be a part that did not fit the disk
+        self._end = 0  # end of the whole records; behind it may be one that did not fit the disk
         self.last = 0  # position of the last record
         self._tail: dict[int, int] = {}  # CRC-32 of the records after the store's snapshot
         self._trimming = threading.Lock()
@@ -237,7 +237,7 @@ class Writer:
                 "a new one begins at the store's snapshot"
             )
 
-    def append(self, records: Iterable[tuple[int, bytes]]) -> None:
+    def append(self, records: Iterable[tuple[int, bytes | memoryview]]) -> None:
         """Write records of consecutive positions; those that the file has are compared instead.
 
         Raises ServiceError when the disk refuses (then nothing half-written stays), ConfigError

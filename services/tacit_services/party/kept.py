@@ -41,8 +41,9 @@ class KeptEmbeddings:
             ) from error
 
     def put(self, name: str, vectors: Tensor) -> None:
-        """Keep `vectors`; on disk when it returns. Raises PrivacyError when that fails: then they
-        must not be sent.
+        """Keep `vectors`; they are on disk when it returns.
+
+        Raises PrivacyError when that fails: then they must not be sent.
         """
         path = self._path(name)
         try:

@@ -1,5 +1,4 @@
-"""The loop of a vertical party: an edge's tasks, and a role with a state of its own, θ_m and where
-it stands.
+"""The loop of a vertical party: an edge's tasks, with a role whose state is θ_m and its position.
 
 θ_m is made durable in one transaction with every message: what was answered is never applied twice,
 or lost.

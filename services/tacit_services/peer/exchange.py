@@ -23,8 +23,8 @@ from tacit_services.peer.state import PeerState
 from tacit_services.transport.mqtt import Connection, Inbound
 
 log = logging.getLogger("tacit.peer")
-HERE = ("online", "retired")  # whose budget is spent still averages
-DIGITS = 15  # of a number of steps
+HERE = ("online", "retired")  # a peer whose budget is spent still averages
+DIGITS = 15  # the most digits of a number of steps
 TICK = 0.1  # seconds between two looks at what has not been answered
 
 
@@ -51,7 +51,7 @@ class Exchange:
         self._connection: Connection | None = None
         self._number = secrets.randbits(
             60
-        )  # of the next copy: parts of two copies must not be put together
+        )  # it is of the next copy, and parts of two copies must not be mixed
         self._asked: dict[str, float] = {}  # when each neighbour was last asked something
         self._partial: dict[str, tuple[int, wire.Assembler]] = {}
         self._told = -1  # our steps, as everybody was last told

@@ -134,11 +134,10 @@ class Peering:
             self._exchange.say(lambda: self._role.finish(released))
 
     def _early(self) -> bool:
-        """Whether the exchange that belongs to the latest step is still to come: Algorithm 1 has
-        one in every step.
+        """Whether the exchange of the latest step has still to come.
 
-        Where a step is shorter than a message, peers that went on without would train models of
-        their own, apart.
+        Algorithm 1 has one in every step. Where a step is shorter than a message, peers that went
+        on without would train models of their own, apart.
         """
         if self._role.waits or not self._role.here or self._exchange.counts["heard"] > self._heard:
             return False

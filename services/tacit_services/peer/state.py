@@ -33,8 +33,9 @@ class PeerState:
     """
 
     def __init__(self, path: Path | str, run: str) -> None:
-        """Open or create; raises PrivacyError when the file is damaged, a newer tacit's, or cannot
-        be written.
+        """Open or create the file.
+
+        Raises PrivacyError when it is damaged, of a newer tacit, or cannot be written.
         """
         self._path, self._run = path, run
         self._saved: dict[str, Tensor] = {}
@@ -66,11 +67,10 @@ class PeerState:
             raise PrivacyError(f"peer state {self._path}: {error}") from error
 
     def save(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Replace what was saved. Roles never write into a tensor, so one that was saved need not
-        be written again.
+        """Replace what was saved.
 
-        Raises PrivacyError when it cannot be made durable; then nothing that follows from it may be
-        sent.
+        Roles never write into a tensor, so one that was saved need not be written again. Raises
+        PrivacyError when it cannot be made durable; then nothing that follows from it may be sent.
         """
         fresh = {
             name: tensor for name, tensor in tensors.items() if self._saved.get(name) is not tensor

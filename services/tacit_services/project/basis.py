@@ -23,7 +23,7 @@ from tacit_services.identity import own_ledgers
 
 _BLOCK = 256  # records at a time
 _MOST = 20_000  # numbers of a record: the square of it has to be kept
-_SIDE = 28  # of pictures in files, if nothing is said
+_SIDE = 28  # of pictures in files, by default
 _LUMINANCE = torch.tensor([0.299, 0.587, 0.114])  # of red, green, blue: ITU-R BT.601, as Pillow's
 
 

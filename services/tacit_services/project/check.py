@@ -49,20 +49,32 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
     definition.metrics()
     model = definition.build_model()
     plan = run.plan(0)
-    facts = [*_data(run, root), ("model", f"{run.model.name}, {model.size:,} parameters")]
+    seen = _seen(run, root)
+    facts = [*_data(run, root, seen), ("model", f"{run.model.name}, {model.size:,} parameters")]
     ledgers = own_budget.left(run, home)
     facts += _budget(plan, ledgers)
     if run.algorithm.worker == "edge":
         facts += _cost(run, definition, model, plan)
-    notes = [*run.notes, *_spent(run, ledgers), *_shared(run, plan), *warnings(run, model.size)]
-    return Report(facts, notes)
+    notes = [*run.notes, *_absent(run.source, seen), *_spent(run, ledgers)]
+    return Report(facts, [*notes, *_shared(run, plan), *warnings(run, model.size)])
 
 
-def _data(run: RunFile, root: Path | None) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an edge's rows are: how many, or units of them, and the classes that they have."""
+
+    count: int
+    classes: frozenset[int]
+
+
+def _seen(run: RunFile, root: Path | None) -> list[_Seen]:
     """Every row of every edge is read, as the run will read it."""
-    source = run.source
     with tempfile.TemporaryDirectory(prefix="tacit-check-") as folder:
-        counts = [_rows(source, number, root, Path(folder)) for number in range(run.edges.count)]
+        return [_rows(run.source, one, root, Path(folder)) for one in range(run.edges.count)]
+
+
+def _data(run: RunFile, root: Path | None, seen: list[_Seen]) -> Iterator[tuple[str, str]]:
+    source, counts = run.source, [one.count for one in seen]
     unit = "rows" if source.unit in ("row", "record") else f"units ({source.unit})"
     taken = run.public_size()
     yield "data", f"{source.name}: {min(counts)} to {max(counts)} {unit} an edge, {taken} taken"
@@ -73,13 +85,29 @@ def _data(run: RunFile, root: Path | None) -> Iterator[tuple[str, str]]:
     )
 
 
-def _rows(source: Source, number: int, root: Path | None, folder: Path) -> int:
-    part = source.edge(number, root, folder)
-    return part.rows.for_edge(source.shape[1] or 1).records
+def _rows(source: Source, number: int, root: Path | None, folder: Path) -> _Seen:
+    rows = source.edge(number, root, folder).rows.for_edge(source.shape[1] or 1)
+    classes = _found(rows.y[:-1]) if source.target.kind == "classes" else []
+    return _Seen(rows.records, frozenset(classes))
+
+
+def _found(y: torch.Tensor) -> list[int]:
+    """The classes in `y`, int64 (n,)."""
+    return [place for place, count in enumerate(torch.bincount(y).tolist()) if count]
+
+
+def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
+    """Classes that no edge has a row of: a folder that is empty, or a name that is another."""
+    if source.target.kind != "classes":
+        return
+    there = frozenset[int]().union(*(one.classes for one in seen))
+    names = [name for place, name in enumerate(source.target.names) if place not in there]
+    if names:
+        yield f"no training row is of class {', '.join(names)}: the model cannot learn it"
 
 
 def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
-    """What was spent before, where it leaves too little."""
+    """Return what was spent before, where it leaves too little."""
     left = [one.releases for one in ledgers if one.releases is not None]
     if left and max(left) < run.algorithm.steps:
         yield "no edge has budget left: tacit run will not start"

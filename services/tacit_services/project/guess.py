@@ -16,7 +16,7 @@ from pyarrow import csv, parquet
 
 from tacit.errors import ConfigError, DataError
 
-MOST_VALUES = 50  # of a category; a text with more is not read
+MOST_VALUES = 50  # the most values of a category; a text with more is not read
 _FEW_NUMBERS = 10  # a whole number with so few different values is a category
 _SAMPLE_ROWS = 200_000
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # Pillow: only pictures need it
     from tacit.datasets.own.images import ImagesReader
 
 _LOOKED_AT = 200  # pictures
-_SIDE = 32  # that pictures of many sizes, or of large ones, are brought to
+_SIDE = 32  # side that large pictures, or ones of many sizes, are scaled to
 _LARGEST, _LEAST = 64, 8  # sides that are kept as they are
 _OWN_RATE = 1.0
 # By channels: what the layer sees, and the step size for features of that length.

@@ -32,7 +32,7 @@ _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity")
 # Keys that are searched where the algorithm has them, with bounds; each along a logarithmic scale.
 _RATES = {"learning_rate": (0.01, 30.0), "smoothness": (0.03, 100.0)}
 _CLIP = (0.03, 10.0)
-_SHARES = (0.005, 0.3)  # of an edge's rows, in a batch
+_SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
 
 Values = dict[str, float]  # "privacy.clip": 0.5
 
@@ -98,7 +98,7 @@ def tune(
 
 
 class _Search:
-    """What is varied, and what it comes to."""
+    """The search: what is varied, and what each trial reached."""
 
     def __init__(self, run: RunFile, rows: StandIn, seed: int) -> None:
         self._run, self._seed, self._test = run, seed, rows.test
@@ -168,7 +168,7 @@ class _Search:
         return RunFile.model_validate(content, context={"folder": self._run.folder})
 
     def _first_metric(self) -> str:
-        """Of two classes the AUC, which moves where accuracy stands still; else the first."""
+        """Return the AUC for two classes, as it moves where accuracy does not; else the first."""
         model = self._run.build_model()
         _, found = self._metrics.measure(model, model.init(self._seed), self._test)
         return "auc" if "auc" in found else next(iter(found))

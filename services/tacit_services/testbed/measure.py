@@ -162,7 +162,7 @@ def as_toml(content: dict[str, Any], name: str = "") -> str:
 
 
 def _value(value: Any) -> str:
-    """As JSON has it, which TOML takes, too; a table in a list stands in one line."""
+    """Return a value as JSON, which is TOML, too; a table in a list is on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):

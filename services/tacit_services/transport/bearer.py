@@ -14,10 +14,10 @@ from starlette.concurrency import run_in_threadpool
 def guarded(
     bearer: HTTPBearer, check: Callable[[HTTPAuthorizationCredentials | None], None]
 ) -> type[APIRoute]:
-    """A kind of route that checks the token first: who has none learns nothing of what a good
-    request looks like, and no byte of the body is waited for.
+    """Return a kind of route that checks the token before anything else.
 
-    check: raises HTTPException; it may read files.
+    A client without a token learns nothing of what a good request looks like, and no byte of its
+    body is waited for. check: raises HTTPException; it may read files.
     """
 
     class Guarded(APIRoute):

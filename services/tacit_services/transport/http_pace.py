@@ -39,7 +39,7 @@ class Pace:
     ) -> None:
         """free: whether a request always gets in."""
         self._app, self._free, self._clock = app, free, clock
-        self._buckets: dict[str, Bucket] = {}  # who asked longest ago comes first
+        self._buckets: dict[str, Bucket] = {}  # the address that asked longest ago is first
         self._others = Bucket(RATE, BURST, BURST, clock())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -92,7 +92,7 @@ class Download:
         if first and head != self._head:
             self._assembler, self._head = wire.Assembler(self._max_bytes), head
         if self._assembler is None:
-            return None  # of a model whose beginning was lost
+            return None  # a part of a model whose first part was lost
         assembler, before = self._assembler, self._assembler.received
         self._assembler, self._tries = None, 0
         envelope = assembler.add(payload)

@@ -36,9 +36,9 @@ MARGIN = 1.25  # D over the median trial, which has twice as many rows as most d
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
-_LATEST, _MOST_LATE = 32, 3  # of so many pushes so many may be late before D grows
-_BACK = 0.9  # what D becomes of itself after so many pushes of which none was late
-_TOGETHER_SECONDS = 5.0  # that the edges of one machine wait for one another's
+_LATEST, _MOST_LATE = 32, 3  # D grows when more than _MOST_LATE of the _LATEST pushes were late
+_BACK = 0.9  # what D becomes of itself after _LATEST pushes of which none was late
+_TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
 class ReleaseDelay:
@@ -71,19 +71,19 @@ class ReleaseDelay:
         return self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
-        """Return when the push of a model that came at `came` may leave; at once after `stop`."""
+        """Wait until the push of a model that came at `came` may leave, or until `stop`."""
         if self.seconds:
             stop.wait(self.left(came, steps))
 
     def left(self, came: float, steps: int) -> float:
-        """Seconds until then."""
+        """Return the seconds until the push of a model that came at `came` may leave."""
         delay, took = self.seconds * steps, self._clock() - came
         quarters = max(0, math.ceil((took / delay - 1) * _LATE))
         self._note(quarters)
         return max(0.0, delay * (1 + quarters / _LATE) - took)
 
     def _note(self, quarters: int) -> None:
-        """That a push was so late: the one that is too many makes D what it has taken."""
+        """Note how late a push was; the one that is too many makes D what it has taken."""
         self.late += quarters > 0
         self._latest.append(quarters > 0)
         if quarters and sum(self._latest) > _MOST_LATE:
@@ -122,10 +122,11 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 
 
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """MARGIN times the median of TRIALS of `work`, each in a turn, with as many durable bytes as a
-    push has.
+    """Return MARGIN times the median of TRIALS of `work`.
 
-    scratch: a folder for them, made and deleted here.
+
+    Each takes a turn, and writes as many durable bytes as a push has. scratch: a folder for them,
+    made and deleted here.
     """
     for _ in range(WARM):
         work()
@@ -161,8 +162,9 @@ class Meeting:
         (self._folder / f"{self._edge}.measuring").touch()
 
     def longest(self, own: float) -> float:
-        """Say `own`; the longest of all, when nobody is measuring any more, or after
-        _TOGETHER_SECONDS.
+        """State `own`; return the longest of all, once no edge is measuring.
+
+        It waits for at most _TOGETHER_SECONDS.
         """
         files.write(self._folder / self._edge, str(own).encode("ascii"), files.PUBLIC)
         (self._folder / f"{self._edge}.measuring").unlink(missing_ok=True)

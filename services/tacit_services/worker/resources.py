@@ -36,8 +36,7 @@ class WorkerResources:
 def worker_resources(
     settings: EdgeSettings, run: RunFile, stop: threading.Event
 ) -> Iterator[WorkerResources | None]:
-    """The first free identity of the run with what belongs to it; None: stopped before there was
-    one.
+    """Yield the first free identity of the run and its resources; None: stopped before.
 
     Raises ConfigError, PrivacyError.
     """
@@ -75,10 +74,11 @@ def _opened(
 
 @contextmanager
 def ledger_of(run: RunFile, identity: Identity, setting: str | None) -> Iterator[Ledger]:
-    """The ledger of this identity's data: `setting` (TACIT_LEDGER), else of own data the one in the
-    user's data folder, and of published data the identity's own.
+    """Yield the ledger of this identity's data.
 
-    Raises PrivacyError, and of own data ConfigError and DataError.
+    It is `setting` (TACIT_LEDGER), else of own data the one in the user's data folder, and of
+    published data the identity's own. Raises PrivacyError, and of own data ConfigError and
+    DataError.
     """
     owned = None if setting else run.source.owned(identity.number)
     if owned is None:

@@ -1,6 +1,4 @@
-"""A worker that owns rows, an edge or a peer: its role is built from its identity's rows, and works
-to its end.
-"""
+"""A worker that owns rows, an edge or a peer: its role is built from them, and runs to its end."""
 
 from __future__ import annotations
 

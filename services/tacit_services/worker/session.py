@@ -99,19 +99,25 @@ class Session:
         return task
 
     def post(self, outgoing: list[Outgoing], hold: Callable[[], None] = lambda: None) -> None:
-        """Make messages durable, `hold` them back, and send the oldest. Raises PrivacyError."""
-        for out in outgoing:
-            assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
-            seq = self.outbox.next_seq()
-            terms = self._settings
-            held = self.outbox.receipt
-            envelope = wire.up(terms.run_id, seq, out.message, terms.schema, terms.definition, held)
-            ahead = self._role.next_charge() if isinstance(out.message, Push) else None
-            self.outbox.put(seq, envelope, self._kept(), ahead)
+        """Make messages durable, `hold` them back, and send the oldest; `outgoing` is empty then,
+        so that a large update is not held twice. Raises PrivacyError.
+        """
+        while outgoing:
+            self._store(outgoing.pop(0))
         hold()
         self._asked()
         self._send_now()
         self.send_when_due()
+
+    def _store(self, out: Outgoing) -> None:
+        assert isinstance(out.message, Hello | Push | Report | Embed | Retired)
+        ahead = self._role.next_charge() if isinstance(out.message, Push) else None
+        seq = self.outbox.next_seq()
+        self.outbox.put(seq, self._envelope(seq, out.message), self._kept(), ahead)
+
+    def _envelope(self, seq: int, message: Hello | Push | Report | Embed | Retired) -> bytes:
+        terms, held = self._settings, self.outbox.receipt
+        return wire.up(terms.run_id, seq, message, terms.schema, terms.definition, held)
 
     def greet(self) -> None:
         """Send the role's Hello, which the server answers with its newest model."""
@@ -190,7 +196,7 @@ class Session:
         envelope = self._download.add(inbound.payload, first=inbound.topic.endswith("/0"))
         if self._download.received > max(
             1, before
-        ):  # it comes: no need to ask. A first part alone may be anything
+        ):  # more parts are coming, so do not ask; a first part alone proves nothing
             self._asked()
         return envelope
 

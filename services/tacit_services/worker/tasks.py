@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from tacit.protocol.messages import GlobalModel, Retired, ServerOutput
+from tacit.protocol.messages import GlobalModel, Retired
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker.computing import Computing
 from tacit_services.worker.contract import LoopSettings, Worker
@@ -83,7 +83,7 @@ class Tasks:
                 session.ask()
 
     def leaves(self, session: Session) -> bool:
-        """After the run's end: at once, or when its last word has its receipt."""
+        """Whether the run is over and the last message has its receipt."""
         said_all = session.standing is Standing.RETIRED and session.state is not State.UNRECEIPTED
         return not self._serves or said_all
 
@@ -91,8 +91,10 @@ class Tasks:
         role, task = self._role, session.take_task()
         refusals = role.refusals
         came = self._delay.starting(session.task_came)
+        steps = role.task_steps(task.version) if isinstance(task, GlobalModel) else 1
         with self._computing.turn(stop):
             outgoing = role.on_message(task)
+        del task  # a large model is not held while its update is stored and sent
         if role.refusals > refusals:
             self._refuse(session)
         elif any(isinstance(out.message, Retired) for out in outgoing):
@@ -101,10 +103,9 @@ class Tasks:
             if session.standing is Standing.REFUSING:
                 log.info("%s works again: a model that its policy allows", role.edge)
             session.stand(Standing.ONLINE)
-            session.post(outgoing, lambda: self._hold(came, task, stop))
+            session.post(outgoing, lambda: self._hold(came, steps, stop))
 
-    def _hold(self, came: float, task: ServerOutput | None, stop: threading.Event) -> None:
-        steps = self._role.task_steps(task.version) if isinstance(task, GlobalModel) else 1
+    def _hold(self, came: float, steps: int, stop: threading.Event) -> None:
         late = self._delay.late
         self._delay.hold(came, steps, stop)
         now = self._delay.late

@@ -17,7 +17,7 @@ from tacit.audit.subject import ROWS, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World, quiet_world
 from tacit.datasets.edge_rows import EdgeRows, Units
 
-MOST_ROWS = 50  # of one person; the person in question has so many
+MOST_ROWS = 50  # the most rows of one person; the attacked one has as many
 SITES, DEALING_SEED = 4, 1  # edges that one file is dealt to
 DRAWN_PUSHES = 200
 Z = 0.5  # near μ = 2 a wrong factor is found with the fewest pushes
@@ -102,7 +102,7 @@ def _site(whole: People, there: npt.NDArray[np.bool_]) -> People:
 
 
 def _rows(people: int) -> npt.NDArray[np.int64]:
-    """How many rows each of `people` has: from 1 to 50."""
+    """Return how many rows each of `people` has: from 1 to 50."""
     return np.linspace(1, MOST_ROWS, people).astype(np.int64)
 
 

@@ -33,7 +33,7 @@ LOUD = 1000.0  # η of local steps: so large that float32 models hold each step 
 
 Ask = Callable[[], bytes]
 Maker = Callable[..., EdgeRole]
-Deal = Callable[..., npt.NDArray[np.int64]]  # as `edges_of`
+Deal = Callable[..., npt.NDArray[np.int64]]  # a function like `edges_of`
 # The message that Ask makes: as sent, and as sent again after a restart.
 Resend = Callable[[Ask], tuple[bytes, bytes]]
 

@@ -72,7 +72,7 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
 
 
 def _scores(adapter: EdgeAdapter, server: Server) -> Values:
-    """What the attacker adds up for each record over a whole run of the server and the edge."""
+    """Return what the attacker adds up for each record over a whole run of server and edge."""
     hello, size = adapter.edge.start()[0].message, adapter.edge.model.size
     assert isinstance(hello, Hello)
     (out,) = server.on_message(hello)
@@ -121,9 +121,7 @@ def _pld(rate: float, z: float, count: int, delta: float) -> float:
 
 
 def _not_monotone() -> int:
-    """How often more budget or more noise certifies fewer pushes, or an earlier release certifies
-    more.
-    """
+    """Return how often more budget or noise certifies fewer pushes, or an earlier release more."""
     by_budget = [certified_pushes(e, DELTA, 0.05, 2.0) for e in (0.5, 1.0, 2.0)]
     by_noise = [certified_pushes(1.0, DELTA, 0.05, z) for z in (1.5, 2.0, 3.0)]
     by_past = [certified_pushes(1.0, DELTA, 0.05, 2.0, (Spend(0.05, 2.0, n),)) for n in (40, 20, 0)]

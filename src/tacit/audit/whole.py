@@ -43,7 +43,7 @@ PUSHES: Final = {
     "person": 1200,
     "dealt": 1200,
     "times": 240,
-    "counted": 100,
+    "counted": 250,
 }
 Test = Callable[[Subject, Randomness], list[Finding]]
 Sampled = Callable[[Subject, Randomness, int], list[Finding]]
@@ -111,7 +111,7 @@ def audit(
     if "gaussian" in wanted:
         yield from people.dealt(HONEST[0], source, PUSHES["dealt"])
         yield from party_tests(source, mutants=mutants)
-        more = 4 if host.seconds else 1  # what a network adds is noise, too
+        more = 4 if host.seconds else 1  # a network adds noise to times, too
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
         yield from _counted(host, mutants=mutants)
     yield from accountants(host.prv)
@@ -167,7 +167,7 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
 
 
 def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
-    """What times tell of the number of rows drawn: an edge's as it is, and without its delay."""
+    """Return what times tell of the number of rows drawn: an edge's, with and without its delay."""
     if host.drawn is not None:
         for held in (True, False) if mutants else (True,):
             yield counted(host.drawn, PUSHES["counted"], held=held)

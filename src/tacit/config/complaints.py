@@ -47,7 +47,7 @@ def _meant(whole: type[BaseModel], location: _Location) -> str:
             for found in sections_of(kind, str(name))
         ]
     known = {name for kind in kinds for name in kind.model_fields}
-    if location[-1] in known:  # of another algorithm, then
+    if location[-1] in known:  # it is a key of another algorithm
         return ": it belongs to another " + str(location[-2] if len(location) > 1 else "section")
     close = get_close_matches(str(location[-1]), sorted(known), 1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -20,10 +20,10 @@ _MOST_SHOWN = 60  # characters of a value that differs
 
 
 def differences(section: BaseModel) -> dict[str, Any]:
-    """The values of `section` that are not its class's defaults, as JSON has them; sections inside
-    likewise.
+    """Return the values of `section` that differ from its class's defaults, as JSON has them.
 
-    Read as a section again, they give an equal one. A key without a default is always among them.
+    Sections inside are treated likewise. Read as a section again, they give an equal one. A key
+    without a default is always among them.
     """
     found: dict[str, Any] = {}
     for key, field in type(section).model_fields.items():

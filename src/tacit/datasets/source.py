@@ -115,10 +115,9 @@ class Dealing:
     spare_weight: float
 
     def parts(self, by: torch.Tensor) -> list[torch.Tensor]:
-        """Row numbers (int64, ascending) of every part, spare ones last; by: labels, or groups,
-        (n,).
+        """Return the row numbers (int64, ascending) of every part, spare ones last.
 
-        Raises ConfigError as `all_shards`.
+        by: labels, or groups, (n,). Raises ConfigError as `all_shards`.
         """
         return all_shards(
             by,
@@ -133,8 +132,9 @@ class Dealing:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A published data set by its name, with what a model sees of its pixels, or how its text is
-    cut, and how it is dealt.
+    """A published data set by its name, and how it is divided among edges.
+
+    It also has what a model sees of its pixels, or how its text is cut.
     """
 
     name: str
@@ -170,8 +170,9 @@ class Benchmark:
         return 1.0 if dealt or not self.dealing.spare else self.dealing.spare_weight
 
     def edge(self, number: int, root: Path | None, keep: Path) -> Part:
-        """The rows that the dealing gives edge `number`, and how many they are: the file's division
-        is public. Raises ConfigError, DataError.
+        """Return the rows that edge `number` has, and how many they are.
+
+        That number is public, as the file's division is. Raises ConfigError, DataError.
         """
         index = self.parts(root)[number]
         rows = published.load(self.name, "train", root, index, self.features, self.text)
@@ -216,6 +217,6 @@ def published_only(source: Source) -> Benchmark:
 
 @lru_cache(maxsize=2)  # a sweep deals the same again and again
 def _by(natural: bool, name: str, text: Text, root: Path | None) -> torch.Tensor:
-    """What rows are told apart by: groups or labels."""
+    """Return what rows are told apart by: groups or labels."""
     load = published.load_groups if natural else published.load_labels
     return load(name, "train", root, text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import RunFile
+from tacit.exported import construction
 from tacit.models import Model
 
 OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
@@ -24,7 +25,10 @@ A model that {edges} edges trained together with tacit {version}; no row left it
 
     tacit predict {folder} {option}
 
-or load `model.safetensors` by `load_state_dict`: {network}.
+or in Python, in this folder:
+
+    {network}
+
 Rows become numbers as `model.json` says under `data`.
 
 ## What it is
@@ -80,7 +84,7 @@ def text(folder: Path, run: RunFile, model: Model, summary: dict[str, Any]) -> s
         edges=summary["edges"],
         version=summary["tacit_version"],
         option=_OPTIONS[run.data.kind],
-        network=run.model.entry or "tacit.models.zoo.modules",
+        network=construction.lines(run, model).replace("\n", "\n    "),
         learns="a number" if target.kind == "number" else f"classes: {', '.join(target.names)}",
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
         model=run.model.entry or run.model.name,

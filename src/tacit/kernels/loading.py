@@ -28,11 +28,11 @@ class Library:
 
 @lru_cache(maxsize=1)
 def library() -> Library | None:
-    """The compiled functions; None where numba is not installed (the extras `edge` and `run` have
-    it), and whoever asks takes the plain way.
+    """Return the compiled functions; None where numba is not installed.
 
-    Imports numba, once, which takes a third of a second. A function is compiled at its first call,
-    in seconds, or comes from the cache, in milliseconds.
+    The extras `edge` and `run` install it. The caller then uses its plain twin. Imports numba,
+    once, which takes a third of a second. A function is compiled at its first call, in seconds, or
+    comes from the cache, in milliseconds.
     """
     try:
         from tacit.kernels import network, noise, sums

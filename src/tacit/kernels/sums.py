@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.kernels.jit import dot, entry, inner
 
-_MAX_NORM = 2.0**60  # as clipping's
+_MAX_NORM = 2.0**60  # the same as in tacit.privacy.clipping
 
 _Row = NDArray[np.float32]
 _Rows = NDArray[np.float32]

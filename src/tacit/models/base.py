@@ -54,8 +54,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A model: a loss and scores as functions of parameters (d,) and inputs; it holds no parameters
-    itself.
+    """A loss and scores as functions of parameters (d,) and inputs; it holds no parameters itself.
 
     Made by `build`, which checks the arguments. Two equal models compute the same.
     """
@@ -72,8 +71,7 @@ class Model(ABC):
 
     @abstractmethod
     def trace(self, params: torch.Tensor, x: torch.Tensor) -> list[Layer]:
-        """Every layer at work, in the order of the vector: its input, and what weight and bias make
-        of it.
+        """Return the layers at work, in the order of the vector.
 
         x is a batch (B, *shape) or one example (*shape); the last output is the scores.
         """
@@ -100,9 +98,7 @@ class Model(ABC):
 
     @property
     def traced(self) -> bool:
-        """Whether `trace` shows every layer, so that one backward pass gives every example's
-        gradient.
-        """
+        """Whether `trace` shows every layer, so one backward pass gives all examples' gradients."""
         return True
 
     @property
@@ -127,8 +123,9 @@ class Model(ABC):
         )
 
     def init(self, seed: int) -> torch.Tensor:
-        """Initial parameters (d,), from the seed alone: PyTorch's default, U(−b, b), b = 1/√fan_in
-        per layer.
+        """Return initial parameters (d,), from the seed alone.
+
+        PyTorch's default: U(−b, b), b = 1/√fan_in per layer.
         """
         generator = torch.Generator().manual_seed(seed)
         params = torch.rand(self.size, generator=generator).mul_(2).sub_(1)
@@ -166,8 +163,9 @@ class Model(ABC):
         return 0.5 * self.regularization * params.dot(params)
 
     def data_loss(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy (...) of scores (..., classes) against labels y (...), without the
-        penalty.
+        """Return the cross-entropy (...) of scores (..., classes) against labels y (...).
+
+        The penalty is left out.
         """
         return torch.logsumexp(scores, -1) - scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 

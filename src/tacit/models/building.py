@@ -197,8 +197,9 @@ class Constant:
 
 
 def best_constant(model: Model, data: Dataset) -> Constant | None:
-    """The best constant answer to a public test set; None where `model` is not comparable with one,
-    or the test set is empty.
+    """Return the best constant answer to a public test set, as a baseline.
+
+    None where `model` is not comparable with one, or the test set is empty.
     """
     y = data.y.flatten()
     if not len(y) or (y.is_floating_point() and not model.squared_error):

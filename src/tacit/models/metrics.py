@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.datasets import Dataset
 from tacit.datasets.target import Target
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.answers import Answers, Kept
 from tacit.models.base import Model
 from tacit.models.building import answers
@@ -43,9 +43,10 @@ def per_class(seen: Answers, target: Target) -> dict[str, float]:
 
 
 def auc(seen: Answers, target: Target) -> dict[str, float]:
-    """Area under the ROC curve: how often an example of a class has a higher score for it than one
-    of another has, a tie being half. Of more than two classes: the mean over classes, each against
-    the rest, by softmax.
+    """Return the area under the ROC curve, a tie counting half.
+
+    It is how often an example of a class has a higher score for it than one of another class has.
+    Of more than two classes it is the mean over classes, each against the rest, by softmax.
     """
     scores = _by_class(seen)
     places = range(scores.shape[1] == 2, scores.shape[1])
@@ -84,7 +85,7 @@ class OwnMetric:
             scores, y = target.unscaled(scores.flatten()), target.unscaled(y.flatten())
         try:
             return {self.entry.partition(":")[2]: float(self.function(scores, y))}
-        except Exception as error:  # it is the user's own code
+        except FROM_OWN_CODE as error:
             raise ConfigError(
                 f"evaluation.metrics={self.entry}: {type(error).__name__} on {tuple(scores.shape)} "
                 f"and {tuple(y.shape)}; it must return a number"

@@ -30,7 +30,7 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.models.base import Layer, Layout, Model
 from tacit.models.module_layers import RAISED, SeenModule, seen_through
 from tacit.models.vectors import agrees, example_gradients
@@ -186,8 +186,9 @@ class ModuleModel(Model):
         return self.example_loss is mse
 
     def guesses(self, scores: Tensor) -> Tensor | None:
-        """The class of each example (B,); None where the target is a number, or the output its own
-        loss's alone.
+        """Return the class of each example (B,).
+
+        None where the target is a number, or the output is for its own loss alone.
         """
         if self.labels == 2 and self.classes == 1:
             return (scores.reshape(len(scores)) > 0).to(torch.int64)
@@ -304,11 +305,13 @@ def _check_output(entry: str, model: ModuleModel) -> None:
     x, _ = _public(model, 2)
     try:
         scores = model.logits(model.init(0), x)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        why = str(error).splitlines()[0]
+    except FROM_OWN_CODE as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
             f"model.entry={entry}: does not take a batch of shape {list(x.shape)}: {why}"
         ) from error
+    if not isinstance(scores, Tensor):
+        raise ConfigError(f"model.entry={entry}: gives a {type(scores).__name__}, not a tensor")
     if not model.classes:
         return
     expected = {(2, model.classes)} | ({(2,)} if model.classes == 1 else set())

@@ -53,7 +53,8 @@ _PLAIN = (
 # What a user's code may raise, of examples as of stand-ins for numbers.
 RAISED = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
-    *(RuntimeError, TypeError, ValueError),
+    *(ImportError, OSError, RuntimeError, TypeError, ValueError),
+    SystemExit,
 )
 _BATCHES = 3, 5  # sizes that the code is tried with
 
@@ -197,7 +198,7 @@ def _keeps_examples_apart(graph: fx.GraphModule, shape: tuple[int, ...], batch: 
     shapes = _Shapes(graph)
     try:
         shapes.run(torch.zeros(batch, *shape))
-    except (RuntimeError, TypeError, ValueError, IndexError):
+    except RAISED:
         return False
     return all(
         value[0] == batch and all(_alike(value, other) for other in others)

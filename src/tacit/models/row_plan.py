@@ -18,8 +18,8 @@ from tacit.models.base import groups_of
 from tacit.models.zoo.layered import Layered
 
 _LANES = 16  # float32 numbers that a processor works on at a time
-_PLANES, _PATCHES, _DENSE = 0, 1, 2  # as kernels.network
-_ACTIVATIONS = {"relu": 0, "tanh": 1}  # as kernels.layers; 2: none
+_PLANES, _PATCHES, _DENSE = 0, 1, 2  # the codes of kernels.network
+_ACTIVATIONS = {"relu": 0, "tanh": 1}  # the codes of kernels.layers; 2: none
 _Indices = NDArray[np.int64]
 
 
@@ -113,7 +113,7 @@ def _append(plan: Plan, layer: dict[str, int], weights: _Indices, bias: int) -> 
 
 
 def _parameters(plan: Plan) -> int:
-    """How many of the model's parameters are placed."""
+    """Return how many of the model's parameters are placed."""
     return max(plan.order, default=-1) + 1
 
 

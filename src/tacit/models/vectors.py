@@ -28,7 +28,10 @@ _Gradients = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 def learnable(vector: torch.Tensor) -> bool:
     """Whether every number is finite and at most LARGEST in size: what may be learnt."""
-    return bool((vector.abs() <= LARGEST).all())  # nan fails too
+    if not vector.numel():
+        return True
+    least, largest = torch.aminmax(vector)  # of nan, both are nan, which no comparison passes
+    return bool((least >= -LARGEST) & (largest <= LARGEST))
 
 
 def example_gradients(
@@ -195,8 +198,9 @@ def _mappable(model: Model, x: torch.dtype, y: torch.dtype) -> bool:
 def _deltas(
     model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor
 ) -> tuple[list[Layer], tuple[torch.Tensor, ...]]:
-    """Every layer at work, and d loss / d output there: one backward pass, as no layer mixes
-    examples.
+    """Return the layers at work, and d loss / d output there.
+
+    It takes one backward pass, as no layer mixes examples.
     """
     with torch.enable_grad():
         layers, scores = model.at_work(params.detach().requires_grad_(), x)

@@ -57,7 +57,7 @@ _PLD_MAX_RELEASES = 2**18
 _PLD_MAX_ROWS = 16  # a ledger has a row for every (mechanism, q, z) of its life
 
 _MAX_ROWS = 64  # in a longer history all rows of one mechanism are accounted as its worst
-_MOST_STEPS = 2**24  # of MULTIPLIER_STEP: no larger z is looked for
+_MOST_STEPS = 2**24  # in units of MULTIPLIER_STEP: the largest z that is looked for
 _LATTICE_KL = 1.5e-6  # KL(N_Z(0, S²), rounded N(0, S² - 1/12)) <= _LATTICE_KL/S⁸ for S >= 1
 _MAX_DIMS = 2**30  # parameters: no message on the wire holds more
 
@@ -168,8 +168,7 @@ def epsilon_disjoint(edges: Iterable[Iterable[Spend]], delta: float) -> float:
 
 
 def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
-    """ε at `delta` for a person whose data lie at *every* one of `parties`: their histories
-    composed.
+    """Return ε at `delta` for a person with data at *every* one of `parties`, by composition.
 
     Sequential composition, for vertical federated learning, where each party holds other columns of
     the same people, or for a patient of two hospitals. Tighter than adding up the parties' ε at

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from tacit.kernels.loading import Library, library
 
-_SLACK = 2.0**-16  # of C: rounding of norm, factor and product adds less to a clipped row's norm
+_SLACK = 2.0**-16  # in units of C: more than rounding can add to a clipped row's norm
 _MIN_CLIP = 2.0**-40  # far below any useful C; squares of float32 numbers this small are not lost
 _MAX_NORM = 2.0**60  # a longer row is about to overflow: it counts as non-finite
 _MAX_ROWS = 2**24  # with more, rounding of the sum would take more than an eighth of C
-MAX_INTEGER_ROWS = 2**18  # of at most 2^12 steps: fewer stay within 2^30, in 32 bits
+MAX_INTEGER_ROWS = 2**18  # rows of at most 2^12 steps each, whose sum stays within 2^30
 _CACHE_ELEMENTS = 2**18  # worked on at a time: they stay in a core's cache between the passes
 _NORM_COLUMNS = 2048  # added in float32 at a time; a whole long vector would lose 1e-3 of its norm
 
@@ -73,8 +73,7 @@ def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None =
 def outer_sum(
     deltas: Tensor, inputs: Tensor, clip: float, mask: Tensor, rows: int | None = None
 ) -> Clipped:
-    """`clipped_sum` of a linear layer's gradients without writing them out: row i is (δ_i ⊗ x_i,
-    δ_i).
+    """Return `clipped_sum` of a linear layer's gradients (δ_i ⊗ x_i, δ_i) without writing them out.
 
     deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. The
     total has o·i + o numbers: the weight, row-major, then the bias. The norm of a row is
@@ -125,8 +124,7 @@ def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
 
 
 def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:
-    """`clipped_sum` on the grid of `step`: each clipped row is cut to whole steps and added
-    exactly.
+    """Return `clipped_sum` in whole steps of `step`: rows are cut to the grid and added exactly.
 
     gradients: (B, d) float32; mask: (B,) bool. Needs B·clip/step < 2^53 and clip/step <= 2^12, so
     that float32 holds every square and every sum of a block exactly. The total is int64 counts of
@@ -238,9 +236,7 @@ def _norms64(rows: Tensor) -> Tensor:
 
 
 def _norms(gradients: Tensor) -> Tensor:
-    """(B,) float64: l2 norms, computed in float32 inside a block of columns and in float64 across
-    blocks.
-    """
+    """Return l2 norms (B,) float64, computed in float32 in a block of columns, float64 across."""
     blocks = [
         torch.linalg.vector_norm(block, dim=1)
         for block in torch.split(gradients, _NORM_COLUMNS, dim=1)

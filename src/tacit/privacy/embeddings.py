@@ -93,8 +93,9 @@ class EmbeddingPlan:
 
     @property
     def std(self) -> float:
-        """c of (11a): the standard deviation of every coordinate's noise (`paper`: on an unclipped
-        vector).
+        """c of (11a), the standard deviation of every coordinate's noise.
+
+        `paper`: on an unclipped vector.
         """
         return 2 * self.bound * self.noise_multiplier
 
@@ -124,12 +125,11 @@ class EmbeddingStore(Protocol):
 
 
 def clip_rows(embeddings: Tensor, bound: float) -> Tensor:
-    """Every row h·min(1, B/||h||₂), zero if it is not finite; differentiable, for the gradient
-    through it.
+    """Return every row h·min(1, B/||h||₂), zero if it is not finite.
 
-    embeddings: (b, e) float32.
-    Guarantee: each returned row has l2 norm at most `bound`, and depends on its own row alone.
-    Raises ValueError unless 0 < bound < inf.
+    It is differentiable, for the gradient through it. embeddings: (b, e) float32. Guarantee: each
+    returned row has l2 norm at most `bound`, and depends on its own row alone. Raises ValueError
+    unless 0 < bound < inf.
     """
     if not 0 < bound < math.inf:
         raise ValueError(f"bound={bound}: expected a finite number > 0")

@@ -20,8 +20,7 @@ _ASIDE = 0.1  # the share of δ that pays for padded batches that cut a draw (sa
 
 
 class RenyiFilter:
-    """A budget for adaptively chosen releases: accepts them while they stay within (epsilon,
-    delta).
+    """A budget for adaptively chosen releases; it accepts them while they keep (epsilon, delta).
 
     Guarantee: all accepted releases together, and `history`, are (epsilon, delta)-DP, however each
     was chosen after the ones before.

@@ -37,8 +37,9 @@ def compose(parties: Iterable[float]) -> float:
 
 
 def delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of μ-GDP: Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) (corollary 2.13); 0 for μ = 0, 1 for μ =
-    inf.
+    """Return δ(ε) of μ-GDP: Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) (corollary 2.13).
+
+    It is 0 for μ = 0, and 1 for μ = inf.
     """
     if mu == 0:
         return 0.0

@@ -139,8 +139,9 @@ def first_head(lineage: bytes, dataset: str) -> bytes:
 
 
 def next_head(head: bytes, number: int, entry: LedgerRow, count: int | None = None) -> bytes:
-    """The head after `count` charges of `entry` (None: all), the first of them charge `number`
-    (from 0).
+    """Return the head after `count` charges of `entry` (None: all).
+
+    The first of them is charge `number`, counted from 0.
     """
     fields = _fields(
         entry.session,

@@ -81,9 +81,7 @@ def keep_journal(db: sqlite3.Connection) -> None:
 
 
 def has_write_ahead_log(path: Path) -> bool:
-    """Whether the file's header says that it goes with a write-ahead log (version 2 of the
-    format).
-    """
+    """Whether the file's header states a write-ahead log (version 2 of the format)."""
     with path.open("rb") as file:
         return file.read(20)[18:19] == b"\x02"
 

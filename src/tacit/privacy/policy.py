@@ -63,8 +63,9 @@ class Policy(BaseModel):
         return self
 
     def check(self, plan: Plan, algorithm: str, model: str) -> None:
-        """Raise PrivacyError unless `plan` is within this policy; one line names the field and both
-        values.
+        """Raise PrivacyError unless `plan` is within this policy.
+
+        The one line names the field and both values.
         """
         _require_listed("mechanisms", self.mechanisms, "privacy.mechanism", plan.mechanism)
         _require_listed("algorithms", self.algorithms, "algorithm.name", algorithm)

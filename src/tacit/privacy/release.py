@@ -93,9 +93,7 @@ class Releaser:
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, random: Random) -> None:
-        """Certify how many releases the ledger's history leaves (one PLD bisection, about 0.2
-        s).
-        """
+        """Compute how many releases the ledger's history leaves, which takes about 0.2 s."""
         self.plan = plan
         self.ledger = ledger
         self.random = random
@@ -117,8 +115,7 @@ class Releaser:
     def release(
         self, clip: float, query: Callable[[], Clipped], *, paper_dims: slice | None = None
     ) -> Released:
-        """Charge the ledger, then compute `query`, add noise and seal the result: (sum + noise) /
-        L.
+        """Charge the ledger, then compute `query`, add noise and seal (sum + noise) / L.
 
         `query` returns the clipped sum over a Poisson(q) batch; its sensitivity must not exceed
         `clip`.
@@ -135,17 +132,15 @@ class Releaser:
         return self._sealed(vector, scale, clip)
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
-        """Local DP-SGD: `steps.count` times x ← advance(x, (query(x) + noise) / L) from
-        `steps.start` (d,).
+        """Take `steps.count` steps x ← advance(x, (query(x) + noise) / L) of local DP-SGD.
 
-        Sealed is the last x (d,), or x - start with `steps.delta`.
-        Guarantee: as many releases as steps, each as `release` makes it on a fresh Poisson batch,
-        adaptively composed; x is post-processing of them and of the public start, as long as
-        `advance` sees nothing private. All are charged, durably, before the first is computed: a
-        crash may overstate, never understate. With noise_at = "server" the steps are not noised and
-        x - start is cut to norm `clip`.
-        Raises BudgetSpent, before any work, unless the budget pays for all steps; PrivacyError as
-        `release`.
+        They begin at `steps.start` (d,). Sealed is the last x (d,), or x - start with
+        `steps.delta`. Guarantee: as many releases as steps, each as `release` makes it on a fresh
+        Poisson batch, adaptively composed; x is post-processing of them and of the public start, as
+        long as `advance` sees nothing private. All are charged, durably, before the first is
+        computed: a crash may overstate, never understate. With noise_at = "server" the steps are
+        not noised and x - start is cut to norm `clip`. Raises BudgetSpent, before any work, unless
+        the budget pays for all steps; PrivacyError as `release`.
         """
         params = self._begin_steps(steps)
         for _ in range(steps.count):
@@ -275,8 +270,7 @@ class Releaser:
 def release_together(
     releasers: Sequence[Releaser], clips: Sequence[float], query: Callable[[], list[Clipped]]
 ) -> list[Released]:
-    """`release` of several edges in one process, whose sums `query` computes in one go: for the
-    simulator.
+    """Make the `release` of several edges whose sums one `query` computes, for the simulator.
 
     Guarantee: for each edge that of `release`. Every ledger is charged before `query` runs.
     Raises as `release`.

@@ -111,8 +111,9 @@ class Plan:
 
     @property
     def slots(self) -> int:
-        """B: the public size of a batch; a draw from `most_rows` exceeds it with probability <=
-        TAIL.
+        """B, the public size of a batch.
+
+        A draw from `most_rows` exceeds it with probability <= TAIL.
         """
         return padded_size(self.most_rows, self.sampling_rate)
 

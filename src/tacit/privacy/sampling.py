@@ -106,11 +106,10 @@ def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
 
 
 def drawn_rows(records: int, rate: float, size: int, random: Random) -> NDArray[np.int64]:
-    """Draw each of `records` rows independently with probability floor(rate·2^64)/2^64: (R,) row
-    numbers, in ascending order.
+    """Draw each of `records` rows independently; return their numbers (R,), ascending.
 
-    Their number is secret. Edge cases and errors: those of `poisson`; a draw above `size` is a
-    random subset of it, in any order.
+    The probability is floor(rate·2^64)/2^64. R is secret. Edge cases and errors are those of
+    `poisson`; of a draw above `size` a random subset is returned, in any order.
     """
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")

@@ -1,6 +1,4 @@
-"""The ledger of the simulator, whose noise comes from a seed: what releases would cost if it were
-secret.
-"""
+"""The simulator's ledger, whose noise comes from a seed: the cost if it were secret."""
 
 from __future__ import annotations
 

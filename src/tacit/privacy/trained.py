@@ -78,8 +78,9 @@ class Trained:
         self._become(self.params - delta)
 
     def mean(self, others: list[Tensor]) -> None:
-        """w ← the mean of `others`, each (d,), as peers sent them, our own among them, in their
-        order.
+        """Set w to the mean of `others`, each (d,), as peers sent them.
+
+        Our own is among them; they are added in their order.
         """
         self._become(torch.stack(others).to(torch.float64).mean(0))
 
@@ -88,9 +89,7 @@ class Trained:
         return Shared(self.params.to(torch.float32), _SEAL)
 
     def restore(self, params: Tensor) -> None:
-        """Continue from `params` of an earlier process of this peer, out of its own durable
-        state.
-        """
+        """Continue from `params`, from the durable state of an earlier process of this peer."""
         self.params = params
 
     @staticmethod

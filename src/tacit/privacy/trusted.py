@@ -1,5 +1,4 @@
-"""Noise at an aggregator that is trusted with un-noised updates: the unit of privacy is a whole
-edge.
+"""Noise at a trusted aggregator, for un-noised updates: the unit of privacy is a whole edge.
 
 An edge's update is one vector of l2 norm C; the neighbouring run has zero in its place, so C is the
 sensitivity. When an edge pushes is known, so nothing is amplified (q = 1). Client-level noise is
@@ -33,9 +32,7 @@ class Trusted:
     def __init__(
         self, ledger: Path | str, dataset: str, plan: Callable[[str], Plan], random: Random
     ) -> None:
-        """plan: gives an edge's plan as the run file has it; here its `central()` is what
-        counts.
-        """
+        """plan: gives an edge's plan as the run file has it; `central()` of it is used here."""
         self.plan = plan
         self._ledger, self._dataset, self._random = ledger, dataset, random
         self._open: OrderedDict[str, Releaser] = OrderedDict()

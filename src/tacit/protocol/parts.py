@@ -13,7 +13,7 @@ PART_MAGIC = b"TCTP"
 _PART = struct.Struct("<4sIIQQ")  # magic, number, how many parts, bytes of the envelope, offset
 PART_HEADER = _PART.size
 PART_COST = 200  # bytes of memory that a part costs beside its own, while one before it is missing
-HELD_BESIDE = 1 << 18  # that an unfinished message may hold beyond twice its largest size
+HELD_BESIDE = 1 << 18  # bytes that an unfinished message may hold beyond twice its size
 
 NUMBER_MAGIC = b"TCTN"
 _NUMBER = struct.Struct("<4sQ")  # magic, the number of the message
@@ -31,13 +31,9 @@ def count_parts(size: int, chunk: int) -> int:
 def part(envelope: bytes | mmap.mmap, chunk: int, number: int) -> bytes:
     """The MQTT payload that holds part `number` of an envelope."""
     room = chunk - PART_HEADER
-    body = envelope[number * room : (number + 1) * room]
-    return (
-        _PART.pack(
-            PART_MAGIC, number, count_parts(len(envelope), chunk), len(envelope), number * room
-        )
-        + body
-    )
+    body = memoryview(envelope)[number * room : (number + 1) * room]
+    parts = count_parts(len(envelope), chunk)
+    return b"".join((_PART.pack(PART_MAGIC, number, parts, len(envelope), number * room), body))
 
 
 def split(envelope: bytes, chunk: int) -> Iterator[bytes]:
@@ -109,10 +105,9 @@ class Assembler:
         return list(islice(absent, limit))
 
     def add(self, payload: bytes) -> bytearray | None:
-        """The whole envelope once its last part has come, else None; of equal parts the first
-        counts.
+        """Add a part; return the whole envelope once its last part has come, else None.
 
-        A question announces the message and adds nothing to it.
+        Of equal parts the first counts. A question announces the message and adds nothing to it.
         Raises WireError (magic, length, size).
         """
         if len(payload) < _PART.size or payload[:4] != PART_MAGIC:

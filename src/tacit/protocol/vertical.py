@@ -31,11 +31,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embed:
-    """Party → wire: paid-for embeddings, made with θ_m of iteration `iteration`; at the server, an
-    `Update`.
+    """Party → wire: embeddings that were charged, made with θ_m of iteration `iteration`.
 
-    released: None where the server has these rows' embeddings already and they cannot have changed
-    (a frozen θ_m, released once).
+    At the server it becomes an `Update`. released: None where the server has these rows' embeddings
+    already and they cannot have changed (a frozen θ_m, released once).
     """
 
     edge: str
@@ -59,10 +58,10 @@ class Roster:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feedback:
-    """Server → party: the answer to its `step`: ∇_h ℓ (b, width) of its batch's mean loss, at
-    iteration k.
+    """Server → party: the answer to its `step`, ∇_h ℓ (b, width) of its batch's mean loss.
 
-    gradient: None if the party is to go on without one (after the table, and where θ_m is frozen).
+    It is of iteration k. gradient: None if the party is to go on without one (after the table, and
+    where θ_m is frozen).
     """
 
     iteration: int

@@ -120,7 +120,7 @@ class Received:
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
     """Return one envelope. Size, digest and dtype of `tensor` are filled into `meta`.
 
-    tensor: (numel,) float32 or int32, on the CPU.
+    tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
 
     >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
     >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
@@ -133,14 +133,20 @@ def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
     ...     print(error.reason)
     sha256
     """
-    body = b""
+    body: bytes | memoryview = b""
     if tensor is not None:
         meta.dtype = "i32" if tensor.dtype == torch.int32 else "f32"
-        body = tensor.detach().contiguous().numpy().astype(_NUMPY[meta.dtype], copy=False).tobytes()
+        body = _raw(tensor, _NUMPY[meta.dtype])
         meta.numel, meta.sha256 = tensor.numel(), hashlib.sha256(body).digest()
     head = meta.SerializeToString()
     padding = -(_HEAD.size + len(head)) % 64
     return b"".join((_HEAD.pack(MAGIC, len(head)), head, bytes(padding), body))
+
+
+def _raw(tensor: Tensor, dtype: str) -> memoryview:
+    """The little-endian bytes of a tensor; no copy where the machine is little endian itself."""
+    flat = tensor.detach().contiguous().numpy().astype(dtype, copy=False).reshape(-1)
+    return flat.view("u1").data
 
 
 def decode(payload: bytes | bytearray | memoryview, *, checked: bool = False) -> Received:
@@ -187,9 +193,15 @@ def _tensor(meta: pb.Meta, body: memoryview, checked: bool) -> Tensor | None:
     tensor = torch.frombuffer(
         body if not body.readonly else bytearray(body), dtype=_TORCH[meta.dtype]
     )
-    if meta.dtype == "f32" and not bool(torch.isfinite(tensor).all()):
+    if meta.dtype == "f32" and not _finite(tensor):
         raise WireError("finite", "the tensor holds inf or nan")
     return tensor
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Whether every number is finite: the least and the largest are, and nan would be both."""
+    least, largest = torch.aminmax(tensor)
+    return bool(torch.isfinite(least) & torch.isfinite(largest))
 
 
 def up(
@@ -314,7 +326,7 @@ def announcement(
 
     It holds the model itself if that takes at most `inline_below` bytes.
     """
-    raw = model.params.numpy().tobytes()
+    raw = _raw(model.params, _NUMPY["f32"])
     said = pb.Announcement(
         epoch=epoch,
         state=state,

@@ -123,7 +123,7 @@ class Simulator:
         self.edges: dict[str, EdgeRole | Party] = {role.edge: role for role in edges}
         self.now = 0.0  # virtual seconds
         self.refused = 0  # updates that would not have entered the journal
-        self.tasks: dict[str, Task] = {}  # what each edge at work has been given
+        self.tasks: dict[str, Task] = {}  # the task of each edge at work
         self._times = {role.edge: EdgeTimes(run, number) for number, role in enumerate(edges)}
         self._events: list[_Event] = []
         self._scheduled = self._messages = 0

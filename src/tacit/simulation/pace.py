@@ -1,5 +1,4 @@
-"""The world of a simulation: how long an edge's work and messages take, and when the edge is
-present.
+"""The times in a simulation: how long an edge's work and messages take, and when it is present.
 
 Every edge draws from its own stream, seeded by the run's seed and its number: what happens to one
 edge changes no other's times. All times are in seconds. Streams are numpy's RandomState, frozen

@@ -23,7 +23,7 @@ from typing import Any
 
 from torch import nn
 
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.user_code.memory import PACKAGES, NotSourceError, Scan, UnseenError, serve
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -42,11 +42,10 @@ class Entry:
 
 
 def load_entry(entry: str, folder: Path, field: str = "model.entry") -> Entry:
-    """The function or class that `entry` names, in the run file's `folder` or in an installed
-    package.
+    """Return the function or class that `entry` names, in `folder` or an installed package.
 
-    Its module is executed: of the folder, the very bytes that the SHA-256 is of, and nothing else
-    of it. Raises ConfigError, which names `field`.
+    folder: the run file's. Its module is executed: of the folder, the very bytes that the SHA-256
+    is of, and nothing else of it. Raises ConfigError, which names `field`.
     """
     module_name, _, name = _checked(entry, field).partition(":")
     folder, where = folder.resolve(), f"{field}={entry}"
@@ -77,7 +76,7 @@ def load_module(
     factory: Callable[[], nn.Module] = partial(found.target, **arguments)
     try:
         made = factory()
-    except Exception as error:  # a user's code may raise anything
+    except FROM_OWN_CODE as error:
         why = str(error).splitlines()[0] if str(error) else ""
         raise ConfigError(
             f"{field}={entry}: calling it with its arguments failed: {type(error).__name__}: {why}"
@@ -102,8 +101,9 @@ def entry_digest(entry: str, folder: Path, field: str = "model.entry") -> str:
 
 
 def entry_files(entry: str, folder: Path, field: str = "model.entry") -> list[Path]:
-    """The files in `folder` that the entry's code is in, relative to it; none of an installed
-    package. Executes nothing. Raises ConfigError.
+    """Return the files in `folder` that the entry's code is in, relative to it.
+
+    None of an installed package. Executes nothing. Raises ConfigError.
     """
     module_name, _, _ = _checked(entry, field).partition(":")
     folder, where = folder.resolve(), f"{field}={entry}"
@@ -153,8 +153,9 @@ def _no_other(top: str, field: str) -> None:
 
 
 def _contents(scan: Scan | None, module: str, folder: Path, field: str) -> dict[str, bytes]:
-    """What is hashed, by a name that is the same everywhere. Of an installed package: its file,
-    by its name and the package's version.
+    """Return what is hashed, by a name that is the same on all machines.
+
+    Of an installed package it is its file, by its name and the package's version.
     """
     if scan is None:
         version = _version(module.partition(".")[0])
@@ -163,7 +164,7 @@ def _contents(scan: Scan | None, module: str, folder: Path, field: str) -> dict[
 
 
 def _spec(parts: list[str], places: list[str]) -> ModuleSpec | None:
-    """Where a module is, looked for without running a package that it is in."""
+    """Return where a module is, without running a package that it is in."""
     path: Sequence[str] = places
     spec = None
     for count in range(1, len(parts) + 1):
@@ -194,7 +195,7 @@ def _imported(module: str, field: str) -> Any:
         return importlib.import_module(module)
     except UnseenError as error:
         raise ConfigError(f"{field}: {error}") from error
-    except Exception as error:
+    except FROM_OWN_CODE as error:
         why = str(error).splitlines()[0] if str(error) else ""
         raise ConfigError(
             f"{field}: importing {module} failed: {type(error).__name__}: {why}"

@@ -179,7 +179,7 @@ class Folder(MetaPathFinder):
 
 
 def _source(name: str) -> Source | None:
-    """What a loaded module was made of, if it was made here."""
+    """Return what a loaded module was made of, if it was made here."""
     loader = getattr(sys.modules.get(name), "__loader__", None)
     return loader.source if isinstance(loader, _Loader) else None
 

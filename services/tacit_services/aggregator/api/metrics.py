@@ -108,7 +108,7 @@ class _Run(Collector):
 
 
 def _renamed(family: Metric, name: str) -> Metric:
-    """The same samples under another name."""
+    """Return the same samples under another name."""
     former = Metric(name, f"Until 0.3; now {family.name}.", family.type)
     for sample in family.samples:
         former.samples.append(sample._replace(name=name + sample.name.removeprefix(family.name)))
@@ -136,7 +136,7 @@ def _privacy(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
 def _messages(
     observer: RunStatus[ServerDriver], counts: dict[str, int], aged: int
 ) -> Iterable[Metric]:
-    """What became of the messages that came."""
+    """Return the counts of incoming messages by outcome."""
     for count, (name, text) in _COUNTED.items():
         yield CounterMetricFamily(name, text, counts.get(count, 0))
     yield CounterMetricFamily(

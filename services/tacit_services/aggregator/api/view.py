@@ -55,8 +55,9 @@ class View:
             return WeightsFile(now.version, now.clip, self._data, self._sha256)
 
     def status(self) -> dict[str, Any]:
-        """The observer's status with the digest of the weights, all of one moment, and of one size
-        whatever the number of edges.
+        """Return the status with the digest of the weights, both of one moment.
+
+        Its size does not depend on the number of edges.
         """
         now = self.observer.moment()
         return self.observer.status(now) | {"model_sha256": self._file(now).sha256}

@@ -207,10 +207,10 @@ class Admission:
         if reason is not None:
             raise WireError(reason, "not for the journal")
         if isinstance(message, Update) and self._guard.bounds_norms:
-            norm = float(torch.linalg.vector_norm(message.vector.to(torch.float64)))
+            norm = float(torch.linalg.vector_norm(message.vector, dtype=torch.float64))
             self._guard.check_norm(edge, norm, message.base_version, message.vector.numel())
         self._guard.throttle(edge, seq)
-        candidate = Candidate(edge, seq, bytes(envelope), message, anchor, inbound)
+        candidate = Candidate(edge, seq, memoryview(envelope), message, anchor, inbound)
         return candidate if self._noise is None else self._noise.rewrite(candidate)
 
     def _screened(self, seq: int, update: Update) -> str | None:
@@ -323,9 +323,9 @@ class Admission:
         self.serve_waiting()
 
     def _answer_again(self, edge: str, seq: int) -> list[Outgoing]:
-        """What the role says to the sender of the last message that was accepted, once more.
+        """Return the role's answer to the sender of the last accepted message once more.
 
-        What answered it may have been lost with whoever died.
+        The first answer may have been lost with a process that died.
         """
         last = self._journal.last_seqs.get(edge, 0)  # 0: of a stranger nothing was accepted
         return self._role.answer(edge) if seq == last > 0 else []

@@ -18,8 +18,8 @@ from tacit_services.transport.transfer import WINDOW
 
 BATCH = 64  # messages that share one append; more arrive while it is being written
 ROOM = 4 * WINDOW  # messages in one edge's queue: its window, copies of it, questions
-ROOM_BYTES = 2 * WINDOW * (1 << 18)  # of one edge's queue
-TOTAL_BYTES = 1 << 28  # of all queues; beyond it an edge has room for one message
+ROOM_BYTES = 2 * WINDOW * (1 << 18)  # the most bytes in one edge's queue
+TOTAL_BYTES = 1 << 28  # the most bytes in all queues; beyond it an edge has room for one message
 STRANGERS = ""  # the name of the queue that all senders unknown to the run share
 FEW = 16  # room in that queue: its messages are answered, so that an honest sender learns why
 
@@ -89,7 +89,7 @@ class Inbox:
         edge = next(iter(self._queues))
         queue = self._queues.pop(edge)
         found = queue.popleft()
-        if queue:  # its next turn comes after the others'
+        if queue:  # its next turn is after all others'
             self._queues[edge] = queue
         self._bytes[edge] -= len(found.payload)
         self._total -= len(found.payload)

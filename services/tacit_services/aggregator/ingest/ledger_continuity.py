@@ -1,5 +1,4 @@
-"""Whether an edge's ledger goes on from where the aggregator last saw it: it never falls back, and
-never forks.
+"""The check that an edge's ledger continues from where it was last seen: no rollback, no fork.
 
 A ledger's own chain cannot show that an older copy of the file was put back, or that two copies are
 in use. Whoever keeps the furthest (count, head) can: every message of an edge says where its ledger
@@ -56,8 +55,7 @@ class LedgerContinuity:
                 self._seen[edge] = _Seen(charged, last_seqs.get(edge, 0))
 
     def check(self, edge: str, seq: int, charged: Charged) -> Anchor:
-        """The anchor to keep with message `seq`, which says that the edge's ledger stands at
-        `charged`.
+        """Return the anchor to keep with message `seq`, whose edge's ledger stands at `charged`.
 
         Raises WireError (rollback, clone, value). A message older than the edge's newest is not
         judged: it is a late copy, and the journal knows its number.

@@ -1,5 +1,6 @@
-"""The files of the page and of Swagger UI, with headers that let them load nothing from elsewhere
-and run nothing inline.
+"""The files of the page and of Swagger UI, with headers that confine them.
+
+They can load nothing from elsewhere and run nothing inline.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from tacit.privacy.accounting import History, epsilon_pld
 from tacit.privacy.report import EdgePrivacy, Promise
 from tacit_services.aggregator.reporting.bounds import ROUGHER, ahead
 
-FEW = 100  # edges, up to which who asks waits for a composition
-SHARE, SAVED = 0.02, 0.5  # of the time may go into compositions; seconds of them that are saved up
+FEW = 100  # up to this many edges a request waits for exact numbers
+SHARE, SAVED = 0.02, 0.5  # part of the time for compositions; seconds saved up
 KEPT = 4096  # histories that are known to have been composed
 
 
@@ -215,6 +215,6 @@ class Accounts:
         self._exact.add(history)
 
     def _compose_later(self, history: History) -> None:
-        """In the thread, unless that is known or the thread is at work."""
+        """Compose in the thread, unless the result is known or the thread is at work."""
         if history not in self._exact and (self._composing is None or self._composing.done()):
             self._composing = self._ahead_of_time.submit(self._compose, history)

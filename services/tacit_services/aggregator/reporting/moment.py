@@ -62,8 +62,9 @@ class Moment:
 
 
 def read(driver: Locked) -> Moment:
-    """The fold now. To be called under the driver's lock, which it costs a tenth of a millisecond
-    at a thousand edges.
+    """Read the fold now; to be called under the driver's lock.
+
+    It takes a tenth of a millisecond at a thousand edges.
     """
     role, recent = driver.role, driver.role.recent
     return Moment(

@@ -1,7 +1,8 @@
-"""The files of a run's results: summary.json, ledger.json, model.safetensors, plot.png, and
-definition.json, which is the run file as the model's user needs it.
+"""The files of a run's results.
 
-metrics.jsonl, in the same folder, grows while the run goes on.
+These are summary.json, ledger.json, model.safetensors, plot.png, and definition.json, which is the
+run file as the model's user needs it. metrics.jsonl, in the same folder, grows while the run goes
+on.
 """
 
 from __future__ import annotations

@@ -196,8 +196,9 @@ class RunStatus(Generic[_D]):
             return read(self.driver)
 
     def total(self) -> Total:
-        """ε of the run: the largest of any edge; of vertical parties, which hold the same people,
-        theirs composed.
+        """Return ε of the run: the largest of any edge, or of vertical parties the composed one.
+
+        Parties hold the same people.
         """
         return self._accounts.total(self.moment().records)
 

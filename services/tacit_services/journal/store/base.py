@@ -42,7 +42,7 @@ class NewEntry:
 
     edge: str
     seq: int
-    payload: bytes
+    payload: bytes | memoryview
     anchor: Anchor | None = None
 
 

@@ -137,7 +137,7 @@ class MemoryStore:
         if verdict is not Verdict.ACCEPTED:
             return Appended(verdict, 0, last)
         data.position += 1
-        data.journal.append(StoredEntry(data.position, entry.edge, entry.seq, entry.payload))
+        data.journal.append(StoredEntry(data.position, entry.edge, entry.seq, bytes(entry.payload)))
         data.bytes += len(entry.payload)
         data.last_seqs[entry.edge] = entry.seq
         anchor = entry.anchor

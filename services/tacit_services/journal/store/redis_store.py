@@ -307,7 +307,7 @@ def without_password(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What happened, in one line, without the command that met the error."""
+    """Return what happened, in one line, without the command that met the error."""
     known = {
         redis.exceptions.OutOfMemoryError: (
             "out of memory: raise maxmemory or lower the journal's max_bytes"

@@ -26,7 +26,7 @@ class EdgeRecord:
     retired: str = ""
 
     def account(self, message: Hello | Update | Retired, updates: int = 0) -> EdgeRecord:
-        """With what the edge has spent, and where its ledger stands, as it says itself.
+        """Return the record with the edge's spending and ledger, as the edge states them.
 
         updates: that count, and are new.
         """
@@ -34,7 +34,7 @@ class EdgeRecord:
         return replace(self, spent=message.spent, charged=message.charged, updates=updates)
 
     def retire(self, message: Retired) -> EdgeRecord:
-        """An edge has said its last word."""
+        """Return the record of an edge that has sent its last message."""
         return replace(self.account(message), retired=message.reason)
 
 

@@ -44,7 +44,7 @@ class Fold:
             definition.terms,
         )
         self.uploads = definition.uploads  # updates that make one version
-        self.dataset = definition.source.name  # what the edges' ledgers are of
+        self.dataset = definition.source.name  # the data set that the edges' ledgers are of
         self.clip = definition.clip
         self.params = model.init(definition.seed)
         self.version = 0

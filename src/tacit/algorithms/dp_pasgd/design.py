@@ -37,10 +37,10 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit.privacy import accounting
 
 Planner = Literal["corrected", "paper", "poisson"]
-MECHANISM: Final = "discrete_gaussian"  # what the Poisson planner accounts: a run file's default
+MECHANISM: Final = "discrete_gaussian"  # a run file's default, as the planner accounts
 PAIRS: Final = 2_000_000  # (rounds, tau) that one search compares at most: a second, 100 MB
 _UP = 1 + 1e-12  # on z², so that (9), computed back in floating point, never shows more than ε_th
-_CALIBRATIONS = 5  # of z over K that the Poisson planner begins with
+_CALIBRATIONS = 5  # values of K for which the Poisson planner first calibrates z
 _WORTH = 1e-3  # a pair that promises to lower the bound by a smaller part is not calibrated
 
 Bound = Callable[["Problem", Numbers, Numbers], Numbers]  # (problem, K, B) → bound on E[L(θ) - L*]
@@ -198,10 +198,10 @@ def pairs(p: Problem) -> tuple[Numbers, Numbers]:
 
 
 def relaxed(p: Problem) -> tuple[float, float]:
-    """(24): the paper's K*, a real number, with its Z; and τ* by (22). Rounded to integers, it may
-    pass C_th.
+    """Return (24), the paper's K* as a real number with its Z, and τ* by (22).
 
-    (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e) ends the search above.
+    Rounded to integers, the plan may exceed C_th. (22) needs τ >= 1, so K >= C_th/(c1 + c2); (21e)
+    ends the search above.
     """
     Z, longest = paper_scale(p.epsilon, p.delta), longest_period(p)
 

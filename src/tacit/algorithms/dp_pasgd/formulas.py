@@ -27,10 +27,10 @@ def cost(p: Problem, rounds: Numbers, tau: Numbers) -> Numbers:
 
 
 def epsilon_zcdp(K: float, z: float, delta: float) -> float:
-    """(9): ε of K steps, each on a batch of which one record may be replaced (sensitivity 2G/X_m,
-    nothing amplified).
+    """Return ε of K steps by (9), each on a batch of which one record may be replaced.
 
-    ρ = K (2G/X_m)² / (2σ_m²) = 2K/z² by Lemmas 1 and 2, ε = ρ + 2√(ρ ln(1/δ)) by Lemma 3.
+    The sensitivity is 2G/X_m, and nothing is amplified. ρ = K (2G/X_m)² / (2σ_m²) = 2K/z² by Lemmas
+    1 and 2, ε = ρ + 2√(ρ ln(1/δ)) by Lemma 3.
     """
     rho = 2 * K / z**2
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))

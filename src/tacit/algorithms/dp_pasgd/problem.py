@@ -11,7 +11,7 @@ from typing import Final
 
 from tacit.errors import ConfigError
 
-MOST: Final = 1e30  # of any number, so that no product leaves the floating-point numbers
+MOST: Final = 1e30  # the largest number allowed, so that no product overflows
 LEAST_DELTA: Final = 1e-300  # below, 1/δ is no floating-point number
 ONE: Final = 1 + 1e-12  # 1, in (21e), as far as floating point knows
 

@@ -45,8 +45,8 @@ class MixingServer(ServerRole):
             definition.algorithm.max_staleness,
         )
         self.weight = 1.0  # α_t of the latest update
-        self.active: dict[str, int] = {}  # who is at work, and which trigger began it
-        self.idle: list[str] = []  # who waits to be triggered, longest first
+        self.active: dict[str, int] = {}  # edges at work, and the trigger that began each task
+        self.idle: list[str] = []  # edges that wait to be triggered, longest first
         self.triggers = 0
         self.models: dict[int, Tensor] = {}  # by version: those that an update may be based on
 
@@ -75,7 +75,7 @@ class MixingServer(ServerRole):
         return task_law(self, self.algorithm, update)
 
     def admits(self, update: Update, tau: int) -> bool:
-        """Not too stale; and where the guard watches sums, of a base that is still held."""
+        """Whether it is not too stale and, with guard.sums, of a base that is still held."""
         unknown = (
             self.watch is not None
             and self.needs_base

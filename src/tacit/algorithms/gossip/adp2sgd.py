@@ -180,12 +180,12 @@ class Peer(Worker):
 
     def _proposed(self, message: Proposal) -> list[Outgoing]:
         link = self.links[message.peer]
-        if message.life > link.life:  # its durable state is new, so its numbers are
+        if message.life > link.life:  # its durable state is new, so its numbers begin anew
             link.life, link.answered, link.delta = message.life, 0, None
         if (message.life, message.seq) < (
             link.life,
             link.answered,
-        ):  # it would not have gone on without the answer
+        ):  # it goes on only after an answer, so it has had this one
             return []
         if message.seq > link.answered:
             link.answered, link.delta = message.seq, self.trained.meet(as_tensor(message.model))

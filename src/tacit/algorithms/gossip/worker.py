@@ -145,9 +145,9 @@ class Worker(EdgeRole):
         return self.version >= self.settings.horizon
 
     def gradient(self, params: Tensor) -> Released:
-        """g̃ of lines 5 to 7 at ŵ = `params`, (d,): charged, then drawn, clipped, summed, noised
-        and divided by L.
+        """Return g̃ of lines 5 to 7 at ŵ = `params`, (d,).
 
+        The ledger is charged, then a batch is drawn, clipped, summed, noised and divided by L.
         Touches rows and ledger only, so that it may run beside everything else. Raises BudgetSpent,
         PrivacyError.
         """

@@ -22,8 +22,7 @@ def centralised(
     labels: Tensor,
     regularization: float = 0.0,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The reference that VAFL is held against: SGD on (1) with all features in one place, nothing
-    stale or noisy.
+    """Run VAFL's reference: SGD on (1) with all features in one place, nothing stale or noisy.
 
     blocks: per party (n, *shape), all in the order of labels (n,). Returns θ_0 and every θ_m after
     `horizon` steps.

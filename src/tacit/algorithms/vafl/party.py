@@ -50,7 +50,7 @@ class Party:
         self.releaser, self.regularization, self.device = releaser, regularization, device
         self._x, self._names = x, names
         self.refusals, self.refusal = 0, ""  # a party follows its own plan whatever the server says
-        self.place: Tensor | None = None  # of every row of the roster among this party's own
+        self.place: Tensor | None = None  # the place of each roster row among this party's own rows
         self.records = 0
         self.theta = embedding.init(protocol.seed + number)  # line 1
         self.step, self.request = -1, 0  # the latest activation, and the latest request answered
@@ -191,7 +191,7 @@ class Party:
         return [Outgoing(SERVER, embed)]
 
     def _name(self) -> str:
-        """Of the table's one release: a digest of all that it is a function of, but the noise."""
+        """Return the table's name in the store: a digest of all that it depends on but noise."""
         assert self.place is not None
         plan = self.releaser.plan
         digest = hashlib.sha256(

@@ -125,7 +125,7 @@ class Server(ServerRole):
             return "rows"
         if not learnable(update.vector):  # one step on it would end θ_0
             return "norm"
-        repeated = given == 0 and update.edge in self.complete  # of a frozen θ_m, released before
+        repeated = given == 0 and update.edge in self.complete  # frozen, and released before
         return None if repeated or given == self.table.shape[2] * len(rows) else "shape"
 
     def admits(self, update: Update, tau: int) -> bool:

@@ -87,11 +87,11 @@ def _longest(smoothness: float, tail: float, ratio: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Which rule gives η^k, and its constants: `constant` is the experiments' own (appendix G),
-    else a theorem's.
+    """The rule that gives η^k, and its constants.
 
-    rate: η of `constant`, times its schedule's factor of (k, K).
-    server_share: η_0/η_m of `constant`; a theorem's is 1 (t of Theorems 7 and 9).
+    `constant` is the experiments' own rule (appendix G), the others are the theorems'. rate: η of
+    `constant`, times its schedule's factor of (k, K). server_share: η_0/η_m of `constant`; a
+    theorem's is 1 (t of Theorems 7 and 9).
     """
 
     rule: str = "constant"
@@ -154,11 +154,10 @@ class Protocol:
 
 
 def batch_rows(protocol: Protocol, party: int, step: int, records: int) -> Tensor:
-    """Line 4: the records (int64, ascending) of a party's `step`-th activation, from 1. Public, and
-    the same anew.
+    """Return the records (int64, ascending) of a party's `step`-th activation, from 1 (line 4).
 
-    Every epoch is a new random order, cut into batches of N_m; the rest that does not fill one is
-    left out.
+    They are public, and the same when computed anew. Every epoch is a new random order, cut into
+    batches of N_m; the rest that does not fill one is left out.
     """
     size = min(protocol.batch, records)
     epoch, place = divmod(step - 1, records // size)

@@ -10,7 +10,7 @@ from tacit.config.algorithms.step_sizes import StepSizes
 from tacit.config.contract import USUAL_CLIP, Sections
 from tacit.config.sections import Positive
 
-_EQ_12 = {"deviation", "failure"}  # what the first C is made of
+_EQ_12 = {"deviation", "failure"}  # the constants that give the first C
 
 
 class Mapa(StepSizes):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tacit.config.contract import AlgorithmSection
 
-_HALVINGS = 3  # of "step", at equal distances
+_HALVINGS = 3  # of schedule "step", at equal distances
 
 
 class StepSizes(AlgorithmSection):

@@ -157,10 +157,9 @@ def available(name: str, root: Path | None) -> bool:
 def shape_of(
     name: str, features: Features = "none", text: Text = _DEFAULT_TEXT
 ) -> tuple[tuple[int, ...], int]:
-    """The shape of one example as `load` gives it, and the number of classes, without reading the
-    data.
+    """Return the shape of one example as `load` gives it, and the number of classes.
 
-    Raises ConfigError.
+    The data is not read. Raises ConfigError.
     """
     source = source_of(name)
     if not source.words:
@@ -196,7 +195,7 @@ def party_columns(name: str) -> tuple[int, ...]:
 
 
 def _read(name: str, split: Split, root: Path | None, text: Text = _DEFAULT_TEXT) -> Stored:
-    """One split as its files hold it, after their checksums."""
+    """Return one split as its files hold it, after checking their checksums."""
     source = source_of(name)
     files = source.files[split]
     content = [checked(source, file, root) for file in files]

@@ -42,12 +42,11 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is public about a dataset, and where its bytes are: {split: (file, ...)}, {file:
-    sha256}.
+    """The public facts about a dataset, and where its bytes are.
 
-    groups: how many natural groups its rows fall into, 0 for none. words: of running text, where it
-    is that; its shape and rows then depend on how it is cut (`text.Text`). blocks: columns of each
-    party, where it was published so.
+    These are {split: (file, ...)} and {file: sha256}. groups: how many natural groups its rows fall
+    into, 0 for none. words: of running text, where it is that; its shape and rows then depend on
+    how it is cut (`text.Text`). blocks: columns of each party, where it was published so.
     """
 
     shape: tuple[int, ...]

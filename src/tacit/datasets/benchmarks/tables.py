@@ -22,7 +22,7 @@ _MISSING = "?"  # adult.names: "Convert Unknown to ?"
 _ADULT_COLUMNS = 15
 _HELD_OUT = 5  # every fifth row of a table without a test set of its own
 _SPLIT_SEED = 1860
-_RECORDINGS = 3  # of every subject of pd-speech, in rows that follow each other
+_RECORDINGS = 3  # of every subject of pd-speech, in consecutive rows
 _FAR = 5.0  # the bound on a column of pd-speech, in spreads
 _MONEY = math.nan  # marks an amount of money, which is scaled by its logarithm
 # What each column is divided by: LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE, PAY_0 to PAY_6 (months

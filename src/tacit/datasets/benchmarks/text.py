@@ -46,10 +46,10 @@ class Text:
 
 
 def wikitext2(train: bytes, part: bytes, files: tuple[str, str], text: Text) -> Stored:
-    """The text of `part` in sequences, in words of `train`: x, y int64 (n, T), y[i, t] the word
-    after x[i, t].
+    """Return the text of `part` in sequences, in words of `train`.
 
-    groups: the article that a sequence begins in.
+    x, y: int64 (n, T); y[i, t] is the word after x[i, t]. groups: the article that a sequence
+    begins in.
     """
     lines = _lines(unzipped(part, files[1]))
     numbers = _vocabulary(

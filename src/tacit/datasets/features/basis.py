@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tacit.errors import ConfigError, DataError
 
-LENGTH = 10.0  # of x: a model's bias, whose input is 1, then takes little of a clipped gradient
+LENGTH = 10.0  # |x|: a bias, whose input is 1, then takes little of a clipped gradient
 _FLOOR = 1e-5  # added to a variance
 _SAYS = "tacit.basis.2"  # format 1 had entries "format" and "says"
 # By name: made by tacit.datasets.features.strokes.

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tacit.errors import ConfigError
 
-_LEAST = 1e-6  # of a moment, or of an image's mass, that is divided by
+_LEAST = 1e-6  # the least moment, or mass of an image, that is divided by
 
 
 def shape_of(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -41,8 +41,9 @@ def of_image(image: Tensor) -> Tensor:
 
 
 def _sampled(image: Tensor, down: float, right: float, slant: float) -> Tensor:
-    """What stands `down` and `right` of the middle is brought there; each row is moved by its
-    distance from the middle, times `slant`.
+    """Return the image moved so that the point `down` and `right` of the middle becomes the middle.
+
+    Each row is moved by its distance from the middle, times `slant`.
     """
     height, width = image.shape[1:]
     scale = height / width  # grid_sample counts from -1 to 1 along both axes

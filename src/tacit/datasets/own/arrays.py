@@ -27,7 +27,7 @@ from tacit.datasets.own.values import Array, Values
 from tacit.datasets.target import Target
 from tacit.errors import DataError
 
-_BLOCK_BYTES = 1 << 24  # of x, at most
+_BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
 Take = Callable[[int, int], Array]  # (first row, after the last one)
 
 
@@ -85,7 +85,7 @@ class ArraysReader:
                 yield first, [one.take(first, last) for one in arrays]
 
     def _checked(self, path: Path, arrays: list[_Stored]) -> int:
-        """How many rows there are. Raises DataError for arrays of other shapes or kinds."""
+        """Return how many rows there are. Raises DataError for arrays of other shapes or kinds."""
         x, *others = arrays
         if x.shape[1:] != self.shape:
             raise DataError(
@@ -134,7 +134,9 @@ def _opened(path: Path, names: list[str]) -> Iterator[list[_Stored]]:
             else:
                 yield _tensors(path, names, head, stack)
     except (zipfile.BadZipFile, SafetensorError, EOFError) as error:
-        raise DataError(f"{path.name}: is damaged or cut off: {error}") from error
+        raise DataError(
+            f"{path.name}: is no npz or safetensors file, or is damaged or cut off: {error}"
+        ) from error
     except OSError as error:
         raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
 

@@ -11,6 +11,8 @@ from tacit.errors import ConfigError, DataError
 
 OTHERS = {
     b"PK\x03\x04": "a zip",
+    b"\xd0\xcf\x11\xe0": "an Excel file",
+    b"\x93NUM": "one array (.npy)",
     b"\x1f\x8b": "a gzip",
     b"\x80\x04": "a pickle",
     b"\x80\x05": "a pickle",

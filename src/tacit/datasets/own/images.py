@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -26,9 +27,9 @@ from tacit.datasets.target import Target
 from tacit.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-_MOST_PIXELS = 100_000_000  # of a file; a small one may unpack to more than memory holds
-_BLOCK_BYTES = 1 << 24  # of x, at most
-_PASSED_OVER = ("Thumbs.db", "desktop.ini")  # what file managers leave, as names with a dot first
+_MOST_PIXELS = 100_000_000  # the most of one file; a small file may unpack to more than memory
+_BLOCK_BYTES = 1 << 24  # the most bytes of x in a block
+_PASSED_OVER = ("Thumbs.db", "desktop.ini")  # left by file managers; hidden names are skipped, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ImagesReader:
         count = 0
         for block in self._blocks(self.pictures(path)):
             x = self._x(block, path)
-            y = np.array([self._place(one, count + n) for n, one in enumerate(block)], np.int64)
+            y = np.array([self._place(one, _folder(path)) for one in block], np.int64)
             own = [one.unit for one in block if one.unit is not None]
             yield EncodedRows(x, y, unit_ids(own, "unit", count) if own else each_its_own(x, y))
             count += len(block)
@@ -151,16 +152,18 @@ class ImagesReader:
         pixels = [self._pixels(one.path, _folder(path)) for one in block]
         return np.stack(pixels).astype(np.float32) / np.float32(255)
 
-    def _place(self, picture: Picture, row: int) -> int:
-        if picture.label not in self.names:
-            raise RowError("a picture's class is not among data.classes", row, picture.path.name)
-        return self.names.index(picture.label)
+    def _place(self, picture: Picture, folder: Path) -> int:
+        names, label = [_composed(name) for name in self.names], _composed(picture.label or "")
+        if label not in names:
+            file = str(picture.path.relative_to(folder))
+            raise RowError("a picture's class is not among data.classes", 0, file)
+        return names.index(label)
 
     def _pixels(self, file: Path, folder: Path) -> npt.NDArray[np.uint8]:
         """uint8 (channels, height, width). Raises RowError."""
         try:
             with warnings.catch_warnings(), Image.open(file, formats=FORMATS) as picture:
-                warnings.simplefilter("ignore")  # of what a camera wrote beside the picture
+                warnings.simplefilter("ignore")  # about a camera's notes in the file
                 if picture.width * picture.height > _MOST_PIXELS:
                     raise ValueError
                 found = _plain(picture, "L" if self.channels == 1 else "RGB")
@@ -195,12 +198,21 @@ def _files(folder: Path) -> list[Path]:
             continue
         if not path.resolve().is_relative_to(root):
             raise RowError("a picture is a link that leaves the folder", 0, path.name)
+        if path.exists() and not path.is_file():  # opening a pipe would wait for ever
+            raise RowError("a picture is no file but a pipe or a device", 0, path.name)
         found.append(path)
     return found
 
 
 def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent.resolve()
+
+
+def _composed(name: str) -> str:
+    """`name` in Unicode's composed form (NFC): names of a Mac's files have é as two characters, and
+    look like what the run file says.
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def _text(cell: object) -> str | None:

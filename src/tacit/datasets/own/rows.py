@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.datasets.target import Target
-from tacit.errors import DataError
+from tacit.errors import OwnersError
 
 UNIT_BYTES = 16
 UNIT = np.dtype((np.void, UNIT_BYTES))
@@ -23,12 +23,22 @@ Floats = npt.NDArray[np.float32]
 Units = npt.NDArray[np.void]
 
 
-class RowError(DataError):
-    """A row that does not fit the schema. where: its number, or its file, for its owner's eyes."""
+class RowError(OwnersError):
+    """A row that does not fit the schema. where: its number, or its file. cause: what own code
+    raised at it.
+    """
 
-    def __init__(self, message: str, row: int, file: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, row: int, file: str = "", cause: BaseException | None = None
+    ) -> None:
         self.where = file or f"row {row + 1}"
+        said = f": {words_of(cause)}" if cause else ""
+        super().__init__(message, f"{message}, in {self.where} of the data{said}")
+
+
+def words_of(error: BaseException) -> str:
+    """What own code said when it raised, in one line."""
+    return " ".join(str(error).split())[:300] or "without a word"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,7 +84,7 @@ def rows_of(
 
 
 def _units(folder: Path, of_unit: UnitRows) -> Units:
-    """Which rows are whose: the rows' numbers, unit by unit."""
+    """Return the units: the numbers of their rows, unit by unit."""
     ids = _array(folder / "units.bin", UNIT)
     order = np.argsort(ids, kind="stable").astype(np.int64)
     first = np.ones(len(ids), dtype=np.bool_)
@@ -176,7 +176,7 @@ def _array(path: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _tensor(mapped: npt.NDArray[Any]) -> torch.Tensor:
-    """The same memory as a tensor, which is only ever indexed."""
+    """Return the same memory as a tensor, which is only ever indexed."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that writing to it would be undefined
+        warnings.simplefilter("ignore")  # the warning that writing to it is undefined
         return torch.from_numpy(mapped)

@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from tacit.datasets.own.files import OTHERS
 from tacit.errors import DataError
 
-BLOCK_BYTES = 1 << 16  # of a CSV that are read at a time, at least
+BLOCK_BYTES = 1 << 16  # the fewest bytes of a CSV that are read at a time
 _BLOCK_MEMORY = 1 << 24  # arrow sets a block's size aside for every column that it reads
 _BLOCK_LINES = 16  # a block has at least this many times the bytes of the file's first line
 _BLOCK_ROWS = 1 << 14
@@ -28,11 +28,20 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
             head = file.read(4)
         yield from _parquet(path, columns) if head == b"PAR1" else _csv(path, columns, head)
     except pa.ArrowInvalid as error:  # its own words quote values
-        raise DataError(
-            f"{path.name}: is not a whole table: a row has another number of columns, or is cut off"
-        ) from error
+        raise DataError(f"{path.name}: {_wrong(head, error)}") from error
     except OSError as error:
         raise DataError(f"{path.name}: {error.strerror or 'cannot be read'}") from error
+
+
+def _wrong(head: bytes, error: pa.ArrowInvalid) -> str:
+    """What is wrong with a table, without a value of it."""
+    if not head:
+        return "is empty"
+    if head == b"PAR1":
+        return "is not a whole Parquet table: it is damaged, or cut off"
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or "invalid UTF8" in str(error):
+        return "is not UTF-8 text; save it as UTF-8"
+    return "is not a whole table: a row has another number of columns, or is cut off"
 
 
 def _parquet(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:

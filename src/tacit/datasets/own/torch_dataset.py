@@ -13,11 +13,11 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from tacit.datasets.own.files import digest, digest_of
-from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own
+from tacit.datasets.own.rows import EncodedRows, Floats, RowError, each_its_own, words_of
 from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.own.values import Values
 from tacit.datasets.target import Target
-from tacit.errors import ConfigError, DataError
+from tacit.errors import FROM_OWN_CODE, ConfigError, OwnersError
 from tacit.user_code import entry_digest, load_entry
 
 _BLOCK_ROWS = 1024
@@ -29,7 +29,8 @@ class DatasetReader:
 
     It is called with the path of the file or folder, and `arguments`; it gives an object with
     `len` and `[number]`, which is (x, y), or (x, y, unit) where `unit` has a name. Rows are asked
-    for from the first to the last, once.
+    for from the first to the last, once, but for the first of each thousand: it is asked for again
+    after the others, and must be the same.
     """
 
     entry: str
@@ -86,6 +87,7 @@ class DatasetReader:
         for first in range(0, len(rows), _BLOCK_ROWS):
             last = min(first + _BLOCK_ROWS, len(rows))
             found = [self._row(rows, row, width) for row in range(first, last)]
+            self._same(found[0], self._row(rows, first, width), first)
             x, *others = zip(*found, strict=True)
             yield first, [np.stack(x), *map(list, others)]
 
@@ -99,10 +101,12 @@ class DatasetReader:
         try:
             rows = found.target(str(path), **self.arguments)
             len(rows)
-        except Exception as error:  # it is the user's own code
-            raise DataError(
-                f"data.entry={self.entry}: called with {path.name!r}: {type(error).__name__}; it "
-                "must give an object with a length and rows by number"
+        except FROM_OWN_CODE as error:
+            said = f"data.entry={self.entry}: called with {path.name!r}: "
+            must = "; it must give an object with a length and rows by number"
+            raise OwnersError(
+                f"{said}{type(error).__name__}{must}",
+                f"{said}{type(error).__name__}: {words_of(error)}{must}",
             ) from error
         return rows
 
@@ -111,17 +115,34 @@ class DatasetReader:
         try:
             found = rows[row]
             cells = tuple(found) if isinstance(found, tuple | list) else (found,)
-            x = np.asarray(cells[0])
-        except Exception as error:  # it is the user's own code
-            raise RowError(f"data.entry={self.entry}: {type(error).__name__}", row) from error
-        if len(cells) < width or (x.shape, x.dtype.kind in "biuf") != (self.shape, True):
+            numbers = [np.asarray(one) for one in cells[: min(width, 2)]]
+        except FROM_OWN_CODE as error:
+            said = f"data.entry={self.entry}: {type(error).__name__}"
+            raise RowError(said, row, cause=error) from error
+        shapes = [self.shape, ()]
+        if len(cells) < width or any(
+            (one.shape, one.dtype.kind in "biuf") != (shape, True)
+            for one, shape in zip(numbers, shapes, strict=False)
+        ):
             what = "(x, y, unit)" if width > 2 else "(x, y)"
             raise RowError(
                 f"data.entry={self.entry}: expected {what} with x of numbers and shape "
-                f"{list(self.shape)}",
+                f"{list(self.shape)}, and y one number",
                 row,
             )
-        return (x, *cells[1:width])
+        return (*numbers, *cells[2:width])
+
+    def _same(self, once: tuple[Any, ...], again: tuple[Any, ...], row: int) -> None:
+        """Raise RowError where a row is drawn anew each time: every edge would deal it elsewhere,
+        and its person would be paid for at one edge and used at two.
+        """
+        numbers = zip(once[:2], again[:2], strict=True)
+        if any(one.tobytes() != other.tobytes() for one, other in numbers):
+            raise RowError(
+                f"data.entry={self.entry}: gives one row in two ways; leave out what is random, as "
+                "a row must be a function of itself alone",
+                row,
+            )
 
 
 def _a_dataset(target: object) -> bool:

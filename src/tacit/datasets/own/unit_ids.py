@@ -40,7 +40,7 @@ def unit_text(value: Any, where: str, row: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What Python has for a number of numpy's or torch's."""
+    """Return Python's own number for one of numpy's or torch's."""
     return value.item() if getattr(value, "shape", None) == () else value
 
 

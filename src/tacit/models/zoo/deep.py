@@ -25,7 +25,7 @@ _STAGES = 3
 
 
 class _Step(NamedTuple):
-    """One convolution: its name, channels in and out, and how it looks."""
+    """One convolution: its name, its channels in and out, and its window."""
 
     name: str
     inputs: int

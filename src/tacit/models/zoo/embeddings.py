@@ -35,8 +35,9 @@ class Network(Layered):
     smoothing: float = 0.0  # c_l of (11b)
 
     def init(self, seed: int) -> Tensor:
-        """Random, for a linear embedding too: with all parties and θ_0 at zero, nothing would ever
-        move.
+        """Return random parameters, for a linear embedding too.
+
+        With all parties and θ_0 at zero, nothing would ever move.
         """
         return Model.init(self, seed)
 
@@ -200,8 +201,7 @@ def embedding(
 def head(
     combine: Combine, parties: int, width: int, classes: int, hidden: tuple[int, ...] = ()
 ) -> Model:
-    """The model θ_0 of (parties, width) embeddings: their sum, or dense layers on all of them
-    together.
+    """Return the model θ_0 of (parties, width) embeddings: their sum, or dense layers on them all.
 
     Raises ConfigError naming the field and the value.
     """

@@ -1,0 +1,109 @@
+"""What a model of 45 MB costs: push, receipt and the new model back, over as many bytes there and
+back by paho alone, in one run: `python -m bench.large`.
+
+The edge is a real edge loop with its outbox on disk and a ready-made update; broker, aggregator
+process and store are those of `tacit run`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.endurance import Stack
+from bench.workers import Worker
+from tacit import config
+
+CHUNK, CYCLES, ROUNDS = 1 << 18, 6, 2
+RUN = """
+[run]
+updates = {updates}
+snapshot_every = 200
+[data]
+dataset = "digits"
+[model]
+name = "mlp"
+hidden = [3300, 3300]
+[algorithm]
+name = "mapa"
+smoothness = 1e6
+deviation = 1.0
+max_staleness = 1000000
+[privacy]
+batch = 32
+noise_multiplier = 1.0
+clip = 1.0
+epsilon = 1e6
+clip_min = 0.5
+[edges]
+count = 1
+[evaluation]
+every = 1000000
+"""
+
+
+def measured() -> dict[str, Any]:
+    """`large_cycle_over_raw`, and `large_cycle` = {ms, raw_ms, copies}.
+
+    Medians over all cycles but the first of each round; rounds take turns. copies: by how much the
+    aggregator's largest resident memory was above what it had before the first push, in models.
+    """
+    raw, ours, copies = list[float](), list[float](), 0.0
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as name:
+            text = RUN.format(updates=CYCLES)
+            with Stack(Path(name) / "stack", text) as stack:
+                size = 4 * config.load(stack.file).build_model().size
+                stack.wait_ready()
+                raw += _raw(stack.broker, size)
+                before = _resident(stack.aggregator.pid, "VmRSS")
+                (worker,) = stack.begin("push", range(1), folder=name)
+                ours += worker.result()["models"][1:]
+                peak = _resident(stack.aggregator.pid, "VmHWM")
+                copies = max(copies, (peak - before) / size)
+    ms, raw_ms = (1000 * statistics.median(times) for times in (ours, raw))
+    large = {"ms": round(ms, 1), "raw_ms": round(raw_ms, 1), "copies": round(copies, 2)}
+    return {"large_cycle_over_raw": round(ms / raw_ms, 3), "large_cycle": large}
+
+
+def path_over_broker(found: dict[str, float]) -> float:
+    """Updates/s of the path, one under way at a time, over what paho alone carries one way."""
+    return round(found["raw_ms"] / 2 / found["ms"], 4)
+
+
+def _raw(broker: str, size: int) -> list[float]:
+    both = [
+        Worker("raw_cycle", broker=broker, size=size, chunk=CHUNK, count=CYCLES, echoes=echoes)
+        for echoes in (True, False)
+    ]
+    for worker in both:
+        worker.ready()
+    for worker in both:
+        worker.go()
+    both[0].result()
+    seconds: list[float] = both[1].result()["seconds"]
+    return seconds[1:]
+
+
+def _resident(pid: int, key: str) -> int:
+    """Bytes, as the kernel has them."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print it."""
+    one = found["large_cycle"]
+    print(
+        f"    45 MB cycle / raw    {found['large_cycle_over_raw']:.2f}   ({one['ms']} ms of "
+        f"{one['raw_ms']} ms; {one['copies']} models in the aggregator's memory)"
+    )
+
+
+if __name__ == "__main__":
+    results = measured()
+    print(json.dumps(results, indent=2))
+    show(results)

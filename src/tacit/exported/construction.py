@@ -1,0 +1,49 @@
+"""How somebody makes the network of an exported model again, without tacit's run: lines of Python.
+
+They are for the model card; `model.safetensors` fits what they make, by `load_state_dict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.config import RunFile
+from tacit.models import Model
+from tacit.models.zoo.deep import Deep
+from tacit.models.zoo.layered import Layered
+from tacit.models.zoo.lstm import Lstm
+
+_LINES = """\
+{path}from {module} import {name}
+from safetensors.torch import load_file
+network = {name}({arguments})
+network.load_state_dict(load_file("model.safetensors"))"""
+
+
+def lines(run: RunFile, model: Model) -> str:
+    """Python that is run in the exported folder: `network` is the module, with what it learnt."""
+    if run.model.entry is None:
+        name, arguments = _of_tacit(model)
+        return _made("", "tacit.models.zoo.modules", name, arguments)
+    module, _, name = run.model.entry.partition(":")
+    own = 'import sys\nsys.path.insert(0, "code")\n'
+    return _made(own, module, name, run.model.arguments)
+
+
+def _made(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return _LINES.format(path=path, module=module, name=name, arguments=said)
+
+
+def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:
+    """The class in tacit.models.zoo.modules, and what it is called with."""
+    if isinstance(model, Lstm):
+        sizes = {"embedding": model.embedding, "hidden": model.hidden}
+        return "LanguageModel", {"classes": model.classes, **sizes}
+    of_both = {"shape": model.shape, "classes": model.classes}
+    if isinstance(model, Deep):
+        return "Deep", {"name": model.name, **of_both, "width": model.width, "blocks": model.blocks}
+    assert isinstance(model, Layered)
+    keys = ("channels", "hidden", "kernel", "padding", "activation", "normalization", "pool_every")
+    return "Cnn", of_both | {key: getattr(model, key) for key in keys}

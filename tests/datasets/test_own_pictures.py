@@ -1,0 +1,115 @@
+"""Own pictures: what is read of a folder, what is not, and what is refused without waiting."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tacit.datasets.own.images import ImagesReader
+from tacit.datasets.own.rows import RowError
+
+SIDE = 4
+GREY = np.arange(SIDE * SIDE, dtype=np.uint8).reshape(SIDE, SIDE) * 10
+
+
+def reader(*names: str, channels: int = 1) -> ImagesReader:
+    return ImagesReader((SIDE, SIDE), channels, names or ("cat", "dog"), "path", "label", None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A cat and a dog."""
+    for name in ("cat", "dog"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        Image.fromarray(GREY).save(tmp_path / "train" / name / "0.png")
+    return tmp_path / "train"
+
+
+def pixels(folder: Path, read: ImagesReader) -> list[np.ndarray]:
+    return [x for rows in read.read(folder) for x in rows.x]
+
+
+def refused(folder: Path, read: ImagesReader) -> str:
+    with pytest.raises(RowError) as found:
+        list(read.read(folder))
+    assert not {"cat", "bird"} & set(str(found.value).replace("/", " ").split())
+    return found.value.for_owner
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "LA", "I;16"])
+def test_a_grey_picture_is_the_same_in_every_mode(folder: Path, mode: str) -> None:
+    image = Image.fromarray(GREY.astype(np.uint16) << 8) if mode == "I;16" else None
+    (image or Image.fromarray(GREY).convert(mode)).save(folder / "cat" / "0.png")
+    cat, dog = pixels(folder, reader())
+    assert np.array_equal(cat, dog)
+    assert np.allclose(dog[0], GREY / 255)
+
+
+def test_pictures_of_other_sizes_are_brought_to_one(folder: Path) -> None:
+    Image.new("L", (30, 17), 51).save(folder / "cat" / "0.png")
+    cat, _ = pixels(folder, reader())
+    assert cat.shape == (1, SIDE, SIDE)
+    assert np.allclose(cat, 0.2)
+
+
+@pytest.mark.parametrize("names", [("кошка", "犬"), ("café", "naïve")])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_classes_have_names_in_any_script(
+    tmp_path: Path, names: tuple[str, str], form: str
+) -> None:
+    for name in names:
+        made = tmp_path / unicodedata.normalize(form, name)  # type: ignore[arg-type]
+        made.mkdir()
+        Image.fromarray(GREY).save(made / "0.png")
+    [rows] = reader(*names).read(tmp_path)
+    assert sorted(rows.y.tolist()) == [0, 1]
+
+
+def test_a_class_that_is_not_named_is_said_to_the_owner(folder: Path) -> None:
+    (folder / "bird").mkdir()
+    Image.fromarray(GREY).save(folder / "bird" / "7.png")
+    assert refused(folder, reader()).endswith("in bird/7.png of the data")
+
+
+def test_a_picture_that_is_in_no_class_is_refused(folder: Path) -> None:
+    Image.fromarray(GREY).save(folder / "loose.png")
+    assert refused(folder, reader()).endswith("in loose.png of the data")
+
+
+@pytest.mark.parametrize("content", [b"hello", b"", b"\x89PNG\r\n\x1a\n and no more"])
+def test_what_is_no_picture_is_refused(folder: Path, content: bytes) -> None:
+    (folder / "cat" / "1.png").write_bytes(content)
+    assert "is not a whole picture" in refused(folder, reader())
+
+
+def test_a_picture_that_unpacks_to_gigabytes_is_refused(folder: Path) -> None:
+    Image.new("1", (20_000, 20_000)).save(folder / "cat" / "1.png")
+    assert (folder / "cat" / "1.png").stat().st_size < 100_000
+    assert "has over 100,000,000 pixels" in refused(folder, reader())
+
+
+def test_a_pipe_is_refused_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "cat" / "1.png")
+    assert "no file but a pipe or a device" in refused(folder, reader())
+
+
+def test_a_link_that_leads_nowhere_or_elsewhere_is_refused(folder: Path) -> None:
+    link = folder / "cat" / "1.png"
+    link.symlink_to(folder / "gone.png")
+    assert "is not a whole picture" in refused(folder, reader())
+    link.unlink()
+    Image.fromarray(GREY).save(folder.parent / "outside.png")
+    link.symlink_to(folder.parent / "outside.png")
+    assert "a link that leaves the folder" in refused(folder, reader())
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "Thumbs.db", "desktop.ini", ".git/x.png"])
+def test_what_file_managers_leave_is_passed_over(folder: Path, name: str) -> None:
+    (folder / "cat" / name).parent.mkdir(exist_ok=True)
+    (folder / "cat" / name).write_text("no picture")
+    assert len(pixels(folder, reader())) == 2
