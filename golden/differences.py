@@ -14,7 +14,7 @@ ABSENT = "absent"
 
 
 def differences(was: Any, now: Any, name: str, *, exact: bool = True) -> Iterator[str]:
-    """Return one line for each place where `now` differs from `was`.
+    """Yield one line for each place where `now` differs from `was`.
 
     exact: if False, numbers may be close, also as text.
     """

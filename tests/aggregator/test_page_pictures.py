@@ -82,7 +82,7 @@ def end(folder: Path) -> Rig:
 
 def many(folder: Path) -> Rig:
     """200 edges, a few of which do not take part just now."""
-    rig = trained(begun(folder, edges=200, updates=2000), 899, every=60)
+    rig = trained(begun(folder, edges=200, updates=2000), 896, every=64)
     for number in range(3, 200, 20):
         rig.driver.presence[f"edge-{number}"] = "offline"
     record = rig.role.edges["edge-1"]

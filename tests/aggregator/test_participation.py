@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tacit_services.aggregator import participation
-from tacit_services.aggregator.participation import LEASE, SLOW, Shares, Start
+from tacit_services.aggregator.participation import LEASE, LOOK, SLOW, Shares, Start
 
 from tacit import config
 from tacit.errors import ConfigError
@@ -55,6 +55,22 @@ def test_those_that_are_there_are_not_counted_before_there_could_be_enough() -> 
     for known in (1, 2, 2, 3):
         start.look(known, lambda: counted.append(1) or 3, 0.0)  # type: ignore[func-returns-value]
     assert len(counted) == 1
+
+
+def test_who_waits_is_looked_at_once_in_a_while_that_grows_with_the_edges() -> None:
+    shares = Shares(lambda edge: 1.0, 2.0, lambda edge: True)
+    for number in range(80):
+        assert shares.begin(f"edge-{number}", 0.0)
+    shares.ready([], 0.0)
+    assert not shares.look_due(79 * LOOK)
+    assert shares.look_due(80 * LOOK)
+    for number in range(9):
+        shares.end(f"edge-{number}", 0.0)
+    assert not shares.look_due(0.0)
+    shares.end("edge-9", 0.0)  # an eighth of them
+    assert shares.look_due(0.0)
+    shares.ready([], 0.0)
+    assert not shares.look_due(0.0)
 
 
 def begins(start: Start, there: int, now: float, known: int = 0) -> bool:

@@ -345,6 +345,39 @@ class TestContract:
         ]
         assert store.depth() == (1, 10)
 
+    def test_a_saver_stores_snapshots_in_another_thread_while_entries_come(
+        self, connect: Connect
+    ) -> None:
+        store = connect()
+        store.open("f")
+        saver = store.saver()
+        store.append(entries("a", *range(1, 21)))
+
+        def save() -> None:
+            for cursor in range(1, 21):
+                saver.save(Snapshot(cursor, bytes([cursor])))
+
+        thread = threading.Thread(target=save)
+        thread.start()
+        for seq in range(21, 121):
+            store.append(entries("a", seq))
+        thread.join()
+        saver.close()
+        assert store.snapshot() == Snapshot(20, bytes([20]))
+        assert [entry.position for entry in store.read(0, 1000)] == list(range(21, 121))
+        assert store.depth() == (100, 1000)
+
+    def test_a_saver_of_an_older_epoch_writes_nothing(self, connect: Connect) -> None:
+        store = connect()
+        store.open("f")
+        store.append(entries("a", 1))
+        saver = store.saver()
+        connect().open("f")
+        with pytest.raises(errors.Fenced):
+            saver.save(Snapshot(1, b"late"))
+        assert (store.snapshot(), store.depth()[0]) == (None, 1)
+        saver.close()
+
     def test_an_equal_cursor_replaces_the_state(self, connect: Connect) -> None:
         store = connect()
         store.open("f")

@@ -78,7 +78,7 @@ class _History:
             raise self._another(self._upto)
 
     def _number(self, meta: pb.Meta) -> int:
-        """Of the operator's entries the store counts the numbers."""
+        """Return a message's number; the operator's entries are counted, as the store does."""
         if meta.edge != OPERATOR:
             return meta.seq
         self._operators += 1

@@ -128,7 +128,7 @@ def _whole(result: object) -> bool:
 
 
 def _numbers(point: object) -> list[object]:
-    """Yield what must be numbers in a point: its values, and those under `metrics`."""
+    """Return what must be numbers in a point: its values, and those under `metrics`."""
     if not isinstance(point, dict) or "version" not in point:
         return [math.nan]
     metrics = point.get("metrics", {})

@@ -1,4 +1,4 @@
-"""What an identity remembers apart from its ledgers: its random id, and how far each has come.
+"""An identity's record of its random id, and of how far each of its ledgers has come.
 
 The file `enrolled.json` in the identity's directory is {"format": 2, "owner": id in hex, "ledgers":
 {dataset: {"lineage": hex, "count": releases, "head": hex}}}. A ledger's position is written when it
@@ -26,7 +26,7 @@ _ID = 16  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """A dataset's ledger: which it is, and how far it has come at least."""
+    """One data set's ledger: its lineage, and the least that it has come to."""
 
     lineage: bytes
     charged: Charged
@@ -34,18 +34,21 @@ class Enrolled:
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """An identity's: `owner` is its id, drawn once, which its messages in a ledger go by."""
+    """The record of one identity.
+
+    owner: its id, drawn once, which its messages in a ledger are filed under.
+    """
 
     owner: bytes
     ledgers: dict[str, Enrolled]
 
     def noting(self, dataset: str, lineage: bytes, charged: Charged) -> Enrolment:
-        """The same with a ledger's newest position."""
+        """Return the same with a ledger's newest position."""
         return Enrolment(self.owner, self.ledgers | {dataset: Enrolled(lineage, charged)})
 
 
 def read(folder: Path) -> Enrolment:
-    """What is enrolled in an identity's directory; a new id and nothing else where nothing is.
+    """Return an identity's record; a new id and no ledgers where there is no file.
 
     Raises PrivacyError where the file cannot be read, or is a newer tacit's.
     """
@@ -84,7 +87,7 @@ def _enrolled(one: dict[str, Any]) -> Enrolled:
 
 
 def _of_format_1(folder: Path, content: dict[str, Any]) -> Enrolment:
-    """How far ledgers had come is in the outbox that goes with it."""
+    """Return a record of format 1, for which the old outbox has the ledgers' positions."""
     payers = old_outbox.payers(folder)
     lineages = content["ledgers"] if "format" in content else content
     found = {dataset: bytes.fromhex(lineage) for dataset, lineage in lineages.items()}

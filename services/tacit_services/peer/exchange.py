@@ -59,7 +59,7 @@ class Exchange:
 
     @property
     def subscriptions(self) -> list[str]:
-        """Return the topics of peers' messages, their presence, and their counts of steps."""
+        """The topics of peers' messages, their presence, and their counts of steps."""
         everybody = topics.presence_all(self._run), topics.steps_all(self._run)
         return [topics.peer_all(self._run, self.role.edge), *everybody]
 

@@ -61,7 +61,7 @@ def check(run: RunFile, root: Path | None, home: Path) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What an edge's rows are: how many, or units of them, and the classes that they have."""
+    """An edge's rows: how many, or units of them, and the classes that they have."""
 
     count: int
     classes: frozenset[int]
@@ -107,7 +107,7 @@ def _absent(source: Source, seen: list[_Seen]) -> Iterator[str]:
 
 
 def _spent(run: RunFile, ledgers: list[own_budget.Left]) -> Iterator[str]:
-    """Return what was spent before, where it leaves too little."""
+    """Yield what was spent before, where it leaves too little."""
     left = [one.releases for one in ledgers if one.releases is not None]
     if left and max(left) < run.algorithm.steps:
         yield "no edge has budget left: tacit run will not start"

@@ -141,7 +141,7 @@ def _of_the_run(
 
 
 def _ledgers(run_file: RunFile, resume: bool) -> Iterator[str]:
-    """Return what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
+    """Yield what to tell of the run's ledgers. Raises PrivacyError where they pay for nothing."""
     given = bool(os.environ.get("TACIT_LEDGER"))
     home = data_home()
     if not given and (own := own_budget.left(run_file, home)):

@@ -65,7 +65,7 @@ class Worker(Protocol):
         """Return how many steps a task on model `version` takes."""
 
     def next_charge(self) -> Charge | None:
-        """What is to be charged with a push, for the task that follows it."""
+        """Return what to charge with a push, ahead, for the task that follows it."""
 
     def retire(self, reason: str) -> list[Outgoing]:
         """Return the last messages of a worker whose budget is spent."""

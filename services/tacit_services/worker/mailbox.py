@@ -37,7 +37,7 @@ class Mailbox:
         self._queue.put(Sign.CHANGED)
 
     def take(self, *, wait: bool) -> Iterator[Inbound | Sign]:
-        """Return all that has come; `wait` shortly where nothing has."""
+        """Yield all that has come; `wait` shortly where nothing has."""
         try:
             item = self._queue.get(timeout=WAIT) if wait else self._queue.get_nowait()
             while True:

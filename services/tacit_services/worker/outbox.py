@@ -127,7 +127,7 @@ class Outbox:
         return self._folder is not None and len(envelope) > LARGE
 
     def _kept(self, seq: int, envelope: bytes, *, alone: bool) -> None:
-        """What the commit has made true is so in memory, too."""
+        """Do in memory, and to files, what the commit has made true."""
         for number in self._alone.intersection(self._finished):
             self._file(number).unlink(missing_ok=True)
         self._alone.difference_update(self._finished)

@@ -39,8 +39,9 @@ Fork = Callable[[Ask, int], list[bytes]]  # what a forked child sends
 
 
 def canary(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """A: bounds on what one message says about one record, in either direction; above the claim:
-    alarm.
+    """A: bound what one message says about one record, in either direction.
+
+    A bound above the claim is an alarm.
     """
     return in_or_out("canary", subject, source, quiet_world(subject.model), pushes)
 
@@ -103,8 +104,9 @@ def score(subject: Subject, world: World, pushes: Tensor) -> Values:
 
 
 def noise(subject: Subject, source: Randomness, pushes: int = NOISE_PUSHES) -> list[Finding]:
-    """B: every coordinate of a message has the claimed noise, to its tails, and no two messages
-    share it.
+    """B: every coordinate has the claimed noise, to its tails.
+
+    No two messages share it.
     """
     subject = subject.but(model=WIDE, rate=min(subject.rate, 0.5))
     drawn = quiet_source(subject, source, canary=False).vectors(pushes)
@@ -225,9 +227,7 @@ def _public(payload: bytes) -> tuple[int, bytes]:
 
 
 def strange(subject: Subject, source: Randomness) -> list[Finding]:
-    """B: a record whose features are no numbers, huge or tiny changes no message's coming or
-    size.
-    """
+    """B: a record with nan, huge or tiny features changes no message's coming or size."""
     wrong = 0
     subject = subject.but(rate=1.0, steps=1)
     plain = len(quiet_source(subject, source, canary=True)())
@@ -250,9 +250,7 @@ def _ordinary(ask: MessageSource, size: int, reach: float) -> bool:
 
 
 def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
-    """B: the ledger's one file, copied while the edge runs, holds all sent releases at their
-    price.
-    """
+    """B: the ledger's file, copied while the edge runs, holds all sent releases at their price."""
     ask = MessageSource(subject, source, quiet_world(subject.model), canary=True, ledger=path)
     missing = 0
     for number in range(1, CHARGED_PUSHES + 1):

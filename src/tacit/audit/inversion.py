@@ -54,9 +54,7 @@ def invert(gradient: Tensor, shape: tuple[int, ...], classes: int) -> Reconstruc
 
 
 def cosine(found: Tensor, original: Tensor) -> float:
-    """The cosine of the angle between two images, each less its own mean; 0 where one of them is
-    flat.
-    """
+    """Return the cosine between two images, each less its own mean; 0 where one is flat."""
     a, b = (
         image.to(torch.float64).flatten() - image.to(torch.float64).mean()
         for image in (found, original)

@@ -229,9 +229,7 @@ def unlike(subject: Vertical, source: Randomness) -> list[Finding]:
 
 
 def again(subject: Vertical, source: Randomness) -> list[Finding]:
-    """G: a table that is asked for again, of a party that was restarted, is the same, byte for
-    byte.
-    """
+    """G: a table asked for again, of a restarted party, is the same, byte for byte."""
     kept, x = InMemory(), features(1.0)
     first, second = (
         heard(party(subject, source, x, kept).on_message(roster(RECORDS))).vector for _ in range(2)

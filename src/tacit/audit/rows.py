@@ -27,9 +27,7 @@ _VISIBLE = {"knorm": 0.005}
 
 
 def sampler(subject: Subject, source: Randomness, pushes: int = SAMPLER_PUSHES) -> list[Finding]:
-    """C: how often each row is in each message, read off the wire with little noise, is as Poisson
-    says.
-    """
+    """C: how often each row is in each message, read off the wire, is as Poisson says."""
     subject = visible(subject)
     world = World(torch.zeros(subject.model.size), pixels(SAMPLER_ROWS), pixels(0), torch.empty(0))
     ask = MessageSource(subject, source, world, canary=False)
@@ -114,9 +112,7 @@ UNEVEN = Uneven("audit", (1, 1, 2), 2)
 
 
 def places(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
-    """C: a record without any gradient, in the midst of others, does not move them to other
-    places.
-    """
+    """C: a record without a gradient, between others, does not move them to other places."""
     subject = subject.but(model=UNEVEN, most=PLACE_SLOTS, rate=1.0, steps=1, batch=1.0)
     scores = []
     for there in (True, False):

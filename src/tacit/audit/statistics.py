@@ -176,8 +176,9 @@ def _chi_square(statistic: float, degrees: float) -> float:
 
 
 def _inclusion(table: Table, rate: float) -> float:
-    """Every row is in a batch with probability q: not one too often, and not all too evenly
-    (epochs).
+    """Every row is in a batch with probability q.
+
+    No row is in too often, and not all are too evenly (epochs).
     """
     count, rows = table.shape
     z = (table.sum(0) - count * rate) / math.sqrt(count * rate * (1 - rate))
@@ -195,8 +196,9 @@ def _size(table: Table, rate: float) -> float:
 
 
 def _pairs(table: Table, rate: float) -> float:
-    """Two rows are together with probability q²: no pair too often, not all too rarely (fixed
-    sizes).
+    """Two rows are together with probability q².
+
+    No pair is too often, and not all too rarely (fixed sizes).
     """
     count, rows = table.shape
     single = _binomial((table.T @ table)[np.triu_indices(rows, 1)], count, rate**2)

@@ -33,8 +33,9 @@ SecondsAndRows = Callable[[int, bool], tuple[Values, Values]]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two edges that differ in one row: one of `strange` overflows or is denormal, none of
-    `plain`.
+    """Two edges that differ in one row.
+
+    One of `strange` overflows or is denormal, none of `plain`.
     """
 
     strange: MessageSource
@@ -135,7 +136,7 @@ def processor_seconds(edges: Pair, pushes: int) -> tuple[Values, Values]:
 
 
 def turns(pushes: int) -> list[int]:
-    """Yield whose turn it is: WARM uncounted pushes of each edge, then `pushes` of each.
+    """Return whose turn it is: WARM uncounted pushes of each edge, then `pushes` of each.
 
     The latter are in random order.
     """

@@ -167,7 +167,7 @@ def _algorithm(subject: Subject, source: Randomness, tests: dict[str, Test]) -> 
 
 
 def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
-    """Return what times tell of the number of rows drawn: an edge's, with and without its delay."""
+    """Yield what times tell of the number of rows drawn: an edge's, with and without its delay."""
     if host.drawn is not None:
         for held in (True, False) if mutants else (True,):
             yield counted(host.drawn, PUSHES["counted"], held=held)

@@ -40,7 +40,7 @@ class Prediction:
 
 
 def predict(model: Exported, kind: Kind, path: Path) -> Iterator[Prediction]:
-    """Return the model's prediction for every row at `path`. Raises ConfigError, DataError."""
+    """Yield the model's prediction for every row at `path`. Raises ConfigError, DataError."""
     if not path.exists():
         raise DataError(f"--{_OPTION[kind]} {path}: no such file or folder")
     reader = _reader(model.run, kind)

@@ -366,7 +366,7 @@ def cross_entropy(z: _Floats, label: int, dz: _Floats) -> None:
 
 @inner
 def hinge(z: _Floats, label: int, dz: _Floats) -> None:
-    """Of max(0, 1 + largest wrong score - right score); equal ones share, as torch has it."""
+    """Write the gradient of max(0, 1 + largest wrong score - right score); ties share it."""
     right, largest, equal = z[label], np.float32(0), 0
     for c in range(len(z)):
         margin = np.float32(0) if c == label else z[c] - right + np.float32(1)

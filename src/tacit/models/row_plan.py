@@ -92,7 +92,7 @@ def _convolutions(plan: Plan, model: Layered) -> int:
 
 
 def _weigh(plan: Plan, layer: dict[str, int]) -> None:
-    """Where a convolution's weights and biases are, in the kernel's order."""
+    """Place a convolution's weights and biases, in the kernel's order."""
     depth, kernel, width = layer["depth"], layer["kernel"], layer["width"]
     count, first = kernel**2 * depth, _parameters(plan)
     weights = first + np.arange(width * count).reshape(width, depth, kernel, kernel)
@@ -118,7 +118,7 @@ def _parameters(plan: Plan) -> int:
 
 
 def _place(plan: Plan, layer: dict[str, int]) -> int:
-    """Where a convolution's numbers are; returns how much shared memory it needs."""
+    """Place a convolution's numbers; return how much shared memory it needs."""
     places, width = layer["out"] ** 2, layer["width"]
     inputs = layer["side"] ** 2 * layer["depth"]
     layer |= {name: plan.take(inputs) for name in ("a", "da")}

@@ -132,7 +132,7 @@ class Ledger:
 
     @contextmanager
     def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
-        """One durable commit of the messages that the block writes and of the charge `ahead`.
+        """Commit, in one durable step, the messages that the block writes and the charge `ahead`.
 
         Raises sqlite3.Error, and whatever the block raises; then nothing was written.
         """
@@ -150,7 +150,7 @@ class Ledger:
             self._file, self._rows, self._last = moved
 
     def read(self, query: str, *values: Any) -> list[Any]:
-        """The rows of a SELECT of messages. Raises sqlite3.Error."""
+        """Return the rows of a SELECT of messages. Raises sqlite3.Error."""
         return self._db.execute(query, values).fetchall()
 
     @property
@@ -241,7 +241,7 @@ class Ledger:
         return chain
 
     def _ahead_for(self, charge: Charge) -> int:
-        """How many releases like `charge` are ahead. All others count as begun from now on."""
+        """Return how many releases like `charge` are ahead; others count as begun from now on."""
         last = self._last
         if self.ahead and last is not None and last.equal_charges(charge.row(self._session)):
             return self.ahead
@@ -255,8 +255,9 @@ class Ledger:
         self._history = merged([*self._history, entry.spend()])
 
     def _write(self, charge: Charge) -> tuple[Charged, int, LedgerRow]:
-        """Write `charge` within the transaction; where the file then ends, its last row's number
-        and that row.
+        """Write `charge` within the transaction.
+
+        Returns where the file then ends, its last row's number, and that row.
         """
         entry, row = charge.row(self._session), self._rows
         head = next_head(self._file.head, self._file.count, entry)

@@ -189,16 +189,16 @@ class Releaser:
         )
 
     def next_charge(self, count: int) -> Charge | None:
-        """What `Ledger.transaction` must charge so that the next `count` releases have been.
+        """Return what `Ledger.transaction` must charge to pay ahead for the next `count` releases.
 
-        As far as the budget goes; None: nothing.
+        It is no more than the budget pays for; None: nothing is to be charged.
         """
         pays = count if self.releases_left is None else min(count, self.releases_left)
         missing = pays - self.ledger.ahead
         return replace(self._cost(), count=missing) if missing > 0 else None
 
     def _cost(self) -> Charge:
-        """Of one release."""
+        """Return the charge of one release."""
         plan = self.plan
         z = plan.noise_multiplier if plan.private else 0.0
         return Charge(plan.sampling_rate, z, plan.mechanism, self.random.secret)

@@ -141,7 +141,7 @@ class Folder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where a module is. Raises UnseenError of one that is in the folder, and nowhere else."""
+        """Find a module. Raises UnseenError for one that is in the folder and nowhere else."""
         if (source := self._sources.get(fullname)) is not None:
             # A package leads nowhere: what is in it comes from here, too.
             inside: list[str] | None = [] if source.package else None

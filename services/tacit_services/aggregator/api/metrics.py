@@ -136,7 +136,7 @@ def _privacy(observer: RunStatus[ServerDriver]) -> Iterable[Metric]:
 def _messages(
     observer: RunStatus[ServerDriver], counts: dict[str, int], aged: int
 ) -> Iterable[Metric]:
-    """Return the counts of incoming messages by outcome."""
+    """Yield the counts of incoming messages by outcome."""
     for count, (name, text) in _COUNTED.items():
         yield CounterMetricFamily(name, text, counts.get(count, 0))
     yield CounterMetricFamily(

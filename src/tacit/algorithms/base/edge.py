@@ -125,7 +125,7 @@ class EdgeRole(ABC):
         return 1
 
     def next_charge(self) -> Charge | None:
-        """What is to be charged so that the next task, whichever it is, has been paid for."""
+        """Return the charge that pays ahead for the next task, whichever it is."""
         return self.releaser.next_charge(self.most_steps)
 
     def start(self) -> list[Outgoing]:

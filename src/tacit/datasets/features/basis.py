@@ -41,7 +41,7 @@ class Projection:
 
     @property
     def constants(self) -> list[object]:
-        """Return all that it depends on, wherever its file lies."""
+        """All that it depends on, wherever its file lies."""
         return [self.sha256, self.axes, self.whiten]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:

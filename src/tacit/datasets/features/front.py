@@ -43,7 +43,7 @@ class Front:
 
     @property
     def constants(self) -> list[object]:
-        """Return all that it depends on, wherever its files lie."""
+        """All that it depends on, wherever its files lie."""
         return [self.entry, self.arguments, self.code, self.weights_sha256]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:

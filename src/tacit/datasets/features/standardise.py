@@ -27,7 +27,7 @@ class Standardise:
 
     @property
     def constants(self) -> list[object]:
-        """Return all that it depends on."""
+        """All that it depends on."""
         return ["standardise", self.low, self.high]
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ class ImagesReader:
         return [one.path for one in self._listed(path, [self.path])]
 
     def pictures(self, path: Path) -> Iterator[Picture]:
-        """Return the pictures of a folder or a table, in the order of names or rows.
+        """Yield the pictures of a folder or a table, in the order of names or rows.
 
         Raises DataError.
         """

@@ -37,7 +37,7 @@ class RowError(OwnersError):
 
 
 def words_of(error: BaseException) -> str:
-    """What own code said when it raised, in one line."""
+    """Return what own code said when it raised, in one line."""
     return " ".join(str(error).split())[:300] or "without a word"
 
 

@@ -34,7 +34,7 @@ def batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _wrong(head: bytes, error: pa.ArrowInvalid) -> str:
-    """What is wrong with a table, without a value of it."""
+    """Return what is wrong with a table, without any value of it."""
     if not head:
         return "is empty"
     if head == b"PAR1":

@@ -40,7 +40,7 @@ class Values:
 
     @property
     def target(self) -> Target:
-        """What y says."""
+        """The kind of target that y is."""
         if isinstance(self.goal, int):
             return Target("classes", tuple(map(str, range(self.goal))))
         return Target("number", low=self.goal.low, span=self.goal.high - self.goal.low)

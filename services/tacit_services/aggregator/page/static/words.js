@@ -5,6 +5,8 @@ import { made, terms } from "./parts.js";
 export const count = (value) => value.toLocaleString("en");
 export const several = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 export const percent = (value) => `${(100 * value).toFixed(2)} %`;
+const times = (odds) =>
+  (odds < 100 ? odds.toFixed(1) : Number(odds.toPrecision(2)).toLocaleString("en"));
 export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
 
 // ε with the sign that says that it is a bound, as long as the run goes on.
@@ -78,9 +80,8 @@ function paragraphs(privacy, whose) {
         : "The noise was added at the aggregator, which saw what it was added to.")),
     made("h3", "What a single person risks"),
     made("p", `Somebody who sees all updates and the model, and asks whether ${whose} was used, finds `
-      + `no answer more than ${odds < 100 ? odds.toFixed(1) : odds.toPrecision(2)} times as likely as `
-      + `if it had not been, but for a chance of about ${power(privacy.delta)}. That holds whatever else `
-      + `they know, and whatever is done with the model later. In one line: ${privacy.guarantee}.`),
+      + `no answer more than ${times(odds)} times as likely as if it had not been, but for a chance of `
+      + `about ${power(privacy.delta)}. That holds whatever else they know, and whatever is done with the model later. In one line: ${privacy.guarantee}.`),
     made("h3", "What is not promised"),
     list([
       "That the model says nothing about people like those in the data: that is what it is for.",

@@ -1,0 +1,75 @@
+"""The end of a run in which nobody is left who could push."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tacit_services.aggregator.desertion import (
+    ALL_RETIRED_GRACE,
+    FEW_EDGES_GRACE,
+    LOOK_SECONDS,
+    Desertion,
+)
+
+from tests.helpers.rest import Rig
+
+
+class Clock:
+    """A test's time."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def retire(rig: Rig, name: str) -> None:
+    rig.role.edges[name] = replace(rig.role.edges[name], retired="its budget is spent")
+
+
+@pytest.mark.parametrize(("edges", "grace"), [(1, FEW_EDGES_GRACE), (3, ALL_RETIRED_GRACE)])
+def test_a_run_of_retired_edges_ends_after_its_grace(
+    tmp_path: Path, edges: int, grace: float
+) -> None:
+    rig, clock = Rig(tmp_path), Clock()
+    desertion = Desertion(rig.observer, clock)
+    for number in range(edges):
+        rig.hello(f"edge-{number}")
+    assert desertion.reason() is None
+    for number in range(edges):
+        retire(rig, f"edge-{number}")
+    clock.now += LOOK_SECONDS
+    assert desertion.reason() is None
+    clock.now += grace
+    assert desertion.reason() is None
+    clock.now += LOOK_SECONDS
+    assert desertion.reason() == "the budget of every edge online is spent"
+
+
+def test_one_that_joins_meanwhile_ends_the_wait(tmp_path: Path) -> None:
+    rig, clock = Rig(tmp_path), Clock()
+    desertion = Desertion(rig.observer, clock)
+    rig.hello("edge-0")
+    retire(rig, "edge-0")
+    assert desertion.reason() is None
+    rig.hello("edge-1")
+    clock.now += FEW_EDGES_GRACE - LOOK_SECONDS
+    assert desertion.reason() is None
+    retire(rig, "edge-1")
+    clock.now += 2 * LOOK_SECONDS
+    assert desertion.reason() is None  # the grace begins anew
+    clock.now += FEW_EDGES_GRACE + LOOK_SECONDS
+    assert desertion.reason() is not None
+
+
+def test_edges_are_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
+    rig, clock, looks = Rig(tmp_path), Clock(), []
+    found = rig.observer.only_retired
+    rig.observer.only_retired = lambda: looks.append(1) or found()  # type: ignore[method-assign, func-returns-value]
+    desertion = Desertion(rig.observer, clock)
+    for _ in range(100):
+        desertion.reason()
+        clock.now += LOOK_SECONDS / 20
+    assert len(looks) == 5
