@@ -124,7 +124,6 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
     """Return MARGIN times the median of TRIALS of `work`.
 
-
     Each takes a turn, and writes as many durable bytes as a push has. scratch: a folder for them,
     made and deleted here.
     """
