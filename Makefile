@@ -36,7 +36,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench house fuzz endure golden golden-renew nightly proto lock up down clean
+.PHONY: help setup run example example-packages test test-all chaos check map e2e examples audit bench bench-peers gpu house fuzz endure golden golden-renew nightly proto lock up down clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,23 @@ audit: setup ## attack every mechanism through the wire, and broken ones that mu
 
 bench: setup ## measure; writes out/bench.json
 	$(BIN)/python -m bench
+
+gpu: setup ## edge, peer and party on CUDA beside the CPU: equality and times (PYTHON's torch must have CUDA)
+	$(BIN)/python -m bench.gpu
+
+PEERS := out/peers
+bench-peers: setup $(PEERS)/flower $(PEERS)/mapa ## beside Flower and MAPA's testbed (MAPA_SOURCE: its checkout); writes out/peers.json
+	$(BIN)/python -m bench.peers
+
+# A venv for each of the others: neither shares one with tacit.
+$(PEERS)/flower: NEEDS := flwr[simulation]
+$(PEERS)/mapa: NEEDS := paho-mqtt<2 matplotlib mpmath
+$(PEERS)/flower $(PEERS)/mapa: $(TORCH)
+	rm -rf $@
+	$(PYTHON) -m venv $@
+	$(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") $@/bin/pip install -q -r $(TORCH)
+	$@/bin/pip install -q $(foreach need,$(NEEDS),"$(need)")
+	@touch $@
 
 house: setup ## measure how easy the tree is to read, beside earlier commits; writes the table of docs/house.md
 	$(BIN)/python -m bench.house --write --beside $(BESIDE)

@@ -53,12 +53,8 @@ NETWORKS = {  # as in experiments/ and in bench/cost.py
     "lstm": build("lstm", (32,), 500, embedding=32, hidden=(32,)),
     "logistic": build("logistic", (1, 28, 28), 10),
 }
-SECONDS, WARM, LEAST, MOST = (
-    12.0,
-    2,
-    5,
-    200,
-)  # of one network and batch; rounds that do not count, that do: at least, …
+SECONDS = 12.0  # of one network and batch
+WARM, LEAST, MOST = 2, 5, 200  # rounds that do not count; that do: at least, at most
 _ROOT = Path(__file__).parent.parent
 _ALONE = {"OMP_NUM_THREADS": "1"} | KEEP_HEAP  # as the edges of `tacit run`
 _MEMORY = Path("/dev/shm")

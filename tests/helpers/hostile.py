@@ -31,9 +31,9 @@ from tacit.config import RunFile
 from tacit.errors import WireError
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
-from tests.helpers.servers import PATIENCE
 
 CHUNK = 1 << 18
+CONNECT = 90.0  # seconds until the broker must have answered
 MEGABYTE = (1 << 20) - 4096  # what a broker of compose.yaml takes in one payload
 MOST_WAITING = 64  # of its own messages that a member leaves to its connection
 HUGE = 1.7e308  # finite; infinite, if one more is added
@@ -311,7 +311,7 @@ def main() -> None:
     tls = bundle and Tls(bundle / "ca.crt", bundle / "tls.crt", bundle / "tls.key")
     run = config.load(Path(said.run_file))
     member = Member(run, said.broker, said.run_id, said.edge, tls=tls, seed=said.seed)
-    member.connection.start(PATIENCE)
+    member.connection.start(CONNECT)
     stop, behaviours = threading.Event(), said.only or BEHAVIOURS
     if math.isfinite(said.seconds):
         threading.Timer(said.seconds, stop.set).start()

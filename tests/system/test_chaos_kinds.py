@@ -17,7 +17,7 @@ from tacit_client import ApiError, Client, Edge, Unreachable
 from tacit_services.transport import rest_client
 
 from tests.helpers import gossip
-from tests.helpers.chaos import storm
+from tests.helpers.chaos import REST_SECONDS, storm
 from tests.helpers.gossip import COUNT, Disks, peer
 from tests.helpers.processes import Service, deployment
 from tests.helpers.servers import HOST, Server, free_port, mosquitto, redis_server, wait_for
@@ -71,6 +71,7 @@ def test_parties_learn_from_every_answer_once_whoever_is_killed(tmp_path: Path, 
                 3, aggregator=[aggregator], broker=[broker], redis=[redis], party=parties
             )
             victims.rage("party", run.accepted, 6, kills)
+            wait_for((run.out / "summary.json").exists, REST_SECONDS)
             summary = run.ended()
             learned_once(run, summary)
             assert summary["test_accuracy"] > 0.8

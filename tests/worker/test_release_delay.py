@@ -79,6 +79,11 @@ def test_a_late_push_that_is_long_ago_counts_no_more() -> None:
     assert after("1" + "0" * 32 + "111") == 20
 
 
+@pytest.mark.parametrize(("quiet", "milliseconds"), [(31, 30), (32, 27), (64, 24.3), (640, 20)])
+def test_the_delay_goes_back_while_nothing_is_late(quiet: int, milliseconds: float) -> None:
+    assert after("1111" + "0" * quiet) == milliseconds
+
+
 def test_a_task_of_several_steps_has_so_many_times_the_delay() -> None:
     assert leaves_after(0.030, steps=3) == (0.060, 0)
 

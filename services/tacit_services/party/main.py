@@ -22,6 +22,7 @@ from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.loop import party_loop
 from tacit_services.settings import EdgeSettings
 from tacit_services.signals import stopping
+from tacit_services.worker.device import tried
 from tacit_services.worker.resources import worker_resources
 from tacit_services.worker.serving import loop_settings, serve
 
@@ -53,13 +54,15 @@ def build_role(
 
     Raises ConfigError, DataError, PrivacyError.
     """
+    device = tried(settings.device)
     splits, kept = (
         datasets.splits(vertical.definition.source.name, settings.data),
         KeptEmbeddings(identity.path / "released"),
     )
     settings.warn_of_salt(log)
     name, salt = identity.edge, settings.salt.encode()
-    role = registry.party(vertical, name, identity.number, splits, salt, ledger, Random(), kept)
+    number, random = identity.number, Random()
+    role = registry.party(vertical, name, number, splits, salt, ledger, random, kept, device)
     plan = role.releaser.plan
     log.info(
         "%s: %d records, %s, z = %.4g",

@@ -6,8 +6,9 @@ takes. One that is not ready leaves at D + k·D/4, so that a late one tells as l
 
 D is measured on public random rows when the first model comes, which all edges get at once: so they
 measure together. Edges whose identities lie in one folder, as on one machine, all take the longest
-of theirs. It grows when several of the latest pushes were late, and for no other reason: who reads
-the wire has seen that they were. What this hides is measured, not proven (docs/privacy.md, "Time").
+of theirs. It grows when several of the latest pushes were late, and goes back towards what was
+measured while none is: who reads the wire has seen which were. What this hides is measured, not
+proven (docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import statistics
 import threading
 import time
 from collections import deque
@@ -30,11 +32,12 @@ from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.outbox import Outbox
 
 log = logging.getLogger("tacit.edge")
-MARGIN = 1.25  # D over the longest trial
+MARGIN = 1.25  # D over the median trial, which has twice as many rows as most draws
 TRIALS, WARM = 12, 3
 _LATE = 4  # a late push leaves at a multiple of D/4
 _CHARGE = Charge(1.0, 1.0, "gaussian", secret=True)  # in a ledger of nobody's data
 _LATEST, _MOST_LATE = 32, 3  # D grows when more than _MOST_LATE of the _LATEST pushes were late
+_BACK = 0.9  # what D becomes of itself after _LATEST pushes of which none was late
 _TOGETHER_SECONDS = 5.0  # the longest wait of one machine's edges for each other's delays
 
 
@@ -47,6 +50,7 @@ class ReleaseDelay:
         """measure: gives D of one step in seconds, once; a task of several has so many times it."""
         self.late, self._measure, self._clock = 0, measure, clock
         self._seconds: float | None = None
+        self._measured = 0.0
         self._latest: deque[bool] = deque(maxlen=_LATEST)
 
     def starting(self, came: float) -> float:
@@ -56,14 +60,14 @@ class ReleaseDelay:
         """
         if self._seconds is not None:
             return came
-        self._seconds = self._measure()
+        self._seconds = self._measured = self._measure()
         return self._clock()
 
     @property
     def seconds(self) -> float:
         """D of one step; measured when it is first asked for."""
         if self._seconds is None:
-            self._seconds = self._measure()
+            self._seconds = self._measured = self._measure()
         return self._seconds
 
     def hold(self, came: float, steps: int, stop: threading.Event) -> None:
@@ -83,8 +87,13 @@ class ReleaseDelay:
         self.late += quarters > 0
         self._latest.append(quarters > 0)
         if quarters and sum(self._latest) > _MOST_LATE:
-            self._seconds = self.seconds * (1 + quarters / _LATE)
-            self._latest.clear()
+            self._change(self.seconds * (1 + quarters / _LATE))
+        elif len(self._latest) == _LATEST and not any(self._latest):
+            self._change(max(self._measured, _BACK * self.seconds))
+
+    def _change(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._latest.clear()
 
 
 def no_delay() -> ReleaseDelay:
@@ -113,7 +122,7 @@ def of_edge(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseD
 
 
 def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int) -> float:
-    """Return MARGIN times the longest of TRIALS of `work`.
+    """Return MARGIN times the median of TRIALS of `work`.
 
     Each takes a turn, and writes as many durable bytes as a push has. scratch: a folder for them,
     made and deleted here.
@@ -123,9 +132,9 @@ def measured(work: Callable[[], None], turns: CpuTurns, scratch: Path, size: int
     scratch.mkdir(exist_ok=True)
     with closing(Ledger(scratch / "ledger.db", "trial")) as ledger:
         outbox, envelope = Outbox(ledger, "trial", folder=scratch), bytes(size)
-        longest = max(_trial(work, turns, outbox, envelope) for _ in range(TRIALS))
+        usual = statistics.median(_trial(work, turns, outbox, envelope) for _ in range(TRIALS))
     shutil.rmtree(scratch)
-    return MARGIN * longest
+    return MARGIN * usual
 
 
 def _trial(work: Callable[[], None], turns: CpuTurns, outbox: Outbox, envelope: bytes) -> float:

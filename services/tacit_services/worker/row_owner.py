@@ -13,7 +13,6 @@ from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.config.definition import Definition
-from tacit.errors import ConfigError
 from tacit.kernels.loading import described
 from tacit.models import Model
 from tacit.privacy.denormals import flush_pool
@@ -23,6 +22,7 @@ from tacit.privacy.sampling import Random
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker.contract import LoopSettings
+from tacit_services.worker.device import tried
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import WorkerResources, worker_resources
 from tacit_services.worker.serving import loop_settings, serve, stopping
@@ -71,23 +71,11 @@ def build_role(
 
     Raises ConfigError, DataError, PrivacyError.
     """
-    try:
-        device = torch.device(settings.device)
-        torch.zeros(1, device=device)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"TACIT_DEVICE={settings.device!r}: {str(error).splitlines()[0]}"
-        ) from error
+    device = tried(settings.device)
     part = definition.source.edge(identity.number, settings.data, identity.path)
     plan = definition.plans.plan(identity.number, part.most)
     settings.load_policy().check(plan, definition.name, definition.model)
     releaser = Releaser(plan, ledger, Random())
     return registry.edge(
-        definition,
-        identity.edge,
-        part.rows,
-        model,
-        releaser,
-        settings.device,
-        rows_alone=rows_alone,
+        definition, identity.edge, part.rows, model, releaser, device, rows_alone=rows_alone
     )

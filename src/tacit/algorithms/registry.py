@@ -147,10 +147,11 @@ def party(
     ledger: Ledger,
     random: Random,
     kept: EmbeddingStore | None = None,
+    device: str = "cpu",
 ) -> Party:
     """Party `number` of a vertical run with its columns of everybody's rows.
 
-    splits: as for `people`.
+    splits: as for `people`. device: as `Party` has it.
     """
     x = torch.cat([vertical.view(data.x, number) for data in splits])
     mine = names((one for data in splits for one in vertical_settings.record_ids(data)), salt, name)
@@ -159,7 +160,7 @@ def party(
         vertical.party_model(tuple(x.shape[1:])),
         vertical.regularization(number),
     )
-    return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization)
+    return Party(name, number, vertical.protocol, x, mine, model, releaser, regularization, device)
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ PUSHES: Final = {
     "person": 1200,
     "dealt": 1200,
     "times": 240,
-    "counted": 100,
+    "counted": 250,
 }
 Test = Callable[[Subject, Randomness], list[Finding]]
 Sampled = Callable[[Subject, Randomness, int], list[Finding]]

@@ -39,13 +39,15 @@ class Party:
         embedding: Embedding,
         releaser: EmbeddingReleaser,
         regularization: float = 0.0,
+        device: str = "cpu",
     ) -> None:
         """x: (n', *shape) of the records called `names`, in this party's own order.
 
-        regularization: λ of r(θ_m).
+        regularization: λ of r(θ_m). device: where embeddings and their gradients are computed;
+        what is released, and θ_m, are on the CPU.
         """
         self.edge, self.number, self.protocol, self.embedding = edge, number, protocol, embedding
-        self.releaser, self.regularization = releaser, regularization
+        self.releaser, self.regularization, self.device = releaser, regularization, device
         self._x, self._names = x, names
         self.refusals, self.refusal = 0, ""  # a party follows its own plan whatever the server says
         self.place: Tensor | None = None  # the place of each roster row among this party's own rows
@@ -218,7 +220,7 @@ class Party:
 
     def _features(self, rows: Tensor) -> Tensor:
         assert self.place is not None  # there is no step before the roster
-        return self._x[self.place[rows]]
+        return self._x[self.place[rows]].to(self.device)
 
     def _embed(self, theta: Tensor, rows: Tensor) -> Tensor:
         """u_L (b, width) with the smoothing neurons of (10), not yet clipped.
@@ -226,8 +228,9 @@ class Party:
         The same again for the same step.
         """
         smooth = torch.Generator().manual_seed(self.protocol.seed + 1000 * self.step + self.number)
+        theta = theta.to(self.device)
         parts = [
-            self.embedding.embed(theta, self._features(part), smooth)
+            self.embedding.embed(theta, self._features(part), smooth).cpu()
             for part in torch.split(rows, 4096)
         ]
         return torch.cat(parts)
@@ -246,9 +249,9 @@ class Party:
             return (self._clipped(self.embedding.embed(theta, x[None]))[0] * g).sum()
 
         gradients: Tensor = vmap(grad(alone), in_dims=(None, 0, 0))(
-            self.theta, self._features(rows), gradient
+            self.theta.to(self.device), self._features(rows), gradient.to(self.device)
         )
-        return gradients
+        return gradients.cpu()
 
     def _clipped(self, embeddings: Tensor) -> Tensor:
         plan = self.releaser.plan

@@ -143,7 +143,11 @@ def neuron(scale: float, smooth: torch.Generator | None) -> Neuron:
     reach = math.sqrt(3) * scale
     if smooth is None or reach == 0:
         return lambda u: u
-    return lambda u: u + torch.rand(u.shape, generator=smooth).mul_(2 * reach).sub_(reach)
+
+    def perturb(u: Tensor) -> Tensor:
+        return u + torch.rand(u.shape, generator=smooth).mul_(2 * reach).sub_(reach).to(u.device)
+
+    return perturb
 
 
 def embedding(

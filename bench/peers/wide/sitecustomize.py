@@ -1,0 +1,15 @@
+"""Read by Python at its start, as this folder is on its path: MNIST's rows with 62 classes.
+
+So that tacit, of whatever commit, trains the network of the reference testbed, whose data set has
+62 classes: 12,752 parameters. What is computed for a row depends on the network alone.
+"""
+
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+
+NAMES = ("tacit.datasets.benchmarks", "tacit.datasets")  # the newest, and that of 2ff785b
+PLACE = next((name for name in NAMES if find_spec(name)), None)
+if PLACE is not None:
+    known = import_module(f"{PLACE}.sources")._SOURCES
+    known["mnist"] = replace(known["mnist"], classes=62)
