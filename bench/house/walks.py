@@ -28,6 +28,13 @@ GRADIENT, MESSAGE, RUN_FILE, SETTINGS = NAMES = (
     "the aggregator's settings, to where it would connect",
 )
 IMPORT_PATHS = ("src", "services", ".", "clients/python")
+# A tree must not find packages that it has not got in one that is installed beside it (editable).
+ALONE = """
+import os, runpy, sys
+own = (*os.environ["PYTHONPATH"].split(os.pathsep), sys.prefix, sys.base_prefix)
+sys.path[:] = [path for path in sys.path if path.startswith(own)]
+runpy.run_module("bench.house.inside", run_name="__main__", alter_sys=True)
+"""
 RUN = """
 [run]
 updates = 5
@@ -122,7 +129,7 @@ class _Child:
         self._walk, self._log = walk, folder / f"{walk}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.house.inside", walk, str(folder)],
+                [sys.executable, "-c", ALONE, walk, str(folder)],
                 cwd=folder,
                 env=_environment(tree, folder, port),
                 stdout=subprocess.PIPE,
