@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import dp_accounting as dpa
@@ -294,15 +295,33 @@ def test_epsilon_never_falls_as_releases_are_added() -> None:
 # -- the tail of the padded batch ------------------------------------------------------------------
 
 
-def test_the_delta_of_the_padded_tail_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forget() -> None:
+    """Empty the accountant's caches, whose keys do not have the tail."""
+    accounting._epsilon_rdp.cache_clear()
+    accounting._epsilon_pld.cache_clear()
+
+
+@pytest.fixture
+def with_tail(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
+    """Set the probability that a padded batch cuts a draw, for one test."""
+
+    def put(tail: float) -> None:
+        monkeypatch.setattr(accounting, "TAIL", tail)
+        _forget()
+
+    yield put
+    _forget()
+
+
+def test_the_delta_of_the_padded_tail_is_set_aside(with_tail: Callable[[float], None]) -> None:
     history = one(0.02, 1.0, 500)
     plain = epsilon_rdp(history, DELTA)
-    monkeypatch.setattr(accounting, "TAIL", 1e-10)
+    with_tail(1e-10)
     aside = (
         (1 + math.exp(epsilon_rdp(history, DELTA / 2))) * 1e-10 * 500
     )  # an under-estimate of what is set aside
     assert epsilon_rdp(history, DELTA) > plain
-    monkeypatch.setattr(accounting, "TAIL", 0.0)
+    with_tail(0.0)
     assert epsilon_rdp(history, DELTA - 0.5 * aside) > epsilon_rdp(history, DELTA)
 
 
