@@ -281,6 +281,24 @@ def test_redis_full_refuses_the_whole_batch_in_one_line(own_server: RedisServer)
         assert verdicts(store.append(entries("a", 2, 3))) == ["accepted"] * 2
 
 
+def test_redis_back_without_its_last_entries_takes_no_more(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    # Between two appends, the client connects again without a word.
+    with ExitStack() as stack:
+        store = connector("redis", own_server.url, stack)()
+        store.open("f")
+        for seq in range(1, 6):
+            store.append(entries("a", seq, size=5000))
+        own_server.kill()
+        (newest,) = tmp_path.glob("appendonlydir/*.incr.aof")
+        os.truncate(newest, newest.stat().st_size - 6000)
+        own_server.restart()
+        with pytest.raises(errors.StoreLost, match="has lost a part"):
+            store.append(entries("a", 6, size=5000))
+        assert store.last_seqs()["a"] < 5  # nothing was written
+
+
 def test_redis_replica_and_wrong_type_are_told_in_one_line(own_server: RedisServer) -> None:
     with ExitStack() as stack:
         store = connector("redis", own_server.url, stack)()

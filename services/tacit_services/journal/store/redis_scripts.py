@@ -23,10 +23,11 @@ redis.call('HSET', KEYS[1], 'format', format, 'fingerprint', held)
 return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
 """
 
-# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes, and of every entry: edge seq
-# payload lineage count head check (no lineage: no anchor).
+# KEYS journal meta seq anchors; ARGV epoch max_entries max_bytes known, and of every entry: edge
+# seq payload lineage count head check (no lineage: no anchor).
 # Answers {verdict, position, last} for each; none at all if fenced; {{'lost', 0, 0}} if the last
-# numbers of all edges are gone, as when the server evicts: every duplicate would be accepted.
+# numbers of all edges are gone, as when the server evicts: every duplicate would be accepted; or if
+# the journal stands before `known`, as when the server came back without its last entries.
 # `appended` counts the payload bytes of all time; each entry keeps its value, so that a trim knows
 # what it drops without reading the payloads. If the server refuses memory, it does so at the first
 # XADD, when nothing has been written; a duplicate is answered all the same, only not counted.
@@ -35,10 +36,11 @@ local epoch, position, appended, dropped =
     unpack(redis.call('HMGET', KEYS[2], 'epoch', 'position', 'appended', 'dropped'))
 if epoch ~= ARGV[1] then return {} end
 position = tonumber(position or 0)
+if position < tonumber(ARGV[4]) then return {{'lost', 0, 0}} end
 if position > 0 and redis.call('EXISTS', KEYS[3]) == 0 then return {{'lost', 0, 0}} end
 appended, dropped = tonumber(appended or 0), tonumber(dropped or 0)
 local length, again, answers = redis.call('XLEN', KEYS[1]), 0, {}
-for first = 4, #ARGV, 7 do
+for first = 5, #ARGV, 7 do
     local edge, number, payload, lineage, count, head, check = unpack(ARGV, first, first + 6)
     local last, seq = tonumber(redis.call('HGET', KEYS[3], edge) or 0), tonumber(number)
     if seq <= last then

@@ -59,6 +59,7 @@ class RedisStore:
         self._run = run
         self._limits = limits
         self._epoch = 0
+        self._known = 0  # the last position that an append of this process was given
         keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
         self._journal, self._meta, self._seq, self._snapshot = keys
         # Any: redis-py leaves execute_command untyped.
@@ -152,13 +153,15 @@ class RedisStore:
             raise rules.fenced(self._run, self._epoch)
         if rows[0][0] == b"lost":
             raise rules.lost(self._shown, self._run)
+        self._known = max(self._known, *(position for _, position, _ in rows))
         return [
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
         ]
 
     def _arguments(self, entries: Sequence[NewEntry]) -> list[Any]:
         keys = (self._journal, self._meta, self._seq, _ANCHORS)
-        found = [len(keys), *keys, self._epoch, self._limits.entries, self._limits.bytes]
+        limits = (self._limits.entries, self._limits.bytes)
+        found = [len(keys), *keys, self._epoch, *limits, self._known]
         for entry in entries:
             anchor = entry.anchor or Anchor("", 0, b"")
             mark = (anchor.lineage, anchor.count, anchor.head)
