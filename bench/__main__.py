@@ -33,6 +33,7 @@ from typing import Any
 import torch
 from tacit_services.aggregator.assembly import Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.aggregator.driver import ServerDriver
 from tacit_services.aggregator.ingest.base_versions import NoBaseCheck
 from tacit_services.journal.store import open_store
 from tacit_services.testbed.processes import Child, start_broker, start_store
@@ -42,6 +43,7 @@ from bench import cost, crowd, large, push, step, training
 from bench.workers import ROOT, Worker
 from tacit import config
 from tacit.algorithms.mapa import Server
+from tacit.config import RunFile
 from tacit.protocol import topics
 
 EDGES = 5
@@ -183,11 +185,14 @@ def _small_path(folder: Path) -> float:
 def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
     """Messages/s of `size` bytes through the broker alone: EDGES publishers, one subscriber."""
     children, broker, _ = _services(folder, f"raw-{time.monotonic_ns()}")
-    receiver = Worker("raw_receive", broker=broker, count=count * EDGES)
+    receiver = Worker("receive", module="bench.raw_worker", broker=broker, count=count * EDGES)
     receiver.ready()
     receiver.go()
     senders = [
-        Worker("raw_publish", broker=broker, number=k, count=count, size=size) for k in range(EDGES)
+        Worker(
+            "publish", module="bench.raw_worker", broker=broker, number=k, count=count, size=size
+        )
+        for k in range(EDGES)
     ]
     for sender in senders:
         sender.ready()
@@ -199,6 +204,25 @@ def _raw(folder: Path, count: int = 1500, size: int = 21840 * 4 + 256) -> float:
     for child in reversed(children):
         child.stop()
     return rate
+
+
+def _aggregator(run: RunFile, broker: str, url: str) -> tuple[ServerDriver, BrokerLink]:
+    """The driver of an aggregator in this process, subscribed, and its connection."""
+    line = BrokerLink(broker, "bench-aggregator", 30.0)
+    # Ready-made updates, many without a receipt at a time, are of any version.
+    place = Surroundings(
+        "bench",
+        open_store(url, "bench"),
+        line,
+        max_message=1 << 28,
+        chunk=256 * 1024,
+        base_versions=NoBaseCheck(),
+    )
+    model, definition = run.build_model(), run.define()
+    driver = assemble(run, definition, Server(definition, model), model, place)
+    driver.recover()
+    line.open([topics.up_all("bench")], driver.inbox.hear)
+    return driver, line
 
 
 def _path(
@@ -218,22 +242,8 @@ def _path(
     torch.set_num_threads(1)
     file = file or _run_file(folder, data, EDGES * each, f"{name}-{kind}")
     run = config.load(file)
-    model = run.build_model()
     children, broker, url = _services(folder, f"{name}-services-{kind}")
-    line = BrokerLink(broker, "bench-aggregator", 30.0)
-    # Ready-made updates, many without a receipt at a time, are of any version.
-    place = Surroundings(
-        "bench",
-        open_store(url, "bench"),
-        line,
-        max_message=1 << 28,
-        chunk=256 * 1024,
-        base_versions=NoBaseCheck(),
-    )
-    definition = run.define()
-    driver = assemble(run, definition, Server(definition, model), model, place)
-    driver.recover()
-    line.open([topics.up_all("bench")], driver.inbox.hear)
+    driver, line = _aggregator(run, broker, url)
     common: dict[str, Any] = {
         "broker": broker,
         "run_file": str(file),

@@ -76,7 +76,15 @@ def path_over_broker(found: dict[str, float]) -> float:
 
 def _raw(broker: str, size: int) -> list[float]:
     both = [
-        Worker("raw_cycle", broker=broker, size=size, chunk=CHUNK, count=CYCLES, echoes=echoes)
+        Worker(
+            "cycle",
+            module="bench.raw_worker",
+            broker=broker,
+            size=size,
+            chunk=CHUNK,
+            count=CYCLES,
+            echoes=echoes,
+        )
         for echoes in (True, False)
     ]
     for worker in both:

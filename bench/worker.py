@@ -5,9 +5,7 @@ Each prints one JSON line.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.tasks import task_loop
 from torch import Tensor
 
+from bench.child import answer, begin
 from tacit import config, datasets
 from tacit.algorithms.mapa import Edge
 from tacit.models.vectors import mean_gradient
@@ -103,22 +102,22 @@ def push(options: dict[str, Any]) -> dict[str, Any]:
     role.releaser.releases_left = None  # as many as are asked for
     role.prepare()
     role.outbox = TimedOutbox(role.releaser.ledger, "bench", folder)
-    terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 30.0)
+    _serve(role, options["broker"], patience=30.0)
+    return {"receipts": role.outbox.receipts, "models": role.models}
+
+
+def _serve(role: ReadyMade, broker: str, patience: float) -> None:
+    """Run the edge's loop until Halt. patience: seconds, as LoopSettings has it."""
+    schema, size = role.model.schema_hash(), role.model.size
+    terms = LoopSettings("bench", schema, size, 256 * 1024, patience)
     loop = task_loop(role, role.outbox, terms, CpuTurns(None))
     subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
     connection = Connection(
-        options["broker"],
-        f"bench-{role.edge}",
-        subscriptions,
-        loop.mailbox.put,
-        on_up=loop.mailbox.connected,
+        broker, f"bench-{role.edge}", subscriptions, loop.mailbox.put, on_up=loop.mailbox.connected
     )
-    connection.start(30.0)
-    print("ready", flush=True)
-    sys.stdin.readline()
+    begin(connection)
     loop.run(connection, threading.Event(), lambda state: None)
     connection.stop()
-    return {"receipts": role.outbox.receipts, "models": role.models}
 
 
 def stream(options: dict[str, Any]) -> dict[str, Any]:
@@ -159,9 +158,7 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
     connection = Connection(
         options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message
     )
-    connection.start(30.0)
-    print("ready", flush=True)
-    sys.stdin.readline()
+    begin(connection)
     for seq, envelope in enumerate(envelopes, 1):
         window.acquire()
         if seq == 2:  # Hello has its receipt: open the window
@@ -195,20 +192,7 @@ def paced(options: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(role, Paced)
     role.prepare()
     role.pause, role.outbox = options["pause"], TimedOutbox(role.releaser.ledger, "bench")
-    terms = LoopSettings("bench", role.model.schema_hash(), role.model.size, 256 * 1024, 1.0)
-    loop = task_loop(role, role.outbox, terms, CpuTurns(None))
-    subscriptions = [topics.down_all("bench", role.edge), topics.model("bench")]
-    connection = Connection(
-        options["broker"],
-        f"bench-{role.edge}",
-        subscriptions,
-        loop.mailbox.put,
-        on_up=loop.mailbox.connected,
-    )
-    connection.start(30.0)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    loop.run(connection, threading.Event(), lambda state: None)
+    _serve(role, options["broker"], patience=1.0)
     return {}
 
 
@@ -227,13 +211,11 @@ def flood(options: dict[str, Any]) -> dict[str, Any]:
     connection = Connection(
         options["broker"], f"bench-{role.edge}-flood", [], lambda inbound: inbound.done()
     )
-    connection.start(30.0)
-    outstanding, client = threading.Semaphore(32), connection._client
-    client.on_publish = lambda *_: outstanding.release()
     hello = role.start()[0].message
     assert isinstance(hello, Hello)
-    print("ready", flush=True)
-    sys.stdin.readline()
+    begin(connection)
+    outstanding, client = threading.Semaphore(32), connection._client
+    client.on_publish = lambda *_: outstanding.release()
     began = time.perf_counter()
     while (elapsed := time.perf_counter() - began) < options["seconds"]:
         if options["rate"] and sent > options["rate"] * elapsed:
@@ -283,101 +265,14 @@ def _count(options: dict[str, Any], step: Callable[[], object]) -> NoReturn:
                 print("ready", flush=True)
 
 
-def raw_publish(options: dict[str, Any]) -> dict[str, Any]:
-    """Plain QoS 1 publishes of `size` bytes, paho's own window of 16, as fast as they go."""
-    payload = bytes(options["size"])
-    connection = Connection(options["broker"], f"raw-{options['number']}", [], lambda inbound: None)
-    connection.start(30.0)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    client = connection._client
-    outstanding = threading.Semaphore(32)
-    client.on_publish = lambda *_: outstanding.release()
-    for _ in range(options["count"]):
-        outstanding.acquire()
-        client.publish("bench/raw", payload, qos=1)
-    for _ in range(32):
-        outstanding.acquire()
-    connection.stop()
-    return {}
-
-
-def raw_cycle(options: dict[str, Any]) -> dict[str, Any]:
-    """Seconds that `size` bytes take there and back, in payloads of `chunk` bytes, `count` times.
-
-    One that `echoes` sends as many back once it has all.
-    """
-    size, chunk, mine = options["size"], options["chunk"], int(options["echoes"])
-    payloads = [bytes(min(chunk, size - start)) for start in range(0, size, chunk)]
-    came, whole, times = 0, threading.Semaphore(0), []
-
-    def on_message(inbound: Inbound) -> None:
-        nonlocal came
-        inbound.done()
-        came += len(inbound.payload)
-        if came == size:
-            came = 0
-            whole.release()
-
-    topic = "bench/cycle/{}".format
-    connection = Connection(
-        options["broker"], topic(mine).replace("/", "-"), [topic(mine)], on_message
-    )
-    connection.start(30.0)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for _ in range(options["count"]):
-        began = time.perf_counter()
-        if mine:
-            whole.acquire()
-        for payload in payloads:
-            connection.publish(topic(1 - mine), payload)
-        if not mine:
-            whole.acquire()
-        times.append(time.perf_counter() - began)
-    connection.stop()
-    return {"seconds": times}
-
-
-def raw_receive(options: dict[str, Any]) -> dict[str, Any]:
-    """Count and acknowledge `count` messages; the rate from the first to the last.
-
-    Publishers that are faster fill the broker's queue, and what does not fit is dropped: the end is
-    then a quiet time.
-    """
-    done, times = threading.Event(), [0.0, 0.0]
-    seen = 0
-
-    def on_message(inbound: Inbound) -> None:
-        nonlocal seen
-        times[seen > 0] = time.perf_counter()
-        seen += 1
-        inbound.done()
-        if seen >= options["count"]:
-            done.set()
-
-    connection = Connection(options["broker"], "raw-receiver", ["bench/raw"], on_message)
-    connection.start(30.0)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    times[1] = time.perf_counter()
-    while not done.wait(2.0) and time.perf_counter() - times[1] < 10.0:
-        pass
-    connection.stop()
-    return {"rate": (seen - 1) / (times[1] - times[0])}
-
-
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    kinds = {
-        "push": push,
-        "stream": stream,
-        "compute": compute,
-        "plain": plain,
-        "raw_publish": raw_publish,
-        "raw_receive": raw_receive,
-        "raw_cycle": raw_cycle,
-        "paced": paced,
-        "flood": flood,
-    }
-    print(json.dumps(kinds[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)
+    answer(
+        {
+            "push": push,
+            "stream": stream,
+            "compute": compute,
+            "plain": plain,
+            "paced": paced,
+            "flood": flood,
+        }
+    )

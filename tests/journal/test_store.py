@@ -28,7 +28,7 @@ from tacit_services.journal.store import (
     Verdict,
     open_store,
 )
-from tacit_services.journal.store.redis_store import without_password
+from tacit_services.journal.store.redis_client import without_password
 from tacit_services.journal.store.rules import Limits
 
 from tacit import errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from random import Random as Chooser
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import mapa
-from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.edge import EdgeRole, LocalSteps
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.dp_pasgd import averaging
 from tacit.algorithms.fedasync.edge import Edge as FedAsyncEdge
@@ -33,7 +33,7 @@ from tacit.algorithms.vafl import vertical_settings
 from tacit.algorithms.vafl.labelled_records import LabelledRecords
 from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vertical_settings import Vertical
-from tacit.config.algorithms import DpPasgd, FedAsync, Gossip, Mapa
+from tacit.config.algorithms import Gossip, Mapa
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset, PrivateRows
 from tacit.datasets.alignment import names
@@ -172,21 +172,10 @@ def _mapa_edge(definition: Definition[Mapa], own: Owner) -> EdgeRole:
     )
 
 
-def _fedasync_edge(definition: Definition[FedAsync], own: Owner) -> EdgeRole:
-    return FedAsyncEdge(
-        definition.algorithm,
-        own.name,
-        own.data,
-        own.model,
-        own.releaser,
-        own.device,
-        horizon=definition.horizon,
-        rows_alone=own.rows_alone,
-    )
-
-
-def _averaging_edge(definition: Definition[DpPasgd], own: Owner) -> EdgeRole:
-    return averaging.Edge(
+def _local_steps_edge(
+    kind: type[LocalSteps[Any]], definition: Definition[Any], own: Owner
+) -> EdgeRole:
+    return kind(
         definition.algorithm,
         own.name,
         own.data,
@@ -236,7 +225,8 @@ def _gossip_settings(definition: Definition[Gossip]) -> GossipSettings:
 
 
 _MAPA = Roles(mapa.Server, _mapa_edge)
-_MIXING = Roles(MixingServer, _fedasync_edge)
+_FEDASYNC_EDGE = partial(_local_steps_edge, FedAsyncEdge)
+_MIXING = Roles(MixingServer, _FEDASYNC_EDGE)
 _GOSSIP = Roles(ReportFold, _peer)
 
 ROLES: dict[str, Roles] = {
@@ -246,9 +236,9 @@ ROLES: dict[str, Roles] = {
     "csgd": _MAPA,
     "fedasync": _MIXING,
     "sgd": _MIXING,
-    "fedbuff": Roles(BufferedServer, _fedasync_edge),
-    "fedavg": Roles(AveragingServer, _fedasync_edge),
-    "dp-pasgd": Roles(averaging.Server, _averaging_edge),
+    "fedbuff": Roles(BufferedServer, _FEDASYNC_EDGE),
+    "fedavg": Roles(AveragingServer, _FEDASYNC_EDGE),
+    "dp-pasgd": Roles(averaging.Server, partial(_local_steps_edge, averaging.Edge)),
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
     "sync": Roles(ReportFold, _sync_peer),

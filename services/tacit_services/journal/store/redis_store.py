@@ -18,19 +18,15 @@ messages. `max_bytes` of all runs must fit well below `maxmemory`.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import redis
 import xxhash
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from tacit import errors
-from tacit_services.journal.store import redis_scripts, rules
+from tacit_services.journal.store import redis_client, redis_scripts, rules
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -42,7 +38,6 @@ from tacit_services.journal.store.base import (
 )
 
 log = logging.getLogger("tacit.store")
-_CONNECT_S = 5.0
 _FORMAT = 1  # of a run's keys
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
@@ -55,7 +50,7 @@ class RedisStore:
     """
 
     def __init__(self, url: str, run: str, limits: rules.Limits, reply_s: float = _REPLY_S) -> None:
-        self._url, self._shown, self._reply_s = url, without_password(url), reply_s
+        self._url, self._shown, self._reply_s = url, redis_client.without_password(url), reply_s
         self._run = run
         self._limits = limits
         self._epoch = 0
@@ -63,7 +58,7 @@ class RedisStore:
         keys = [f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot")]
         self._journal, self._meta, self._seq, self._snapshot = keys
         # Any: redis-py leaves execute_command untyped.
-        self._client: Any = _client(url, self._shown, reply_s)
+        self._client: Any = redis_client.connected_later(url, self._shown, reply_s)
 
     def open(self, fingerprint: str, older: Sequence[str] = ()) -> int:
         """See base.Store.open."""
@@ -290,64 +285,10 @@ class RedisStore:
         try:
             yield
         except (redis.RedisError, OSError) as error:
-            raise errors.ServiceError(f"store: {self._shown}: {_reason(error)}") from error
+            raise errors.ServiceError(
+                f"store: {self._shown}: {redis_client.reason(error)}"
+            ) from error
 
 
 def _position(entry_id: bytes) -> int:
     return int(entry_id.partition(b"-")[0])
-
-
-def without_password(url: str) -> str:
-    """`url` with its password, if any, replaced by `***`: fit for messages and logs."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # for example an unfinished [IPv6] address
-        return re.sub(r"//.*@", "//***@", url)
-    user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
-    if not colon:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{user}:***@{parts.netloc.rpartition('@')[2]}"))
-
-
-def _reason(error: Exception) -> str:
-    """Return what happened, in one line, without the command that met the error."""
-    known = {
-        redis.exceptions.OutOfMemoryError: (
-            "out of memory: raise maxmemory or lower the journal's max_bytes"
-        ),
-        redis.exceptions.BusyLoadingError: "still loading its data; try again",
-        redis.exceptions.ReadOnlyError: "is a read-only replica; give the address of the primary",
-    }
-    for kind, line in known.items():
-        if isinstance(error, kind):
-            return line
-    text = str(error).rpartition(" of pipeline caused error: ")[2]
-    return (text.splitlines() or [type(error).__name__])[0]
-
-
-def _client(url: str, shown: str, reply_s: float) -> redis.Redis:
-    """A client for `url`, which connects later.
-
-    Raises ConfigError for an address that cannot be meant.
-    """
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)
-        # redis-py falls back to database 0 for a path that is not a number.
-        if not usable or (parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path)):
-            raise ValueError(
-                "expected redis://host:port/db, rediss://host:port/db or unix:///path?db=0"
-            )
-        client = redis.Redis.from_url(
-            url,
-            decode_responses=False,
-            protocol=2,  # the same answers from every server, and no HELLO
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=_CONNECT_S,
-            socket_timeout=reply_s,
-        )
-        # Made and thrown away unconnected: an unknown ?option is a TypeError only here.
-        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
-    except (ValueError, TypeError) as error:
-        raise errors.ConfigError(f"store: {shown!r}: {error}") from error
-    return client

@@ -6,11 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.config.contract import AlgorithmSection
 from tacit.datasets import PrivateRows
 from tacit.errors import BudgetSpent
 from tacit.models import Model
@@ -293,11 +295,30 @@ def _parts(whole: int, most: int) -> set[int]:
     return {min(whole, most), whole % most or min(whole, most)}
 
 
-class LocalSteps(EdgeRole):
+S = TypeVar("S", bound=AlgorithmSection)
+
+
+class LocalSteps(EdgeRole, Generic[S]):
     """An edge whose task is a number of local steps.
 
     Every step is charged; combining them is post-processing.
     """
+
+    def __init__(
+        self,
+        section: S,
+        edge: str,
+        data: PrivateRows,
+        model: Model,
+        releaser: Releaser,
+        device: str = "cpu",
+        *,
+        horizon: int = 1,
+        rows_alone: bool = False,
+    ) -> None:
+        """horizon: T, which a schedule of the step size counts by. Otherwise as EdgeRole."""
+        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
+        self.algorithm, self.horizon = section, horizon
 
     @abstractmethod
     def steps(self, message: GlobalModel) -> Steps:

@@ -29,9 +29,8 @@ from tacit.algorithms.base.edge import LocalSteps, descend
 from tacit.algorithms.base.rounds import RoundServer
 from tacit.config.algorithms import DpPasgd
 from tacit.config.definition import Definition
-from tacit.datasets import PrivateRows
 from tacit.models import Model
-from tacit.privacy.release import Releaser, Steps
+from tacit.privacy.release import Steps
 from tacit.protocol.messages import GlobalModel, Update
 from tacit.robust.law import Law
 
@@ -66,24 +65,8 @@ class Server(RoundServer):
         return {"clip": self.clip, "learning_rate": rate, "tau": a.tau} | self.progress()
 
 
-class Edge(LocalSteps):
+class Edge(LocalSteps[DpPasgd]):
     """A device: the first case of eqs (6) and (7)."""
-
-    def __init__(
-        self,
-        section: DpPasgd,
-        edge: str,
-        data: PrivateRows,
-        model: Model,
-        releaser: Releaser,
-        device: str = "cpu",
-        *,
-        horizon: int = 1,
-        rows_alone: bool = False,
-    ) -> None:
-        """horizon: T, which a schedule of the step size counts by."""
-        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
-        self.algorithm, self.horizon = section, horizon
 
     def steps(self, message: GlobalModel) -> Steps:
         """θ_m^k = θ_m^{k-1} - η·(g(θ_m^{k-1}) + b_m), b_m ~ N(0, σ_m²·I), τ times."""

@@ -7,32 +7,19 @@ import hashlib
 from tacit.algorithms.base.edge import LocalSteps, descend
 from tacit.algorithms.base.server import ServerRole
 from tacit.config.algorithms import FedAsync
-from tacit.datasets import PrivateRows
-from tacit.models import Model
-from tacit.privacy.release import Releaser, Steps
+from tacit.privacy.release import Steps
 from tacit.protocol.messages import GlobalModel, Update
 from tacit.robust.law import Law
 
 
-class Edge(LocalSteps):
+class Edge(LocalSteps[FedAsync]):
     """Process Worker of Algorithm 1, for all four."""
 
-    def __init__(
-        self,
-        section: FedAsync,
-        edge: str,
-        data: PrivateRows,
-        model: Model,
-        releaser: Releaser,
-        device: str = "cpu",
-        *,
-        horizon: int = 1,
-        rows_alone: bool = False,
-    ) -> None:
-        """horizon: T, which a schedule of the step size counts by."""
-        super().__init__(edge, data, model, releaser, device, rows_alone=rows_alone)
-        self.algorithm, self.horizon = section, horizon
-        self.delta = section.name == "fedbuff" or releaser.plan.noise_at == "server"
+    @property
+    def delta(self) -> bool:
+        """Whether it pushes how far the steps led, instead of the model."""
+        at_server = self.releaser.plan.noise_at == "server"
+        return self.algorithm.name == "fedbuff" or at_server
 
     def steps(self, message: GlobalModel) -> Steps:
         """H local iterations on the loss f(x; z) + ρ/2·||x - x_τ||², whose result is pushed."""

@@ -1,0 +1,26 @@
+"""The child's side of `bench.workers.Worker`: a word when it is ready, a line when it is done."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from tacit_services.transport.mqtt import Connection
+
+Kinds = Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
+
+
+def begin(connection: Connection) -> None:
+    """Connect, say so, and wait for the parent's word."""
+    connection.start(30.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def answer(kinds: Kinds) -> None:
+    """Do what the command line names, `KIND JSON`, and print the result as one line of JSON."""
+    torch.set_num_threads(1)
+    print(json.dumps(kinds[sys.argv[1]](json.loads(sys.argv[2]))), flush=True)
