@@ -145,7 +145,7 @@ def test_peers(tmp_path: Path) -> None:
 
 def test_a_run_that_hellos_had_frozen(tmp_path: Path) -> None:
     """Three names, two of them none of the run's, said that their noise was 1.7e308, and worse: 0.1
-    took updates until it was killed, and its model was the same all the time.
+    took 40 updates more until it was killed, and its model stayed the same to the bit.
     """
     with taken_over("hostile", tmp_path) as run:
         left, before = Left(run), journalled(run)
